@@ -1,0 +1,77 @@
+"""What travels from the planner to the task runner: one stage of a physical plan, complete in itself.
+
+The fragment's leaves are placeholders, ``RDDScanExec(output, null, "onager-input:<index>", …)``; `StagePlan.inputs[index]`
+says what to put there. A placeholder may occur more than once (a reused exchange); each occurrence names its own index.
+"""
+
+from dataclasses import dataclass, field
+
+PLACEHOLDER_PREFIX = "onager-input:"
+"""Followed by the decimal index into `StagePlan.inputs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeInput:
+    """The output of another stage: bucket i for task i, or all of it for every task."""
+
+    stage_id: int
+    reads_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeafInput:
+    """A source that the fragment reads itself (files, local rows, a range), described so that it can be made again.
+
+    `description` is what `executor.spark.leaves` wrote and alone reads: it gives back a leaf of a physical plan.
+    """
+
+    description: bytes
+    label: str
+    """For people: ``parquet /data/lineitem (12 files)``."""
+
+
+StageSource = ExchangeInput | LeafInput
+
+
+@dataclass(frozen=True, slots=True)
+class HashOutput:
+    """Bucket = the value of an expression over the fragment's output (Spark's own ``partitionIdExpression``)."""
+
+    buckets: int
+    expression: bytes
+    """Java-serialised ``Expression``, not yet bound to the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRobinOutput:
+    """Rows are dealt out in turn, starting at a bucket that depends on the partition."""
+
+    buckets: int
+
+
+@dataclass(frozen=True, slots=True)
+class SingleOutput:
+    """All rows into bucket 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOutput:
+    """The job's result: Arrow batches for the client, or the files of a sink; the task set says which."""
+
+
+StageOutput = HashOutput | RoundRobinOutput | SingleOutput | ResultOutput
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One stage of a job: encoded once, decoded anew by every executor that runs tasks of it."""
+
+    fragment: bytes
+    """Java-serialised ``SparkPlan`` with placeholder leaves, without code generation and row/column transitions."""
+    inputs: tuple[StageSource, ...]
+    output: StageOutput
+    partitions: int
+    column_names: tuple[str, ...]
+    """Names of the output as the user knows them (duplicates allowed); used by results and sinks."""
+    conf: dict[str, str] = field(default_factory=dict)
+    """Every ``spark.sql.*`` setting under which the stage was planned: runs under the same."""

@@ -1,0 +1,258 @@
+"""Every error that Onager raises, in one tree.
+
+    OnagerError
+    ├── InvalidRequestError          the caller asked for something that can never work
+    │   ├── InvalidSettingError      a flag, variable or conf key
+    │   └── RequestTooLargeError
+    ├── NotFoundError
+    │   ├── JobNotFoundError
+    │   └── ResultExpiredError       the job's result is past its retention
+    ├── JobConflictError             the job id is taken by a different job
+    ├── ResultNotReadyError
+    ├── JobEndedError                what became of a job that did not succeed
+    │   ├── JobFailedError
+    │   └── JobCancelledError
+    ├── SchedulerUnreachableError    retryable
+    ├── VersionMismatchError         another protocol or Spark version
+    ├── UnknownExecutorError         retryable: register again
+    ├── StateBackendError
+    │   ├── StateUnavailableError    retryable
+    │   ├── StateLockedError         another process has the directory open
+    │   ├── StateNotWritableError
+    │   ├── StateCorruptError
+    │   ├── SchemaVersionError       written by a newer Onager
+    │   ├── LimitExceededError       more than a transaction or a value may carry
+    │   ├── OutcomeUnknownError      the write may or may not have happened
+    │   ├── WatchCompactedError      events between were compacted away: list again
+    │   └── LeaseExpiredError
+    ├── PlanningError                the query cannot be planned
+    │   ├── UnsupportedPlanError     names the construct
+    │   └── SideEffectError          names the statement
+    ├── ExchangeError
+    │   ├── ExchangeNotWritableError
+    │   ├── ExchangeFullError        retryable
+    │   └── FetchFailedError         an input that a producer wrote is missing or damaged
+    └── SinkError
+        └── TargetExistsError
+
+`retryable` says whether the same call can succeed later without anyone changing anything. What happened inside a task is
+data (`execution_graph.Failure`), not an exception, once it leaves the executor.
+"""
+
+from typing import ClassVar
+
+
+class OnagerError(Exception):
+    """Base of every error of ours; its text says what, where and what to do."""
+
+    retryable: ClassVar[bool] = False
+
+
+class InvalidRequestError(OnagerError):
+    """The caller asked for something that can never work."""
+
+
+class InvalidSettingError(InvalidRequestError):
+    """A flag, an environment variable or a conf key has a value that cannot be used."""
+
+    def __init__(self, name: str, value: object, why: str) -> None:
+        super().__init__(f"{name}={value!r}: {why}")
+        self.name = name
+        self.value = value
+
+
+class RequestTooLargeError(InvalidRequestError):
+    """A part of a request is larger than the service takes."""
+
+    def __init__(self, what: str, size_bytes: int, limit_bytes: int, advice: str) -> None:
+        super().__init__(f"{what} is {size_bytes:,} bytes, more than the limit of {limit_bytes:,}: {advice}")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class NotFoundError(OnagerError):
+    """What was asked for is not there."""
+
+
+class JobNotFoundError(NotFoundError):
+    """No job of that id is active, or has ended within retention."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} is not known here: it was never submitted, or its record is past retention")
+        self.job_id = job_id
+
+
+class ResultExpiredError(NotFoundError):
+    """The job succeeded, but its result was removed after retention."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the result of job {job_id} was removed after its retention; submit the query again")
+        self.job_id = job_id
+
+
+class JobConflictError(OnagerError):
+    """A job of that id exists and is a different one."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job id {job_id} belongs to another query; submit this one under a new id")
+        self.job_id = job_id
+
+
+class ResultNotReadyError(OnagerError):
+    """The job has not succeeded yet, so there is nothing to fetch."""
+
+    retryable = True
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(f"job {job_id} is {state}: its result can be fetched once it is successful")
+        self.job_id = job_id
+        self.state = state
+
+
+class JobEndedError(OnagerError):
+    """The job ended without a result."""
+
+    def __init__(self, job_id: str, message: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class JobFailedError(JobEndedError):
+    """The job failed; `error_class` is Spark's own where there is one."""
+
+    def __init__(self, job_id: str, message: str, error_class: str | None = None) -> None:
+        super().__init__(job_id, message)
+        self.error_class = error_class
+
+
+class JobCancelledError(JobEndedError):
+    """The job was cancelled."""
+
+
+class SchedulerUnreachableError(OnagerError):
+    """No scheduler of those given answered."""
+
+    retryable = True
+
+    def __init__(self, addresses: str, why: str) -> None:
+        super().__init__(f"no scheduler answers at {addresses} ({why}); is one running there? (onager standalone, onager scheduler)")
+        self.addresses = addresses
+
+
+class VersionMismatchError(OnagerError):
+    """Two processes speak different versions of the protocol or run different versions of Spark."""
+
+
+class UnknownExecutorError(OnagerError):
+    """The executor is not registered in this incarnation; it has to register again."""
+
+    retryable = True
+
+    def __init__(self, executor_id: str) -> None:
+        super().__init__(f"executor {executor_id} is not registered in this incarnation; register again")
+        self.executor_id = executor_id
+
+
+class StateBackendError(OnagerError):
+    """The state backend refused or could not do something."""
+
+
+class StateUnavailableError(StateBackendError):
+    """The store did not answer; nothing was written."""
+
+    retryable = True
+
+
+class StateLockedError(StateBackendError):
+    """Another process has the state directory open."""
+
+
+class StateNotWritableError(StateBackendError):
+    """The state directory cannot be written."""
+
+
+class StateCorruptError(StateBackendError):
+    """The store, or a record in it, is damaged."""
+
+
+class SchemaVersionError(StateBackendError):
+    """A record was written by a newer major version of Onager."""
+
+    def __init__(self, what: str, found: int, supported: int) -> None:
+        super().__init__(
+            f"{what} has schema version {found}, but this Onager reads up to {supported}; "
+            "start the version of Onager that wrote it, or a newer one"
+        )
+        self.found = found
+        self.supported = supported
+
+
+class LimitExceededError(StateBackendError):
+    """A transaction or a value is larger than the contract allows; nothing was sent."""
+
+
+class OutcomeUnknownError(StateBackendError):
+    """The write may or may not have happened: read before deciding again."""
+
+
+class WatchCompactedError(StateBackendError):
+    """Events between the asked revision and now are gone: list again and watch from there."""
+
+    def __init__(self, revision: int, compacted: int) -> None:
+        super().__init__(f"events from revision {revision} are compacted up to {compacted}; list again")
+        self.revision = revision
+        self.compacted = compacted
+
+
+class LeaseExpiredError(StateBackendError):
+    """The lease is gone, and with it what was bound to it."""
+
+
+class PlanningError(OnagerError):
+    """The query cannot be planned."""
+
+
+class UnsupportedPlanError(PlanningError):
+    """The plan holds a construct that cannot be run in pieces."""
+
+    def __init__(self, construct: str, advice: str) -> None:
+        super().__init__(f"{construct} is not supported: {advice}")
+        self.construct = construct
+
+
+class SideEffectError(PlanningError):
+    """A statement before the last would change something while the job is planned."""
+
+    def __init__(self, statement: str, advice: str) -> None:
+        super().__init__(f"{statement} would change something while the job is planned: {advice}")
+        self.statement = statement
+
+
+class ExchangeError(OnagerError):
+    """The exchange could not carry a stage's output."""
+
+
+class ExchangeNotWritableError(ExchangeError):
+    """The exchange directory is missing, read-only or not a directory."""
+
+
+class ExchangeFullError(ExchangeError):
+    """No space is left in the exchange directory."""
+
+    retryable = True
+
+
+class FetchFailedError(ExchangeError):
+    """An output that a producer reported is missing or damaged."""
+
+
+class SinkError(OnagerError):
+    """A result could not be written as a dataset."""
+
+
+class TargetExistsError(SinkError):
+    """The target of a sink exists, and no mode says what to do with it."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(f"{target} already exists; give --mode overwrite or --mode append, or another directory")
+        self.target = target

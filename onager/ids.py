@@ -1,0 +1,54 @@
+"""The names of things: typed ids, the identity of a task, and the one place where new ids are drawn."""
+
+import re
+import secrets
+from typing import NamedTuple, NewType
+
+from onager.clock import Clock
+
+JobId = NewType("JobId", str)
+ExecutorId = NewType("ExecutorId", str)
+SchedulerId = NewType("SchedulerId", str)
+Incarnation = NewType("Incarnation", str)
+"""One life of a process: drawn when it starts, so that a restart under the same id is told apart."""
+Nonce = NewType("Nonce", str)
+"""One execution of a task attempt: names the files that this execution alone writes."""
+BlobDigest = NewType("BlobDigest", str)
+"""SHA-256 in lower-case hex of a blob's plain bytes (stage plans, job specs, manifests)."""
+StageId = NewType("StageId", int)
+Partition = NewType("Partition", int)
+
+_JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class TaskKey(NamedTuple):
+    """The identity of one task attempt; ordered and hashable."""
+
+    job_id: JobId
+    stage_id: StageId
+    stage_attempt: int
+    partition: Partition
+    task_attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.stage_id}.{self.stage_attempt}/{self.partition}.{self.task_attempt}"
+
+
+def new_job_id(clock: Clock) -> JobId:
+    """Draw a job id that sorts by time of creation and collides with no other (48 random bits)."""
+    return JobId(f"{clock.now_ms():011x}-{secrets.token_hex(6)}")
+
+
+def is_job_id(text: str) -> bool:
+    """Return whether *text* can name a job: 1 to 63 of ``a-z 0-9 -``, not starting with ``-``."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
+def new_incarnation() -> Incarnation:
+    """Draw the incarnation of this process (64 random bits)."""
+    return Incarnation(secrets.token_hex(8))
+
+
+def new_nonce() -> Nonce:
+    """Draw the nonce of one execution (64 random bits)."""
+    return Nonce(secrets.token_hex(8))

@@ -1,0 +1,743 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
+    QUEUED: _ClassVar[JobState]
+    PLANNING: _ClassVar[JobState]
+    RUNNING: _ClassVar[JobState]
+    PUBLISHING: _ClassVar[JobState]
+    SUCCESSFUL: _ClassVar[JobState]
+    FAILED: _ClassVar[JobState]
+    CANCELLED: _ClassVar[JobState]
+
+class Work(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WORK_UNSPECIFIED: _ClassVar[Work]
+    PLAN: _ClassVar[Work]
+    QUERY: _ClassVar[Work]
+    PUBLISH_PLAN: _ClassVar[Work]
+    PUBLISH: _ClassVar[Work]
+JOB_STATE_UNSPECIFIED: JobState
+QUEUED: JobState
+PLANNING: JobState
+RUNNING: JobState
+PUBLISHING: JobState
+SUCCESSFUL: JobState
+FAILED: JobState
+CANCELLED: JobState
+WORK_UNSPECIFIED: Work
+PLAN: Work
+QUERY: Work
+PUBLISH_PLAN: Work
+PUBLISH: Work
+
+class View(_message.Message):
+    __slots__ = ("name", "path", "format", "options")
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    path: str
+    format: str
+    options: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., format: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SqlScript(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class PythonFunction(_message.Message):
+    __slots__ = ("source", "pickled", "function", "arguments_json", "file_name")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    PICKLED_FIELD_NUMBER: _ClassVar[int]
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    FILE_NAME_FIELD_NUMBER: _ClassVar[int]
+    source: bytes
+    pickled: bytes
+    function: str
+    arguments_json: str
+    file_name: str
+    def __init__(self, source: _Optional[bytes] = ..., pickled: _Optional[bytes] = ..., function: _Optional[str] = ..., arguments_json: _Optional[str] = ..., file_name: _Optional[str] = ...) -> None: ...
+
+class PyFile(_message.Message):
+    __slots__ = ("name", "content")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    content: bytes
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class Sink(_message.Message):
+    __slots__ = ("path", "format", "mode", "options")
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    format: str
+    mode: str
+    options: _containers.ScalarMap[str, str]
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("sql", "python", "name", "views", "conf", "py_files", "sink")
+    class ConfEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SQL_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    CONF_FIELD_NUMBER: _ClassVar[int]
+    PY_FILES_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    sql: SqlScript
+    python: PythonFunction
+    name: str
+    views: _containers.RepeatedCompositeFieldContainer[View]
+    conf: _containers.ScalarMap[str, str]
+    py_files: _containers.RepeatedCompositeFieldContainer[PyFile]
+    sink: Sink
+    def __init__(self, sql: _Optional[_Union[SqlScript, _Mapping]] = ..., python: _Optional[_Union[PythonFunction, _Mapping]] = ..., name: _Optional[str] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., conf: _Optional[_Mapping[str, str]] = ..., py_files: _Optional[_Iterable[_Union[PyFile, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ...) -> None: ...
+
+class SubmitJobRequest(_message.Message):
+    __slots__ = ("job_id", "spec", "client_id", "protocol_version")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    spec: JobSpec
+    client_id: str
+    protocol_version: int
+    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., client_id: _Optional[str] = ..., protocol_version: _Optional[int] = ...) -> None: ...
+
+class SubmitJobResponse(_message.Message):
+    __slots__ = ("job_id", "existed")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXISTED_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    existed: bool
+    def __init__(self, job_id: _Optional[str] = ..., existed: _Optional[bool] = ...) -> None: ...
+
+class FetchFailure(_message.Message):
+    __slots__ = ("input_stage_id", "input_partition", "nonce")
+    INPUT_STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    INPUT_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    input_stage_id: int
+    input_partition: int
+    nonce: str
+    def __init__(self, input_stage_id: _Optional[int] = ..., input_partition: _Optional[int] = ..., nonce: _Optional[str] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("kind", "message", "error_class", "sql_state", "query_context", "details", "fetch")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
+    SQL_STATE_FIELD_NUMBER: _ClassVar[int]
+    QUERY_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    message: str
+    error_class: str
+    sql_state: str
+    query_context: str
+    details: str
+    fetch: FetchFailure
+    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ...) -> None: ...
+
+class TaskMetrics(_message.Message):
+    __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes")
+    RUN_MS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_OUT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    SPILL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    run_ms: int
+    rows_out: int
+    bytes_out: int
+    bytes_in: int
+    spill_bytes: int
+    peak_memory_bytes: int
+    def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ...) -> None: ...
+
+class TaskInfo(_message.Message):
+    __slots__ = ("partition", "state", "attempts", "successes", "executor_id", "failures")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SUCCESSES_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    state: str
+    attempts: int
+    successes: int
+    executor_id: str
+    failures: int
+    def __init__(self, partition: _Optional[int] = ..., state: _Optional[str] = ..., attempts: _Optional[int] = ..., successes: _Optional[int] = ..., executor_id: _Optional[str] = ..., failures: _Optional[int] = ...) -> None: ...
+
+class StageInfo(_message.Message):
+    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SUCCESSFUL_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    INPUT_STAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_LOST_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    name: str
+    work: str
+    state: str
+    attempt: int
+    partitions: int
+    successful: int
+    running: int
+    pending: int
+    input_stage_ids: _containers.RepeatedScalarFieldContainer[int]
+    metrics: TaskMetrics
+    started_ms: int
+    ended_ms: int
+    tasks_failed: int
+    plan: str
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskInfo]
+    tasks_lost: int
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ...) -> None: ...
+
+class JobProgress(_message.Message):
+    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_MS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    RESULT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SINK_PATH_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    name: str
+    state: JobState
+    submitted_ms: int
+    started_ms: int
+    ended_ms: int
+    stages: _containers.RepeatedCompositeFieldContainer[StageInfo]
+    failure: Failure
+    waiting_for: str
+    result_rows: int
+    sink_path: str
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ...) -> None: ...
+
+class JobDetail(_message.Message):
+    __slots__ = ("progress", "spec", "plan", "schema_json", "log_seq")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
+    LOG_SEQ_FIELD_NUMBER: _ClassVar[int]
+    progress: JobProgress
+    spec: JobSpec
+    plan: str
+    schema_json: str
+    log_seq: int
+    def __init__(self, progress: _Optional[_Union[JobProgress, _Mapping]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., plan: _Optional[str] = ..., schema_json: _Optional[str] = ..., log_seq: _Optional[int] = ...) -> None: ...
+
+class GetJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class ListJobsRequest(_message.Message):
+    __slots__ = ("limit", "state")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    state: str
+    def __init__(self, limit: _Optional[int] = ..., state: _Optional[str] = ...) -> None: ...
+
+class ListJobsResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobProgress]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobProgress, _Mapping]]] = ...) -> None: ...
+
+class WatchJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class CancelJobRequest(_message.Message):
+    __slots__ = ("job_id", "reason")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    reason: str
+    def __init__(self, job_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CancelJobResponse(_message.Message):
+    __slots__ = ("cancelled", "state")
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    cancelled: bool
+    state: JobState
+    def __init__(self, cancelled: _Optional[bool] = ..., state: _Optional[_Union[JobState, str]] = ...) -> None: ...
+
+class FetchResultRequest(_message.Message):
+    __slots__ = ("job_id", "partition", "batch")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    partition: int
+    batch: int
+    def __init__(self, job_id: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ...) -> None: ...
+
+class ResultChunk(_message.Message):
+    __slots__ = ("schema", "partition", "batch", "record_batch", "more")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    RECORD_BATCH_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    schema: bytes
+    partition: int
+    batch: int
+    record_batch: bytes
+    more: bool
+    def __init__(self, schema: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ..., record_batch: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class ExecutorInfo(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
+    SPARK_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    host: str
+    slots: int
+    running: int
+    state: str
+    registered_ms: int
+    last_seen_ms: int
+    spark_version: str
+    pid: int
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class ListExecutorsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListExecutorsResponse(_message.Message):
+    __slots__ = ("executors",)
+    EXECUTORS_FIELD_NUMBER: _ClassVar[int]
+    executors: _containers.RepeatedCompositeFieldContainer[ExecutorInfo]
+    def __init__(self, executors: _Optional[_Iterable[_Union[ExecutorInfo, _Mapping]]] = ...) -> None: ...
+
+class ListStateRequest(_message.Message):
+    __slots__ = ("prefix", "limit")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    limit: int
+    def __init__(self, prefix: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class StateEntry(_message.Message):
+    __slots__ = ("key", "mod_revision", "size_bytes")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    MOD_REVISION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    mod_revision: int
+    size_bytes: int
+    def __init__(self, key: _Optional[str] = ..., mod_revision: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class ListStateResponse(_message.Message):
+    __slots__ = ("entries", "more")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[StateEntry]
+    more: bool
+    def __init__(self, entries: _Optional[_Iterable[_Union[StateEntry, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class GetStateRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class GetStateResponse(_message.Message):
+    __slots__ = ("key", "json", "mod_revision")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    MOD_REVISION_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    json: str
+    mod_revision: int
+    def __init__(self, key: _Optional[str] = ..., json: _Optional[str] = ..., mod_revision: _Optional[int] = ...) -> None: ...
+
+class TaskAttempt(_message.Message):
+    __slots__ = ("partition", "task_attempt")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TASK_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    task_attempt: int
+    def __init__(self, partition: _Optional[int] = ..., task_attempt: _Optional[int] = ...) -> None: ...
+
+class TaskOutput(_message.Message):
+    __slots__ = ("nonce", "executor_id", "shared", "rows", "bytes", "inline", "files", "payload_digest")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    INLINE_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    nonce: str
+    executor_id: str
+    shared: bool
+    rows: int
+    bytes: int
+    inline: bool
+    files: _containers.RepeatedScalarFieldContainer[str]
+    payload_digest: str
+    def __init__(self, nonce: _Optional[str] = ..., executor_id: _Optional[str] = ..., shared: _Optional[bool] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., inline: _Optional[bool] = ..., files: _Optional[_Iterable[str]] = ..., payload_digest: _Optional[str] = ...) -> None: ...
+
+class StageInputLocations(_message.Message):
+    __slots__ = ("stage_id", "outputs")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    outputs: _containers.RepeatedCompositeFieldContainer[TaskOutput]
+    def __init__(self, stage_id: _Optional[int] = ..., outputs: _Optional[_Iterable[_Union[TaskOutput, _Mapping]]] = ...) -> None: ...
+
+class OutputLayout(_message.Message):
+    __slots__ = ("kind", "buckets")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    buckets: int
+    def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
+
+class TaskSet(_message.Message):
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    SPEC_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    stage_id: int
+    stage_attempt: int
+    work: Work
+    spec_digest: str
+    plan_digest: str
+    partitions: int
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskAttempt]
+    inputs: _containers.RepeatedCompositeFieldContainer[StageInputLocations]
+    output: OutputLayout
+    sink: Sink
+    cluster_slots: int
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ...) -> None: ...
+
+class TaskId(_message.Message):
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "partition", "task_attempt")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TASK_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    stage_id: int
+    stage_attempt: int
+    partition: int
+    task_attempt: int
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., partition: _Optional[int] = ..., task_attempt: _Optional[int] = ...) -> None: ...
+
+class StageInput(_message.Message):
+    __slots__ = ("stage_id", "read")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    read: str
+    def __init__(self, stage_id: _Optional[int] = ..., read: _Optional[str] = ...) -> None: ...
+
+class PlannedStage(_message.Message):
+    __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    DETERMINISTIC_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    name: str
+    work: Work
+    plan_digest: str
+    partitions: int
+    inputs: _containers.RepeatedCompositeFieldContainer[StageInput]
+    output: OutputLayout
+    deterministic: bool
+    plan: str
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[_Union[Work, str]] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., deterministic: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
+
+class Blob(_message.Message):
+    __slots__ = ("digest", "content")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    content: bytes
+    def __init__(self, digest: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class PlanOutcome(_message.Message):
+    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result")
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    ARROW_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    FUSED_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    FUSED_METRICS_FIELD_NUMBER: _ClassVar[int]
+    FUSED_INLINE_RESULT_FIELD_NUMBER: _ClassVar[int]
+    stages: _containers.RepeatedCompositeFieldContainer[PlannedStage]
+    arrow_schema: bytes
+    schema_json: str
+    plan: str
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    sink: Sink
+    fused_output: TaskOutput
+    fused_metrics: TaskMetrics
+    fused_inline_result: bytes
+    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ...) -> None: ...
+
+class TaskSuccess(_message.Message):
+    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    INLINE_RESULT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
+    output: TaskOutput
+    metrics: TaskMetrics
+    inline_result: bytes
+    plan: PlanOutcome
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+
+class TaskReport(_message.Message):
+    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    task: TaskId
+    started_ms: int
+    ended_ms: int
+    success: TaskSuccess
+    failure: Failure
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+
+class CleanUp(_message.Message):
+    __slots__ = ("job_id", "keep_result", "keep_files", "sink")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    KEEP_RESULT_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    keep_result: bool
+    keep_files: _containers.RepeatedScalarFieldContainer[str]
+    sink: Sink
+    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ...) -> None: ...
+
+class RegisterExecutorRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SPARK_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_DIR_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    host: str
+    pid: int
+    slots: int
+    protocol_version: int
+    spark_version: str
+    python_version: str
+    exchange_dir: str
+    running: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+
+class RegisterExecutorResponse(_message.Message):
+    __slots__ = ("scheduler_id", "lease_ttl_ms", "cluster_id")
+    SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    scheduler_id: str
+    lease_ttl_ms: int
+    cluster_id: str
+    def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "draining")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    draining: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("cancel",)
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+
+class PollWorkRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "free_slots", "list_number", "running", "wait_ms", "cleaned_up")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    CLEANED_UP_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    free_slots: int
+    list_number: int
+    running: _containers.RepeatedCompositeFieldContainer[TaskId]
+    wait_ms: int
+    cleaned_up: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., free_slots: _Optional[int] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., wait_ms: _Optional[int] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PollWorkResponse(_message.Message):
+    __slots__ = ("task_sets", "cancel", "clean_ups")
+    TASK_SETS_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
+    task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
+    cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
+    clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
+    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ...) -> None: ...
+
+class ReportTasksRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "reports", "freed_slots")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    FREED_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    reports: _containers.RepeatedCompositeFieldContainer[TaskReport]
+    freed_slots: int
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ...) -> None: ...
+
+class ReportTasksResponse(_message.Message):
+    __slots__ = ("acknowledged", "task_sets", "cancel")
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    TASK_SETS_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    acknowledged: _containers.RepeatedCompositeFieldContainer[TaskId]
+    task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
+    cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+
+class FetchBlobRequest(_message.Message):
+    __slots__ = ("digest",)
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    def __init__(self, digest: _Optional[str] = ...) -> None: ...
+
+class BlobChunk(_message.Message):
+    __slots__ = ("content",)
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    content: bytes
+    def __init__(self, content: _Optional[bytes] = ...) -> None: ...
+
+class DeregisterExecutorRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "reason")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    reason: str
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DeregisterExecutorResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
