@@ -1,0 +1,1 @@
+"""The wire protocol: `onager.proto` and its generated stubs, limits, and how errors travel."""

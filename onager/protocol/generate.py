@@ -1,4 +1,4 @@
-"""Generate the stubs beside `onager.proto`; run as ``python -m onager.protocol.generate`` (``make protocol``)."""
+"""Generate the stubs beside `onager.proto`: ``python -m onager.protocol.generate``, or ``make protocol``."""
 
 import sys
 from pathlib import Path

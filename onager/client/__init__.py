@@ -1,0 +1,1 @@
+"""The Python client: connections, job handles, results."""
