@@ -24,7 +24,8 @@
     │   ├── LimitExceededError       more than a transaction or a value may carry
     │   ├── OutcomeUnknownError      the write may or may not have happened
     │   ├── WatchCompactedError      events between were compacted away: list again
-    │   └── LeaseExpiredError
+    │   ├── LeaseExpiredError
+    │   └── LockTimeoutError         retryable: another holds the lock
     ├── PlanningError                the query cannot be planned
     │   ├── UnsupportedPlanError     names the construct
     │   └── SideEffectError          names the statement
@@ -206,6 +207,12 @@ class WatchCompactedError(StateBackendError):
 
 class LeaseExpiredError(StateBackendError):
     """The lease is gone, and with it what was bound to it."""
+
+
+class LockTimeoutError(StateBackendError):
+    """Another holder kept the lock for as long as the caller was ready to wait."""
+
+    retryable = True
 
 
 class PlanningError(OnagerError):

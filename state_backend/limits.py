@@ -1,0 +1,132 @@
+"""What a request may carry: etcd's limits, held for every adapter, and the ways to stay below them.
+
+Source: etcd 3.4 and later, ``--max-txn-ops`` (128) and ``--max-request-bytes`` (1.5 MiB), at their defaults.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, assert_never
+
+from onager.errors import InvalidRequestError, LimitExceededError
+from state_backend.model import Delete, DeleteRange, Keyspace, LockToken, Op, Put
+
+MAX_TXN_OPS: Final = 128
+"""Most operations, and most conditions (expectations and fences together), of one transaction."""
+MAX_REQUEST_BYTES: Final = 1_572_864
+"""Most bytes of one request: keys, values and `OP_OVERHEAD_BYTES` for each operation and condition."""
+OP_OVERHEAD_BYTES: Final = 128
+"""What is reckoned for one operation beside its key and value: namespace, keyspace, framing."""
+VALUE_CHUNK_BYTES: Final = 512 * 1024
+"""The size to split larger values into; two chunks and their bookkeeping fit a request."""
+
+_Expect = Mapping[tuple[Keyspace, str], int]
+
+
+def op_bytes(op: Op) -> int:
+    """Return what *op* counts towards `MAX_REQUEST_BYTES`."""
+    match op:
+        case Put(_, key, value):
+            return OP_OVERHEAD_BYTES + len(key.encode()) + len(value)
+        case Delete(_, key):
+            return OP_OVERHEAD_BYTES + len(key.encode())
+        case DeleteRange(_, prefix):
+            return OP_OVERHEAD_BYTES + 2 * len(prefix.encode())
+        case _:
+            assert_never(op)
+
+
+def request_bytes(ops: Iterable[Op], expect: _Expect, fence: Collection[LockToken]) -> int:
+    """Return what a transaction counts towards `MAX_REQUEST_BYTES`.
+
+    A condition counts twice, since it is compared and, when it does not hold, read.
+    """
+    conditions = [key for _, key in expect] + [token.key for token in fence]
+    return sum(map(op_bytes, ops)) + 2 * sum(OP_OVERHEAD_BYTES + len(key.encode()) for key in conditions)
+
+
+def check_txn(ops: Collection[Op], expect: _Expect, fence: Collection[LockToken]) -> None:
+    """Raise `LimitExceededError` or `InvalidRequestError` when a transaction breaks the contract."""
+    if len(ops) > MAX_TXN_OPS:
+        raise LimitExceededError(
+            f"a transaction of {len(ops)} operations is more than the limit of {MAX_TXN_OPS}: "
+            "split it (split_ops), or guard the parts with an expectation on a head record"
+        )
+    if len(expect) + len(fence) > MAX_TXN_OPS:
+        raise LimitExceededError(
+            f"a transaction with {len(expect) + len(fence)} conditions is over the limit of {MAX_TXN_OPS}"
+        )
+    for _, key in expect:
+        check_key(key)
+    _check_ops(ops)
+    if (size := request_bytes(ops, expect, fence)) > MAX_REQUEST_BYTES:
+        raise LimitExceededError(
+            f"a request of {size:,} bytes is more than the limit of {MAX_REQUEST_BYTES:,}: "
+            "split the transaction (split_ops) or the value (split_value)"
+        )
+
+
+def check_key(key: str) -> None:
+    """Raise `InvalidRequestError` unless *key* is not empty and can be written as UTF-8."""
+    if not key:
+        raise InvalidRequestError("a key must not be empty")
+    _check_text(key)
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise `InvalidRequestError` unless *prefix* is empty or ends with ``/``."""
+    if prefix and not prefix.endswith("/"):
+        raise InvalidRequestError(
+            f"prefix {prefix!r} must be empty or end with '/': without it, job1 would mean job10 too"
+        )
+    _check_text(prefix)
+
+
+def split_ops(ops: Iterable[Op]) -> Iterator[tuple[Op, ...]]:
+    """Yield *ops* in order, in batches that each fit a transaction without conditions.
+
+    Each batch is atomic, their sequence is not.
+    """
+    batch: list[Op] = []
+    size = 0
+    for op in ops:
+        if batch and (len(batch) == MAX_TXN_OPS or size + op_bytes(op) > MAX_REQUEST_BYTES):
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(op)
+        size += op_bytes(op)
+    if batch:
+        yield tuple(batch)
+
+
+def split_value(value: bytes, chunk_bytes: int = VALUE_CHUNK_BYTES) -> tuple[bytes, ...]:
+    """Return *value* in pieces of at most *chunk_bytes*, at least one; joined they are *value* again."""
+    return tuple(value[start : start + chunk_bytes] for start in range(0, len(value), chunk_bytes)) or (b"",)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"key {text!r} cannot be written as UTF-8: {error.reason}") from error
+
+
+def _check_ops(ops: Collection[Op]) -> None:
+    written: set[tuple[Keyspace, str]] = set()
+    for op in ops:
+        match op:
+            case DeleteRange(_, prefix):
+                check_prefix(prefix)
+            case Put(keyspace, key) | Delete(keyspace, key):
+                check_key(key)
+                if (keyspace, key) in written:
+                    raise InvalidRequestError(f"{keyspace}/{key} is written twice in one transaction")
+                written.add((keyspace, key))
+            case _:
+                assert_never(op)
+    for cleared in ops:
+        if not isinstance(cleared, DeleteRange):
+            continue
+        for keyspace, key in written:
+            if keyspace == cleared.keyspace and key.startswith(cleared.prefix):
+                raise InvalidRequestError(
+                    f"{keyspace}/{key} is written and its range {cleared.prefix!r} deleted in one transaction; use two"
+                )

@@ -1,0 +1,212 @@
+"""The words of the state backend.
+
+Keyspaces, keys and revisions, operations, outcomes, leases, lock tokens.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, NamedTuple, NewType, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Keyspace(StrEnum):
+    """The top level of every key; the value is also how the keyspace is spelled in the store."""
+
+    Executors = "Executors"
+    Heartbeats = "Heartbeats"
+    Slots = "Slots"
+    Schedulers = "Schedulers"
+    Sessions = "Sessions"
+    JobHeads = "JobHeads"
+    ActiveJobs = "ActiveJobs"
+    GraphChunks = "GraphChunks"
+    JobLog = "JobLog"
+    Plans = "Plans"
+    Results = "Results"
+    CompletedJobs = "CompletedJobs"
+    FailedJobs = "FailedJobs"
+
+
+class KeyRef(NamedTuple):
+    """A key and its keyspace; a plain ``(keyspace, key)`` tuple is equal to it and works in its place."""
+
+    keyspace: Keyspace
+    key: str
+
+
+LeaseId = NewType("LeaseId", int)
+"""Names a lease; plain data that may be stored, and with which any process can keep the lease alive."""
+
+ABSENT: Final = 0
+"""As an expected `mod_revision`: the key must not exist. Revisions of existing keys start at 1."""
+
+
+class KeyValue(NamedTuple):
+    """A key as it was given (without keyspace), its value, and the revision of the commit that put it."""
+
+    key: str
+    value: bytes
+    mod_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T_co]):
+    """Part of a listing: *items* in the order of their keys' bytes, all as of *revision*.
+
+    Watching from ``revision + 1`` misses nothing that came after. With *has_more*, ask again with
+    `start_after` the last key.
+    """
+
+    items: tuple[T_co, ...]
+    revision: int
+    has_more: bool = False
+
+    def __iter__(self) -> Iterator[T_co]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The keys of *keyspace* below *prefix* that come after *start_after* (exclusive), at most *limit*.
+
+    A *prefix* is empty or ends with ``/``, so that ``job1/`` can never mean ``job10`` too.
+    """
+
+    keyspace: Keyspace
+    prefix: str = ""
+    start_after: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a `read_txn` saw as of *revision*.
+
+    Every asked key (`None` when missing), and the asked ranges in order.
+    """
+
+    revision: int
+    values: Mapping[tuple[Keyspace, str], KeyValue | None]
+    ranges: tuple[Page[KeyValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set a key.
+
+    Bound to *lease* it is deleted when the lease ends; without one it is unbound from any before.
+    """
+
+    keyspace: Keyspace
+    key: str
+    value: bytes
+    lease: LeaseId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a key; a missing one is no error."""
+
+    keyspace: Keyspace
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRange:
+    """Remove every key of *keyspace* below *prefix* (empty, or ending with ``/``), as one operation."""
+
+    keyspace: Keyspace
+    prefix: str
+
+
+Op = Put | Delete | DeleteRange
+
+
+@dataclass(frozen=True, slots=True)
+class LockToken:
+    """Proof of holding a lock, to be passed as a `fence`; only `StateBackendClient.lock` makes one.
+
+    *revision* is the revision that created the lock's key: it grows from holder to holder, so it also
+    serves as an epoch outside of the store. *epoch* tells apart the lives of an embedded store: a token of
+    an earlier life is always refused.
+    """
+
+    keyspace: Keyspace
+    key: str
+    revision: int
+    epoch: int
+    lease: LeaseId
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease as granted: it ends *ttl_s* seconds after it was last kept alive, by the store's clock."""
+
+    id: LeaseId
+    ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Everything was written.
+
+    *revision* is that of the commit, and the new `mod_revision` of each key put; a transaction that changed
+    nothing (it deleted only missing keys) leaves the store's revision as it is and reports that. *deleted*
+    counts the keys that deletes removed.
+    """
+
+    revision: int
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Nothing was written, since an expectation did not hold; *found* is what every expected key is now."""
+
+    found: Mapping[tuple[Keyspace, str], KeyValue | None]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Nothing was written, since the lock of *token* is no longer held by it."""
+
+    token: LockToken
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeUnknown:
+    """The transaction was committed once, or not at all, or may yet be.
+
+    Read what it would have written before deciding again.
+    """
+
+    why: str
+
+
+TxnResult = Committed | Conflict | Fenced | OutcomeUnknown
+
+
+class EventKind(StrEnum):
+    """What happened to a watched key."""
+
+    PUT = "put"
+    DELETE = "delete"
+
+
+class WatchEvent(NamedTuple):
+    """One change of one key.
+
+    *value* is empty for a delete; *mod_revision* is the revision of the commit that made the change.
+    """
+
+    kind: EventKind
+    keyspace: Keyspace
+    key: str
+    value: bytes
+    mod_revision: int
