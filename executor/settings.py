@@ -1,0 +1,87 @@
+"""What an executor process can be told, by flags and by ``ONAGER_EXECUTOR_…`` variables alike."""
+
+import os
+import socket
+from typing import Literal
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from onager.ids import ExecutorId, new_incarnation
+from onager.protocol.limits import DEFAULT_ADDRESS
+
+_MAX_ID_LENGTH = 128
+
+
+class ExecutorSettings(BaseSettings):
+    """Settings of one executor; every field is also the environment variable ``ONAGER_EXECUTOR_<FIELD>``."""
+
+    model_config = SettingsConfigDict(env_prefix="ONAGER_EXECUTOR_", frozen=True, extra="forbid")
+
+    scheduler: str = DEFAULT_ADDRESS
+    """Addresses of schedulers, ``host:port[,host:port]``: any will do; when one fails, the next is tried."""
+    slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1024)
+    """How many tasks run at once."""
+    exchange_dir: str
+    """The directory that all executors and schedulers share: a path, or a URI that Hadoop understands."""
+    spark_conf: dict[str, str] = Field(default_factory=dict)
+    """Settings of the executor's own SparkSession."""
+    executor_id: str = ""
+    """Who this executor is. Empty: host name and a random part, kept for as long as the process lives.
+
+    Started again under the same id, an executor takes its predecessor's place at once, not after its lease.
+    Two live processes must not share an id.
+    """
+    host: str = Field(default_factory=socket.gethostname)
+    """Shown to people."""
+    heartbeat_interval_ms: int = Field(default=0, ge=0)
+    """0: a third of the lease that the scheduler grants."""
+    poll_wait_ms: int = Field(default=5_000, ge=100, le=60_000)
+    """How long a poll for work may wait at the scheduler."""
+    drain_grace_ms: int = Field(default=30_000, ge=0)
+    """How long running tasks may go on after SIGTERM before they are stopped."""
+    blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
+    """Memory for stage plans and job specifications that may be needed again."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+
+    @field_validator("scheduler")
+    @classmethod
+    def _has_addresses(cls, value: str) -> str:
+        for address in _split(value) or [""]:
+            host, colon, port = address.rpartition(":")
+            if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
+                raise ValueError(
+                    f"{address!r} is not an address: give host:port, several separated by commas"
+                )
+        return value
+
+    @field_validator("exchange_dir")
+    @classmethod
+    def _is_given(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("give a directory that all executors and schedulers can reach")
+        return value
+
+    @field_validator("executor_id")
+    @classmethod
+    def _can_be_a_key(cls, value: str) -> str:
+        if len(value) > _MAX_ID_LENGTH or "/" in value or not value.isprintable():
+            raise ValueError(f"an executor id has at most {_MAX_ID_LENGTH} printable characters and no slash")
+        return value
+
+    @property
+    def scheduler_addresses(self) -> tuple[str, ...]:
+        """Return the addresses of schedulers in the order in which they were given."""
+        return tuple(_split(self.scheduler))
+
+    def identified(self) -> "ExecutorSettings":
+        """Return these settings with an executor id: the one given, or one drawn now."""
+        if self.executor_id:
+            return self
+        drawn = ExecutorId(f"{self.host}-{new_incarnation()[:8]}")
+        return self.model_copy(update={"executor_id": drawn})
+
+
+def _split(addresses: str) -> list[str]:
+    return [part.strip() for part in addresses.split(",") if part.strip()]

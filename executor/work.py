@@ -1,0 +1,107 @@
+"""What the agent asks of whatever does the work, and small words about task sets that both sides use."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from onager.ids import BlobDigest, JobId, Partition, StageId, TaskKey
+from onager.protocol import onager_pb2 as pb
+
+OnReport = Callable[[pb.TaskReport], None]
+"""Takes the report of one task; may be called from any thread, once per task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Tasks of one stage to start now, with the blobs that they need in hand."""
+
+    task_set: pb.TaskSet
+    blobs: Mapping[BlobDigest, bytes]
+
+
+class Worker(Protocol):
+    """Runs tasks; what goes wrong in one is in its report, not raised. Callable from any thread."""
+
+    def start(self, assignment: Assignment, on_report: OnReport) -> None:
+        """Start the tasks of *assignment*; *on_report* is called once for each, whatever becomes of it."""
+        ...
+
+    def cancel(self, tasks: Collection[TaskKey]) -> None:
+        """Stop *tasks*: each is soon reported with a failure, or with its success when that came first."""
+        ...
+
+    def clean_up(self, request: pb.CleanUp) -> None:
+        """Forget a job and remove its files but for those to keep; harmless to repeat, and may take long."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Return whether tasks can still run here; once false it stays so."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything and release what is held."""
+        ...
+
+
+def task_key(task: pb.TaskId) -> TaskKey:
+    """Return the key that *task* names on the wire."""
+    return TaskKey(
+        JobId(task.job_id),
+        StageId(task.stage_id),
+        task.stage_attempt,
+        Partition(task.partition),
+        task.task_attempt,
+    )
+
+
+def task_id(key: TaskKey) -> pb.TaskId:
+    """Return *key* as it travels."""
+    return pb.TaskId(
+        job_id=key.job_id,
+        stage_id=key.stage_id,
+        stage_attempt=key.stage_attempt,
+        partition=key.partition,
+        task_attempt=key.task_attempt,
+    )
+
+
+def keys_of(task_set: pb.TaskSet) -> list[TaskKey]:
+    """Return the keys of all tasks of *task_set*, in its order."""
+    return [
+        TaskKey(
+            JobId(task_set.job_id),
+            StageId(task_set.stage_id),
+            task_set.stage_attempt,
+            Partition(task.partition),
+            task.task_attempt,
+        )
+        for task in task_set.tasks
+    ]
+
+
+def part_of(task_set: pb.TaskSet, keys: Iterable[TaskKey]) -> pb.TaskSet:
+    """Return *task_set* with only the tasks named by *keys*."""
+    part = pb.TaskSet()
+    part.CopyFrom(task_set)
+    del part.tasks[:]
+    part.tasks.extend(pb.TaskAttempt(partition=key.partition, task_attempt=key.task_attempt) for key in keys)
+    return part
+
+
+def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
+    """Return the digests of what has to be fetched before tasks of *task_set* can start."""
+    match task_set.work:
+        case pb.PLAN:
+            return (BlobDigest(task_set.spec_digest),)
+        case pb.QUERY:
+            return (BlobDigest(task_set.plan_digest),)
+        case pb.PUBLISH:
+            manifests = (output.payload_digest for location in task_set.inputs for output in location.outputs)
+            return tuple(BlobDigest(digest) for digest in manifests if digest)
+        case _:
+            return ()
+
+
+def failure_report(key: TaskKey, failure: pb.Failure, *, started_ms: int, ended_ms: int) -> pb.TaskReport:
+    """Return the report that the task *key* failed with *failure*."""
+    return pb.TaskReport(task=task_id(key), started_ms=started_ms, ended_ms=ended_ms, failure=failure)
