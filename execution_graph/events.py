@@ -1,0 +1,168 @@
+"""What can happen to a job, in the past tense: the only way in which an `ExecutionGraph` changes, and what its log holds.
+
+Times are wall-clock milliseconds taken by whoever decided the event, so that every replica computes the same graph.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from execution_graph.failures import Failure, FailureKind
+from execution_graph.stages import StageSpec, TaskMetrics, TaskOutput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagesStarted:
+    """Resolved stages were set running."""
+
+    stage_ids: tuple[int, ...]
+    at_ms: int
+    type: Literal["stages_started"] = "stages_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksLaunched:
+    """Pending tasks of one stage were put into an executor's hands."""
+
+    stage_id: int
+    stage_attempt: int
+    executor_id: str
+    incarnation: str
+    list_number: int
+    tasks: tuple[tuple[int, int], ...]
+    """(partition, task attempt), ascending."""
+    at_ms: int
+    type: Literal["tasks_launched"] = "tasks_launched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchesRepeated:
+    """An executor's later list lacked these tasks: they are sent once more under the same attempt numbers."""
+
+    stage_id: int
+    stage_attempt: int
+    executor_id: str
+    list_number: int
+    tasks: tuple[tuple[int, int], ...]
+    at_ms: int
+    type: Literal["launches_repeated"] = "launches_repeated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSucceeded:
+    """An execution of a task attempt wrote its whole output."""
+
+    stage_id: int
+    stage_attempt: int
+    partition: int
+    task_attempt: int
+    executor_id: str
+    output: TaskOutput
+    metrics: TaskMetrics
+    at_ms: int
+    type: Literal["task_succeeded"] = "task_succeeded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSpec:
+    """Where and how a result is written as a dataset."""
+
+    path: str
+    format: str
+    mode: Literal["error", "overwrite", "append"]
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """What planning found besides the stages."""
+
+    arrow_schema: str
+    """Base64 of the Arrow IPC schema message of the result."""
+    schema_json: str
+    """The same as Spark's JSON."""
+    explain_digest: str | None
+    """The plan and each stage's fragment as text, by content."""
+    sink: SinkSpec | None
+    result_stage_id: int
+    """The last QUERY stage: its outputs are the result, or the staged files."""
+    is_fused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlanned:
+    """The PLAN task succeeded; `fused_output` is set when it also ran the single stage that it planned."""
+
+    task_attempt: int
+    executor_id: str
+    stages: tuple[StageSpec, ...]
+    """Ids 1 to n, producers before consumers."""
+    summary: PlanSummary
+    fused_output: TaskOutput | None
+    metrics: TaskMetrics
+    at_ms: int
+    type: Literal["job_planned"] = "job_planned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailed:
+    """A task attempt ended without output."""
+
+    stage_id: int
+    stage_attempt: int
+    partition: int
+    task_attempt: int
+    executor_id: str
+    failure: Failure
+    at_ms: int
+    type: Literal["task_failed"] = "task_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksLost:
+    """Running tasks are taken back, uncounted, without the executor itself being lost."""
+
+    stage_id: int
+    stage_attempt: int
+    executor_id: str
+    tasks: tuple[tuple[int, int], ...]
+    reason: FailureKind
+    at_ms: int
+    type: Literal["tasks_lost"] = "tasks_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorLost:
+    """One life of an executor ended: its running tasks are gone, and its outputs where they are not shared."""
+
+    executor_id: str
+    incarnation: str
+    reason: str
+    at_ms: int
+    is_drained: bool = False
+    """It left on request: its running tasks were not the cause."""
+    type: Literal["executor_lost"] = "executor_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelled:
+    """Somebody asked for the job to end."""
+
+    reason: str
+    at_ms: int
+    type: Literal["job_cancelled"] = "job_cancelled"
+
+
+Event = Annotated[
+    StagesStarted
+    | TasksLaunched
+    | LaunchesRepeated
+    | TaskSucceeded
+    | JobPlanned
+    | TaskFailed
+    | TasksLost
+    | ExecutorLost
+    | JobCancelled,
+    Field(discriminator="type"),
+]

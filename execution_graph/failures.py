@@ -1,0 +1,74 @@
+"""Why a task did not succeed: data, not exceptions, because it is stored, shown and decided on."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """The classes of failure that the graph tells apart.
+
+    Source: the classes are Ballista's (`FailedTask.reason`), with LAUNCH_LOST added.
+    """
+
+    IO_ERROR = "io_error"
+    """Reading or writing went wrong, or a Python worker died: tried again, and counted."""
+    EXECUTOR_LOST = "executor_lost"
+    """The executor died or left: tried again; only a task that outlives many executors is given up."""
+    TASK_KILLED = "task_killed"
+    """Stopped on request or by a drain: tried again, not counted."""
+    RESULT_LOST = "result_lost"
+    """The output of a finished task is gone: made again, not counted."""
+    LAUNCH_LOST = "launch_lost"
+    """The task never reached its executor: handed out again, not counted."""
+    FETCH_FAILED = "fetch_failed"
+    """An input is missing or damaged: the stage is rolled back and the input made again."""
+    USER_ERROR = "user_error"
+    """Anything else, which the same input would bring again: the job fails at once."""
+
+    @property
+    def is_retryable(self) -> bool:
+        """Return whether the task may be handed out again as it is."""
+        return self not in (FailureKind.FETCH_FAILED, FailureKind.USER_ERROR)
+
+    @property
+    def is_counted(self) -> bool:
+        """Return whether it counts towards `RetryLimits.task_max_failures`."""
+        return self is FailureKind.IO_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailure:
+    """Which output a reader could not read; `nonce` tells the execution that wrote it."""
+
+    stage_id: int
+    partition: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, in the user's words where the user can mend it."""
+
+    kind: FailureKind
+    message: str
+    error_class: str | None = None
+    """Spark's error condition, such as ``DIVIDE_BY_ZERO``."""
+    sql_state: str | None = None
+    query_context: str | None = None
+    """The piece of the query that Spark points at."""
+    details: str | None = None
+    """A stack trace, at most 16 KiB."""
+    fetch: FetchFailure | None = None
+    """Set when, and only when, `kind` is FETCH_FAILED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryLimits:
+    """When trying again ends. Source of the defaults 4 and 4: Spark and Ballista."""
+
+    task_max_failures: int = 4
+    """The so-manieth counted failure of one partition fails the job."""
+    stage_max_failures: int = 4
+    """Fetch failures in so many distinct attempts of a stage fail the job."""
+    task_max_executor_losses: int = 8
+    """A task that was running on so many executors when they were lost is taken for their killer and fails the job."""

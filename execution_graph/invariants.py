@@ -1,0 +1,73 @@
+"""What holds for every graph that `apply` can reach; checked by the tests after every event and by an admin over a store."""
+
+from collections.abc import Iterator
+
+from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded, check_stages
+from execution_graph.stages import (
+    FailedStage,
+    ResolvedStage,
+    RunningStage,
+    Stage,
+    StageWork,
+    SuccessfulStage,
+    UnresolvedStage,
+)
+
+
+def violations(graph: ExecutionGraph) -> tuple[str, ...]:
+    """Return a sentence for each invariant that *graph* breaks; empty for a sound one."""
+    return tuple(_of_graph(graph)) + tuple(v for stage in graph.stages for v in _of_stage(graph, stage))
+
+
+def _of_graph(graph: ExecutionGraph) -> Iterator[str]:
+    if not graph.stages or graph.stages[PLAN_STAGE_ID].spec.work is not StageWork.PLAN:
+        yield "the first stage is not the PLAN stage"
+        return
+    planned = tuple(s.spec for s in graph.stages[1:])
+    if (graph.plan is None) != (not planned):
+        yield "stages and plan summary do not come together"
+    why = check_stages(planned) if planned else None
+    if why is not None:
+        yield why
+    failed = [s for s in graph.stages if isinstance(s, FailedStage)]
+    if bool(failed) != isinstance(graph.outcome, Failed):
+        yield f"{len(failed)} stages failed, but the outcome is {graph.outcome.type}"
+    is_complete = graph.plan is not None and isinstance(graph.stages[-1], SuccessfulStage)
+    if is_complete != isinstance(graph.outcome, Succeeded):
+        yield f"the last stage is {graph.stages[-1].state}, but the outcome is {graph.outcome.type}"
+
+
+def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:
+    name, ledger, count = f"stage {stage.spec.stage_id}", stage.ledger, stage.spec.partitions
+    has_inputs = all(isinstance(graph.stages[i.stage_id], SuccessfulStage) for i in stage.spec.inputs)
+    if isinstance(stage, ResolvedStage | RunningStage) and graph.is_active and not has_inputs:
+        yield f"{name} is {stage.state} without all of its inputs"
+    if isinstance(stage, UnresolvedStage) and has_inputs:
+        yield f"{name} is unresolved though all of its inputs are there"
+    if isinstance(stage, SuccessfulStage) and len(ledger.outputs) != count:
+        yield f"{name} is successful with {len(ledger.outputs)} of {count} outputs"
+    if any(not 0 <= p < count for p in ledger.outputs):
+        yield f"{name} has an output of a partition that it does not have"
+    if any(o.task_attempt < ledger.next_attempt(p) for p, o in ledger.outputs.items()):
+        yield f"{name} took an output of an attempt that was given up"
+    if isinstance(stage, RunningStage):
+        yield from _of_running(stage, name)
+
+
+def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
+    ledger, count = stage.ledger, stage.spec.partitions
+    if len(ledger.outputs) == count:
+        yield f"{name} is running though every partition has its output"
+    if any(p in ledger.outputs for p in stage.running):
+        yield f"{name} runs a partition that has its output"
+    if any(t.attempt != ledger.next_attempt(p) for p, t in stage.running.items()):
+        yield f"{name} runs a partition under an attempt number that is not its own"
+    if list(stage.returned) != sorted(set(stage.returned)) or any(
+        p >= stage.next_fresh for p in stage.returned
+    ):
+        yield f"{name} has returned partitions out of order or beyond the fresh ones: {stage.returned}"
+    fresh = {p for p in range(stage.next_fresh, count) if p not in ledger.outputs}
+    pending = fresh | set(stage.returned)
+    everything = pending | set(stage.running) | set(ledger.outputs)
+    if everything != set(range(count)) or len(pending) != stage.pending_count:
+        yield f"{name} lost sight of partitions: {sorted(set(range(count)) ^ everything)[:5]}"

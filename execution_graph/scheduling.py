@@ -1,0 +1,140 @@
+"""The graph as the scheduler sees it: a stream of runnable tasks. Decisions come out as events; nothing here changes a graph."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost
+from execution_graph.failures import FailureKind
+from execution_graph.graph import ExecutionGraph
+from execution_graph.stages import ResolvedStage, RunningStage
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSlot:
+    """Who would run the tasks, and the number of the last list of running work seen from it."""
+
+    executor_id: str
+    incarnation: str
+    list_number: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HeldTask:
+    """A task attempt that an executor says it holds, within one job."""
+
+    stage_id: int
+    stage_attempt: int
+    partition: int
+    task_attempt: int
+
+
+def available_tasks(graph: ExecutionGraph) -> int:
+    """Return how many tasks of running stages wait to be handed out; 0 once the job has ended."""
+    if not graph.is_active:
+        return 0
+    return sum(s.pending_count for s in graph.stages if isinstance(s, RunningStage))
+
+
+def has_runnable_work(graph: ExecutionGraph) -> bool:
+    """Return whether a free slot could be filled, at most after `revive`."""
+    return graph.is_active and any(
+        isinstance(s, ResolvedStage) or (isinstance(s, RunningStage) and s.pending_count > 0)
+        for s in graph.stages
+    )
+
+
+def running_count(graph: ExecutionGraph) -> int:
+    """Return how many tasks are in executors' hands."""
+    if not graph.is_active:
+        return 0
+    return sum(len(s.running) for s in graph.stages if isinstance(s, RunningStage))
+
+
+def revive(graph: ExecutionGraph, at_ms: int) -> StagesStarted | None:
+    """Return the event that sets every resolved stage running, or None when there is none."""
+    if not graph.is_active:
+        return None
+    resolved = tuple(s.spec.stage_id for s in graph.stages if isinstance(s, ResolvedStage))
+    return StagesStarted(stage_ids=resolved, at_ms=at_ms) if resolved else None
+
+
+def pop_next_tasks(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms: int) -> TasksLaunched | None:
+    """Return the launch of up to *limit* tasks of the first running stage that has pending ones, or None.
+
+    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones.
+    """
+    if not graph.is_active or limit <= 0:
+        return None
+    for stage in graph.stages:
+        if not isinstance(stage, RunningStage) or stage.pending_count <= 0:
+            continue
+        pending = _pending(stage)
+        tasks = tuple(
+            sorted((p, stage.ledger.next_attempt(p)) for _, p in zip(range(limit), pending, strict=False))
+        )
+        return TasksLaunched(
+            stage_id=stage.spec.stage_id,
+            stage_attempt=stage.attempt,
+            executor_id=slot.executor_id,
+            incarnation=slot.incarnation,
+            list_number=slot.list_number,
+            tasks=tasks,
+            at_ms=at_ms,
+        )
+    return None
+
+
+def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:
+    """Return the tasks that the graph believes in the hands of this life of the executor; none once the job has ended."""
+    if not graph.is_active:
+        return frozenset()
+    return frozenset(
+        HeldTask(s.spec.stage_id, s.attempt, p, t.attempt)
+        for s in graph.stages
+        if isinstance(s, RunningStage)
+        for p, t in s.running.items()
+        if t.executor_id == executor_id and t.incarnation == incarnation
+    )
+
+
+def lost_launches(
+    graph: ExecutionGraph, slot: ExecutorSlot, held: frozenset[HeldTask], at_ms: int
+) -> tuple[LaunchesRepeated | TasksLost, ...]:
+    """Return what follows from a list of running work: launches that it disproves are repeated once, then taken back.
+
+    Only a list with a number above the one recorded at the launch says anything about it.
+    """
+    events: list[LaunchesRepeated | TasksLost] = []
+    if not graph.is_active:
+        return ()
+    for stage in graph.stages:
+        if not isinstance(stage, RunningStage):
+            continue
+        missing = [
+            (p, t)
+            for p, t in sorted(stage.running.items())
+            if t.executor_id == slot.executor_id
+            and t.incarnation == slot.incarnation
+            and t.list_number < slot.list_number
+            and HeldTask(stage.spec.stage_id, stage.attempt, p, t.attempt) not in held
+        ]
+        again = tuple((p, t.attempt) for p, t in missing if t.lost_launches == 0)
+        gone = tuple((p, t.attempt) for p, t in missing if t.lost_launches > 0)
+        where = {
+            "stage_id": stage.spec.stage_id,
+            "stage_attempt": stage.attempt,
+            "executor_id": slot.executor_id,
+        }
+        if again:
+            events.append(LaunchesRepeated(**where, list_number=slot.list_number, tasks=again, at_ms=at_ms))  # type: ignore[arg-type]
+        if gone:
+            events.append(TasksLost(**where, tasks=gone, reason=FailureKind.LAUNCH_LOST, at_ms=at_ms))  # type: ignore[arg-type]
+    return tuple(events)
+
+
+def _pending(stage: RunningStage) -> Iterator[int]:
+    """Yield the pending partitions in the order in which they are handed out."""
+    yield from stage.returned
+    for partition in range(stage.next_fresh, stage.spec.partitions):
+        if partition not in stage.ledger.outputs:
+            yield partition

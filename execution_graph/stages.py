@@ -1,0 +1,258 @@
+"""Stages: what each computes (`StageSpec`), what its tasks have achieved (`TaskLedger`), and one class per state.
+
+    Unresolved ──► Resolved ──► Running ──► Successful
+        ▲             │            │  ▲          │
+        └─────────────┴────────────┘  └──────────┘        Running ──► Failed
+
+A stage is resolved once every producer is successful. Back edges: a lost input takes Resolved (same attempt) and Running
+(attempt + 1) back to Unresolved; lost outputs that somebody still needs take Successful back to Running, or to Unresolved when
+its own inputs are gone, too (attempt + 1, surviving outputs kept).
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from immutables import Map
+from pydantic import Field
+
+from execution_graph.failures import Failure
+from execution_graph.maps import PartitionMap
+
+
+class StageWork(StrEnum):
+    """What the tasks of a stage do."""
+
+    PLAN = "plan"
+    """Turn the job's spec into stages; stage 0 of every job, one task."""
+    QUERY = "query"
+    """Run one stage of the physical plan."""
+    PUBLISH_PLAN = "publish_plan"
+    """Write down every move that makes the staged files a dataset; one task."""
+    PUBLISH = "publish"
+    """Carry that out; one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageInput:
+    """A producer, and whether task i reads its bucket i or every task reads all of it."""
+
+    stage_id: int
+    read: Literal["bucket", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLayout:
+    """How a stage lays out its output: kept apart from what it computes, because a consumer may still change it."""
+
+    kind: Literal["exchange", "result", "sink", "control"]
+    buckets: int = 1
+    """Output partitions; only an exchange has more than one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """What a stage computes; never changes."""
+
+    stage_id: int
+    name: str
+    work: StageWork
+    plan_digest: str | None
+    """The encoded stage plan (QUERY), by content."""
+    partitions: int
+    """Tasks of the stage, 0 or more."""
+    inputs: tuple[StageInput, ...]
+    output: OutputLayout
+    is_deterministic: bool = True
+    """Whether running a partition again gives the same rows in the same order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutput:
+    """What the winning execution of a partition left behind."""
+
+    nonce: str
+    task_attempt: int
+    executor_id: str
+    is_shared: bool
+    """Whether it outlives its executor."""
+    rows: int
+    bytes: int
+    is_inline: bool = False
+    """Whether it lies in the store itself (a small result)."""
+    files: tuple[str, ...] = ()
+    """Names below a sink's staging directory; an exchange derives its file from the nonce."""
+    payload_digest: str | None = None
+    """PUBLISH_PLAN: the manifest, by content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMetrics:
+    """What running tasks cost; each field carries its merge rule."""
+
+    run_ms: int = 0
+    rows_out: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    spill_bytes: int = 0
+    peak_memory_bytes: int = 0
+    """Merged by maximum, all the others by sum."""
+
+    def merge(self, other: "TaskMetrics") -> "TaskMetrics":
+        """Return the metrics of both together."""
+        return TaskMetrics(
+            run_ms=self.run_ms + other.run_ms,
+            rows_out=self.rows_out + other.rows_out,
+            bytes_out=self.bytes_out + other.bytes_out,
+            bytes_in=self.bytes_in + other.bytes_in,
+            spill_bytes=self.spill_bytes + other.spill_bytes,
+            peak_memory_bytes=max(self.peak_memory_bytes, other.peak_memory_bytes),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTask:
+    """A task attempt that is in an executor's hands, as far as the graph knows."""
+
+    attempt: int
+    executor_id: str
+    incarnation: str
+    launched_ms: int
+    list_number: int
+    """The last list of running work seen from the executor before the launch: only a later one can disprove it."""
+    lost_launches: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLedger:
+    """What a stage's tasks have achieved and suffered; outlives the changes of the stage's state.
+
+    The maps hold only partitions with something to say, so a stage in which nothing went wrong costs one entry a task.
+    """
+
+    outputs: PartitionMap[TaskOutput] = field(default_factory=Map)
+    attempts: PartitionMap[int] = field(default_factory=Map)
+    """The next attempt number of partitions that were handed out before; 0 for all others."""
+    failures: PartitionMap[int] = field(default_factory=Map)
+    """Counted failures since the last success."""
+    executor_losses: PartitionMap[int] = field(default_factory=Map)
+    successes: PartitionMap[int] = field(default_factory=Map)
+    """How often a partition succeeded, where its output was lost and it had to run again (or it has no output now)."""
+    failed_fetch_attempts: frozenset[int] = frozenset()
+    """Stage attempts in which a fetch failed."""
+    tasks_failed: int = 0
+    tasks_lost: int = 0
+    metrics: TaskMetrics = field(default_factory=TaskMetrics)
+
+    def next_attempt(self, partition: int) -> int:
+        """Return the attempt number under which *partition* is handed out next."""
+        return self.attempts.get(partition, 0)
+
+    def success_count(self, partition: int) -> int:
+        """Return how often *partition* has succeeded over the job's life."""
+        return self.successes.get(partition, 0) + (1 if partition in self.outputs else 0)
+
+    def with_output(self, partition: int, output: TaskOutput, metrics: TaskMetrics) -> "TaskLedger":
+        """Return the ledger after *partition* succeeded; earlier failures of it are forgiven."""
+        return replace(
+            self,
+            outputs=self.outputs.set(partition, output),
+            failures=self.failures.delete(partition) if partition in self.failures else self.failures,
+            executor_losses=(
+                self.executor_losses.delete(partition)
+                if partition in self.executor_losses
+                else self.executor_losses
+            ),
+            metrics=self.metrics.merge(metrics),
+        )
+
+    def without_outputs(self, partitions: frozenset[int]) -> "TaskLedger":
+        """Return the ledger after the outputs of *partitions*, all present, were lost."""
+        outputs, attempts, successes = self.outputs, self.attempts, self.successes
+        for partition in sorted(partitions):
+            attempts = attempts.set(partition, outputs[partition].task_attempt + 1)
+            successes = successes.set(partition, successes.get(partition, 0) + 1)
+            outputs = outputs.delete(partition)
+        return replace(
+            self,
+            outputs=outputs,
+            attempts=attempts,
+            successes=successes,
+            tasks_lost=self.tasks_lost + len(partitions),
+        )
+
+    def after_attempt(self, partition: int, attempt: int) -> "TaskLedger":
+        """Return the ledger after attempt number *attempt* of *partition* came to nothing."""
+        return replace(self, attempts=self.attempts.set(partition, attempt + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnresolvedStage:
+    """Some producer is not successful."""
+
+    spec: StageSpec
+    attempt: int = 0
+    ledger: TaskLedger = field(default_factory=TaskLedger)
+    state: Literal["unresolved"] = "unresolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedStage:
+    """Every producer is successful; waits to be started (`revive`)."""
+
+    spec: StageSpec
+    attempt: int = 0
+    ledger: TaskLedger = field(default_factory=TaskLedger)
+    state: Literal["resolved"] = "resolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningStage:
+    """Its tasks are handed out. A partition is successful (has an output), running, or pending."""
+
+    spec: StageSpec
+    attempt: int
+    ledger: TaskLedger
+    started_ms: int
+    running: PartitionMap[RunningTask] = field(default_factory=Map)
+    next_fresh: int = 0
+    """Partitions from here on were not handed out in this attempt, so the pending ones need no list of their own."""
+    returned: tuple[int, ...] = ()
+    """Pending partitions below `next_fresh`, ascending; handed out before the fresh ones."""
+    state: Literal["running"] = "running"
+
+    @property
+    def pending_count(self) -> int:
+        """Return the number of partitions that wait to be handed out."""
+        return self.spec.partitions - len(self.ledger.outputs) - len(self.running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessfulStage:
+    """Every partition has an output."""
+
+    spec: StageSpec
+    attempt: int
+    ledger: TaskLedger
+    started_ms: int
+    ended_ms: int
+    state: Literal["successful"] = "successful"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedStage:
+    """A task failed for good; terminal, and so is the job."""
+
+    spec: StageSpec
+    attempt: int
+    ledger: TaskLedger
+    started_ms: int
+    ended_ms: int
+    failure: Failure
+    state: Literal["failed"] = "failed"
+
+
+Stage = Annotated[
+    UnresolvedStage | ResolvedStage | RunningStage | SuccessfulStage | FailedStage,
+    Field(discriminator="state"),
+]
