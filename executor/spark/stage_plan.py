@@ -12,10 +12,16 @@ PLACEHOLDER_PREFIX = "onager-input:"
 
 @dataclass(frozen=True, slots=True)
 class ExchangeInput:
-    """The output of another stage: bucket i for task i, or all of it for every task."""
+    """The output of another stage, as an RDD of `partitions` partitions.
+
+    Partition i of it is bucket i of every producer's output; with `reads_all` (broadcasts, subqueries) there is one
+    partition, and it holds all buckets. The stage's own partitions follow from its leaves as Spark's operators
+    combine them: a union has the sum, a cartesian product the product, a join of two exchanges has theirs.
+    """
 
     stage_id: int
     reads_all: bool
+    partitions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
