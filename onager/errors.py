@@ -36,8 +36,8 @@
     └── SinkError
         └── TargetExistsError
 
-`retryable` says whether the same call can succeed later without anyone changing anything. What happened inside a task is
-data (`execution_graph.Failure`), not an exception, once it leaves the executor.
+`retryable` says whether the same call can succeed later without anyone changing anything. What happened inside a task
+is data (`execution_graph.Failure`), not an exception, once it leaves the executor.
 """
 
 from typing import ClassVar
@@ -119,11 +119,23 @@ class JobEndedError(OnagerError):
 
 
 class JobFailedError(JobEndedError):
-    """The job failed; `error_class` is Spark's own where there is one."""
+    """The job failed; `error_class`, `sql_state` and `query_context` are Spark's own where there are such."""
 
-    def __init__(self, job_id: str, message: str, error_class: str | None = None) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        message: str,
+        error_class: str | None = None,
+        *,
+        sql_state: str | None = None,
+        query_context: str | None = None,
+        details: str | None = None,
+    ) -> None:
         super().__init__(job_id, message)
         self.error_class = error_class
+        self.sql_state = sql_state
+        self.query_context = query_context
+        self.details = details
 
 
 class JobCancelledError(JobEndedError):
@@ -136,7 +148,9 @@ class SchedulerUnreachableError(OnagerError):
     retryable = True
 
     def __init__(self, addresses: str, why: str) -> None:
-        super().__init__(f"no scheduler answers at {addresses} ({why}); is one running there? (onager standalone, onager scheduler)")
+        super().__init__(
+            f"no scheduler answers at {addresses} ({why}); is one running there? (onager standalone, onager scheduler)"
+        )
         self.addresses = addresses
 
 

@@ -46,10 +46,11 @@ CHANNEL_OPTIONS: Final[tuple[Option, ...]] = (
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A scheduler that is started again is found within a second.
+    # A scheduler that is started again is found within a second. (The one named `min` is, in truth, how long
+    # one attempt to connect may take.)
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
     # Channels to the same address must not share a connection (and its back-off) within a process.
     ("grpc.use_local_subchannel_pool", 1),
 )

@@ -18,8 +18,9 @@ from onager.errors import OnagerError, SchedulerUnreachableError
 ERROR_KEY: Final = "onager-error-bin"
 """The trailing metadata entry with the typed error: JSON with ``class``, ``message``, ``fields``."""
 
-_MESSAGE_LIMIT: Final = 8 * 1024
-_STATUS_LIMIT: Final = 1024
+_MESSAGE_BYTES: Final = 8 * 1024
+_FIELD_BYTES: Final = 4 * 1024
+_STATUS_BYTES: Final = 1024
 
 
 class Codes(NamedTuple):
@@ -82,16 +83,17 @@ class Status(NamedTuple):
 def to_status(error: OnagerError) -> Status:
     """Return *error* as a gRPC status whose trailing metadata holds the typed error.
 
-    A class that the table does not have is told as its nearest base. Texts above 8 KiB are cut.
+    A class that the table does not have is told as its nearest base. A text above 8 KiB and fields
+    above 4 KiB are cut, so that the whole fits into metadata.
     """
     known = next(cls for cls in type(error).__mro__ if cls in CODES)
     payload = {
         "class": known.__name__,
-        "message": _cut(str(error), _MESSAGE_LIMIT),
+        "message": _cut(str(error), _MESSAGE_BYTES),
         "fields": {name: _plain(value) for name, value in vars(error).items() if not name.startswith("_")},
     }
-    metadata = ((ERROR_KEY, json.dumps(payload).encode()),)
-    return Status(CODES[known].grpc, _cut(str(error), _STATUS_LIMIT), metadata)
+    metadata = ((ERROR_KEY, json.dumps(payload, ensure_ascii=False).encode()),)
+    return Status(CODES[known].grpc, _cut(str(error), _STATUS_BYTES), metadata)
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: OnagerError) -> Never:
@@ -147,9 +149,10 @@ def _typed_error(metadata: Iterable[tuple[str, str | bytes]]) -> OnagerError | N
 
 def _plain(value: object) -> object:
     if isinstance(value, str):
-        return _cut(value, _MESSAGE_LIMIT)
+        return _cut(value, _FIELD_BYTES)
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def _cut(text: str, limit_bytes: int) -> str:
+    raw = text.encode(errors="replace")
+    return text if len(raw) <= limit_bytes else raw[: limit_bytes - 3].decode(errors="ignore") + "…"

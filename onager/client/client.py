@@ -1,0 +1,178 @@
+"""The door to a cluster: submit queries and functions, find jobs and executors."""
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from onager.client.connection import Connection
+from onager.client.job import JobHandle
+from onager.client.progress import JobProgress
+from onager.client.spec import View, job_spec, python_message, sink_message
+from onager.clock import SystemClock
+from onager.errors import InvalidRequestError
+from onager.ids import new_job_id
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import DEFAULT_ADDRESS, PROTOCOL_VERSION
+
+ADDRESS_VARIABLE = "ONAGER_SCHEDULER"
+"""Where schedulers are looked for when no address is given."""
+
+PathLike = str | os.PathLike[str]
+
+
+def default_addresses() -> str:
+    """Return the schedulers' addresses from ``ONAGER_SCHEDULER``, else that of a scheduler on this machine."""
+    return os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+
+
+def connect(
+    addresses: str | Sequence[str] | None = None,
+    *,
+    connect_timeout_s: float = 3.0,
+    retry_timeout_s: float = 60.0,
+) -> "OnagerClient":
+    """Return a client of the cluster at *addresses*, ``"host:port"`` or several with commas between them.
+
+    Nothing is sent yet. A scheduler that never answered raises `SchedulerUnreachableError` after *connect_timeout_s*;
+    one that has answered is waited for *retry_timeout_s*, so that its restart goes unnoticed.
+    """
+    connection = Connection(
+        addresses or default_addresses(), connect_timeout_s=connect_timeout_s, retry_timeout_s=retry_timeout_s
+    )
+    return OnagerClient(connection)
+
+
+class OnagerClient:
+    """A connection to a cluster; may be shared between threads, and closes its channels as a context manager."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._clock = SystemClock()
+        self._client_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; jobs go on."""
+        self._connection.close()
+
+    def sql(
+        self,
+        text: str,
+        *,
+        views: Mapping[str, View | PathLike] | None = None,
+        conf: Mapping[str, object] | None = None,
+        name: str | None = None,
+        output: PathLike | None = None,
+        format: str = "parquet",  # noqa: A002 - Spark's own word for it
+        mode: str = "error",
+        py_files: Sequence[PathLike] = (),
+        output_options: Mapping[str, str] | None = None,
+    ) -> JobHandle:
+        """Submit a script of SQL statements, the last of which is the query, and return the job.
+
+        *views* names datasets for the query. With *output* the result is written there as a dataset of *format*
+        (parquet, csv, json, orc); *mode* says what becomes of an existing one (error, overwrite, append).
+        """
+        spec = job_spec(
+            sql=text,
+            name=_title(text) if name is None else name,
+            views=views or {},
+            conf=conf or {},
+            py_files=py_files,
+            sink=None if output is None else sink_message(output, format, mode, output_options or {}),
+        )
+        return self.submit(spec)
+
+    def python(
+        self,
+        function: PathLike | Callable[..., Any],
+        *,
+        args: Mapping[str, Any] | None = None,
+        py_files: Sequence[PathLike] = (),
+        views: Mapping[str, View | PathLike] | None = None,
+        conf: Mapping[str, object] | None = None,
+        name: str | None = None,
+        output: PathLike | None = None,
+        format: str = "parquet",  # noqa: A002 - Spark's own word for it
+        mode: str = "error",
+        output_options: Mapping[str, str] | None = None,
+    ) -> JobHandle:
+        """Submit a function that takes the session (and *args* by keyword) and returns a DataFrame.
+
+        *function* is ``"job.py:function"`` (``main`` unless named) or the function itself. *py_files* are modules
+        that it imports, as ``NAME.py`` or ``.zip``. The function is called where the job is planned, possibly more
+        than once: it may build DataFrames, but not write anything.
+        """
+        message, title = python_message(function, args or {})
+        spec = job_spec(
+            python=message,
+            name=title if name is None else name,
+            views=views or {},
+            conf=conf or {},
+            py_files=py_files,
+            sink=None if output is None else sink_message(output, format, mode, output_options or {}),
+        )
+        return self.submit(spec)
+
+    def submit(self, spec: pb.JobSpec, job_id: str | None = None) -> JobHandle:
+        """Submit *spec*, and return once the job is stored: from then on no crash loses it.
+
+        Repeating it with the same *job_id* finds the same job; the same id with another specification raises
+        `JobConflictError`.
+        """
+        request = pb.SubmitJobRequest(
+            job_id=job_id or new_job_id(self._clock),
+            spec=spec,
+            client_id=self._client_id,
+            protocol_version=PROTOCOL_VERSION,
+        )
+        answer: pb.SubmitJobResponse = self._connection.call("SubmitJob", request)
+        return JobHandle(self._connection, answer.job_id)
+
+    def job(self, job_id: str) -> JobHandle:
+        """Return the job of that id, submitted by whomever; whether it is known shows at the first use."""
+        if not job_id:
+            raise InvalidRequestError("a job id must be given; onager jobs lists them")
+        return JobHandle(self._connection, job_id)
+
+    def jobs(self, limit: int = 100, state: str = "") -> list[JobProgress]:
+        """Return jobs, newest first and without their stages; *state* picks those in one state."""
+        request = pb.ListJobsRequest(limit=limit, state=state)
+        answer: pb.ListJobsResponse = self._connection.call("ListJobs", request)
+        return [JobProgress.from_message(job) for job in answer.jobs]
+
+    def list_jobs(self, limit: int = 100, state: str = "") -> pb.ListJobsResponse:
+        """Return the same as `jobs` in the form of the protocol."""
+        answer: pb.ListJobsResponse = self._connection.call("ListJobs", pb.ListJobsRequest(limit=limit, state=state))
+        return answer
+
+    def executors(self) -> list[pb.ExecutorInfo]:
+        """Return the executors that the scheduler knows, lost ones included."""
+        answer: pb.ListExecutorsResponse = self._connection.call("ListExecutors", pb.ListExecutorsRequest())
+        return list(answer.executors)
+
+    def state_keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
+        """Return the keys of the state store below *prefix* (``Keyspace`` or ``Keyspace/key-prefix``)."""
+        answer: pb.ListStateResponse = self._connection.call(
+            "ListState", pb.ListStateRequest(prefix=prefix, limit=limit)
+        )
+        return answer
+
+    def state_value(self, key: str) -> pb.GetStateResponse:
+        """Return one record of the state store (``Keyspace/key``), decoded to JSON."""
+        answer: pb.GetStateResponse = self._connection.call("GetState", pb.GetStateRequest(key=key))
+        return answer
+
+
+def _title(text: str, limit: int = 60) -> str:
+    """Return a short name for a query: its first words, without comments at the top."""
+    lines = (line.strip() for line in text[:4096].splitlines())
+    words = " ".join(" ".join(line for line in lines if line and not line.startswith("--")).split())
+    return words if len(words) <= limit else words[: limit - 1] + "…"

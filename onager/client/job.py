@@ -1,0 +1,105 @@
+"""A submitted job in the user's hand: watch it, cancel it, take its result."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from onager.client.connection import Connection
+from onager.client.progress import JobProgress, JobState
+from onager.client.results import ResultReader, read_table
+from onager.errors import InvalidRequestError
+from onager.protocol import onager_pb2 as pb
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ProgressCallback = Callable[[JobProgress], None]
+
+
+class JobHandle:
+    """One job; made by `OnagerClient`, from any process that knows the job's id."""
+
+    def __init__(self, connection: Connection, job_id: str) -> None:
+        self._connection = connection
+        self._id = job_id
+
+    @property
+    def id(self) -> str:
+        """The id under which every scheduler knows the job."""
+        return self._id
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self._id!r})"
+
+    def wait(self, timeout: float | None = None, on_progress: ProgressCallback | None = None) -> JobProgress:
+        """Wait until the job has ended, and return how.
+
+        *on_progress* is called now and at every change (at most every 100 ms). Raises `JobFailedError` with Spark's
+        own message, `JobCancelledError`, or `TimeoutError` after *timeout* seconds; the job itself goes on then.
+        """
+        for progress in self.watch(timeout):
+            if on_progress is not None:
+                on_progress(progress)
+        if progress.failure is not None:
+            raise progress.failure
+        return progress
+
+    def watch(self, timeout: float | None = None) -> Iterator[JobProgress]:
+        """Yield the job's progress now and at every change; the last is the state in which it ended.
+
+        Survives the loss of the scheduler that it watches through. Raises `TimeoutError` after *timeout* seconds.
+        """
+        end_s = None if timeout is None else time.monotonic() + timeout
+
+        def open_stream(stub: Any, deadline_s: float) -> Iterator[pb.JobProgress]:
+            left_s = deadline_s if end_s is None else min(deadline_s, end_s - time.monotonic())
+            if left_s <= 0:
+                raise TimeoutError(f"job {self._id} has not ended within {timeout:g} s")
+            messages: Iterator[pb.JobProgress] = stub.WatchJob(pb.WatchJobRequest(job_id=self._id), timeout=left_s)
+            return messages
+
+        while True:
+            for message in self._connection.stream(open_stream):
+                progress = JobProgress.from_message(message)
+                yield progress
+                if progress.state.is_final:
+                    return
+
+    def progress(self) -> JobProgress:
+        """Return how far the job is now."""
+        return JobProgress.from_message(self.detail().progress)
+
+    def detail(self) -> pb.JobDetail:
+        """Return all that the scheduler tells about the job: specification, plan, stages with their tasks."""
+        message: pb.JobDetail = self._connection.call("GetJob", pb.GetJobRequest(job_id=self._id))
+        return message
+
+    def cancel(self, reason: str = "") -> JobState:
+        """Ask for the job to be stopped, and return its state after that; a job that has ended stays as it is."""
+        request = pb.CancelJobRequest(job_id=self._id, reason=reason)
+        answer: pb.CancelJobResponse = self._connection.call("CancelJob", request)
+        return JobState(pb.JobState.Name(answer.state).lower())
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Wait for the job, then yield its result batch by batch: partitions in order, batches in order.
+
+        A connection that breaks on the way is taken up again where it broke.
+        """
+        return self._reader().batches()
+
+    def to_arrow(self) -> pa.Table:
+        """Wait for the job, and return its result as one Arrow table (duplicate column names included)."""
+        return read_table(self._reader())
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Wait for the job, and return its result as a pandas frame."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def _reader(self) -> ResultReader:
+        progress = self.wait()
+        if progress.sink_path:
+            raise InvalidRequestError(f"job {self._id} wrote its result to {progress.sink_path}; read it there")
+        return ResultReader(self._connection, self._id)

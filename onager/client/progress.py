@@ -1,0 +1,134 @@
+"""How far a job is, as plain values."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from onager.errors import JobCancelledError, JobEndedError, JobFailedError
+from onager.protocol import onager_pb2 as pb
+
+
+class JobState(StrEnum):
+    """Where a job is in its life; the last three are final."""
+
+    QUEUED = "queued"
+    PLANNING = "planning"
+    RUNNING = "running"
+    PUBLISHING = "publishing"
+    SUCCESSFUL = "successful"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether nothing more happens to a job in this state."""
+        return self in {JobState.SUCCESSFUL, JobState.FAILED, JobState.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """One stage: how many of its partitions are where, and what they have cost so far."""
+
+    stage_id: int
+    name: str
+    work: str
+    """``plan``, ``query``, ``publish_plan`` or ``publish``."""
+    state: str
+    attempt: int
+    partitions: int
+    successful: int
+    running: int
+    pending: int
+    tasks_failed: int
+    tasks_lost: int
+    started_ms: int
+    """Since the Unix epoch; 0 until the first task has started."""
+    ended_ms: int
+    run_ms: int
+    """Sum over the stage's tasks."""
+    rows_out: int
+    bytes_out: int
+    bytes_in: int
+
+    @classmethod
+    def from_message(cls, message: pb.StageInfo) -> Self:
+        """Return the stage that *message* tells about."""
+        return cls(
+            stage_id=message.stage_id,
+            name=message.name,
+            work=message.work,
+            state=message.state,
+            attempt=message.attempt,
+            partitions=message.partitions,
+            successful=message.successful,
+            running=message.running,
+            pending=message.pending,
+            tasks_failed=message.tasks_failed,
+            tasks_lost=message.tasks_lost,
+            started_ms=message.started_ms,
+            ended_ms=message.ended_ms,
+            run_ms=message.metrics.run_ms,
+            rows_out=message.metrics.rows_out,
+            bytes_out=message.metrics.bytes_out,
+            bytes_in=message.metrics.bytes_in,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """A job at one moment. Times are milliseconds since the Unix epoch, 0 for what has not happened yet."""
+
+    job_id: str
+    name: str
+    state: JobState
+    submitted_ms: int
+    started_ms: int
+    ended_ms: int
+    stages: tuple[StageProgress, ...]
+    waiting_for: str
+    """Why nothing runs, for people; empty when something does."""
+    result_rows: int
+    sink_path: str
+    """Where the result is written as a dataset; empty for a result that is fetched."""
+    failure: JobEndedError | None
+    """Why there is no result, for jobs that ended without one."""
+
+    @classmethod
+    def from_message(cls, message: pb.JobProgress) -> Self:
+        """Return the progress that *message* tells about."""
+        state = JobState(pb.JobState.Name(message.state).lower())
+        return cls(
+            job_id=message.job_id,
+            name=message.name,
+            state=state,
+            submitted_ms=message.submitted_ms,
+            started_ms=message.started_ms,
+            ended_ms=message.ended_ms,
+            stages=tuple(StageProgress.from_message(stage) for stage in message.stages),
+            waiting_for=message.waiting_for,
+            result_rows=message.result_rows,
+            sink_path=message.sink_path,
+            failure=_failure(message, state),
+        )
+
+
+def _failure(message: pb.JobProgress, state: JobState) -> JobEndedError | None:
+    failure = message.failure
+    match state:
+        case JobState.CANCELLED:
+            why = f": {failure.message}" if failure.message else ""
+            return JobCancelledError(message.job_id, f"job {message.job_id} was cancelled{why}")
+        case JobState.FAILED:
+            text = failure.message or "the job failed, and nothing is known about why"
+            if failure.query_context and failure.query_context not in text:
+                text = f"{text}\n{failure.query_context}"
+            return JobFailedError(
+                message.job_id,
+                text,
+                failure.error_class or None,
+                sql_state=failure.sql_state or None,
+                query_context=failure.query_context or None,
+                details=failure.details or None,
+            )
+        case _:
+            return None

@@ -1,0 +1,67 @@
+"""Results as Arrow: batches put together from the pieces of a stream that may break anywhere.
+
+A batch counts as received when its last piece is here. After a break the stream is opened again at the batch behind
+the last one received, so that no row is missing and none comes twice.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from onager.client.connection import Connection
+from onager.errors import OnagerError
+from onager.protocol import onager_pb2 as pb
+
+
+class ResultReader:
+    """Reads one job's result, in order: partitions in order, batches in order."""
+
+    def __init__(self, connection: Connection, job_id: str) -> None:
+        self._connection = connection
+        self._job_id = job_id
+        self._partition = 0
+        self._batch = 0
+        self._pieces: list[bytes] = []
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The result's schema; known from the first message on."""
+        if self._schema is None:
+            raise OnagerError(f"the scheduler sent no schema for the result of job {self._job_id}")
+        return self._schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches, one in memory at a time."""
+        for chunk in self._connection.stream(self._open):
+            if chunk.schema:
+                self._schema = pa.ipc.read_schema(pa.py_buffer(chunk.schema))
+            batch = self._take(chunk)
+            if batch is not None:
+                yield batch
+        if self._pieces:
+            raise OnagerError(f"the result of job {self._job_id} ended in the middle of a batch")
+
+    def _open(self, stub: Any, deadline_s: float) -> Iterator[pb.ResultChunk]:
+        self._pieces.clear()
+        request = pb.FetchResultRequest(job_id=self._job_id, partition=self._partition, batch=self._batch)
+        messages: Iterator[pb.ResultChunk] = stub.FetchResult(request, timeout=deadline_s)
+        return messages
+
+    def _take(self, chunk: pb.ResultChunk) -> pa.RecordBatch | None:
+        if not chunk.record_batch:
+            return None
+        self._pieces.append(chunk.record_batch)
+        if chunk.more:
+            return None
+        message = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._partition, self._batch = chunk.partition, chunk.batch + 1
+        return pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
+
+
+def read_table(reader: ResultReader) -> pa.Table:
+    """Return everything that *reader* has still to read as one table."""
+    batches = list(reader.batches())
+    return pa.Table.from_batches(batches, reader.schema)

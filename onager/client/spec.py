@@ -1,0 +1,226 @@
+"""Job specifications: what a submission carries, made from what the user wrote.
+
+Paths of the user (views, sinks) become absolute here, because executors run somewhere else; paths with a scheme
+(``s3a://…``) are left as they are.
+"""
+
+import importlib
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_JOB_SPEC_BYTES
+
+FORMATS: Final = ("parquet", "csv", "json", "orc", "text")
+SINK_FORMATS: Final = ("parquet", "csv", "json", "orc")
+SINK_MODES: Final = ("error", "overwrite", "append")
+DEFAULT_FUNCTION: Final = "main"
+"""The function of a Python file that runs when none is named."""
+
+_CSV_OPTIONS: Final = {"header": "true", "inferSchema": "true"}
+_SUFFIXES: Final = {
+    "parquet": "parquet",
+    "csv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "orc": "orc",
+    "txt": "text",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A dataset that the query sees under a name."""
+
+    path: str
+    format: str = ""
+    """parquet, csv, json, orc or text; empty: by the path's extension, else parquet."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Spark's reader options. For CSV, ``header`` and ``inferSchema`` are true unless said otherwise."""
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return *path* made absolute here, unless it names a file system by a scheme."""
+    text = os.fspath(path)
+    return text if "://" in text or text.startswith("file:") else str(Path(text).expanduser().absolute())
+
+
+def views_from(directory: str | os.PathLike[str]) -> dict[str, View]:
+    """Return a view for each dataset in *directory*: ``name.parquet``, ``name.csv``, …, or a directory of such."""
+    root = Path(directory)
+    if not root.is_dir():
+        raise InvalidSettingError("views-from", os.fspath(directory), "there is no such directory")
+    views: dict[str, View] = {}
+    for entry in sorted(root.iterdir()):
+        if entry.name.startswith((".", "_")):
+            continue
+        kind = _format_of(entry)
+        if kind is None:
+            continue
+        name = entry.name.removesuffix("".join(entry.suffixes[-1:])) if _known(entry) else entry.name
+        if name in views:
+            raise InvalidSettingError("views-from", os.fspath(directory), f"two entries would both be view {name!r}")
+        views[name] = View(str(entry.absolute()), kind)
+    if not views:
+        raise InvalidSettingError("views-from", os.fspath(directory), f"it holds no {', '.join(FORMATS)} dataset")
+    return views
+
+
+def _known(path: Path) -> str | None:
+    return _SUFFIXES.get(path.suffix.lstrip(".").lower())
+
+
+def _format_of(path: Path) -> str | None:
+    """Return the format of a file or a directory of files; None for what is no dataset."""
+    if (known := _known(path)) or not path.is_dir():
+        return known
+    for _, directories, files in os.walk(path):
+        directories[:] = sorted(d for d in directories if not d.startswith((".", "_")))
+        for file in sorted(files):
+            if not file.startswith((".", "_")) and (known := _known(Path(file))):
+                return known
+    return None
+
+
+def view_message(name: str, view: View | str | os.PathLike[str]) -> pb.View:
+    """Return view *name* as it is sent."""
+    if not isinstance(view, View):
+        view = View(os.fspath(view))
+    kind = view.format or _known(Path(view.path)) or ""
+    if kind and kind not in FORMATS:
+        raise InvalidSettingError(f"format of view {name}", kind, f"expected one of {', '.join(FORMATS)}")
+    options = {**(_CSV_OPTIONS if kind == "csv" else {}), **view.options}
+    return pb.View(name=name, path=absolute(view.path), format=kind, options=options)
+
+
+def sink_message(output: str | os.PathLike[str], kind: str, mode: str, options: Mapping[str, str]) -> pb.Sink:
+    """Return the sink that writes the result as a dataset at *output*."""
+    if kind not in SINK_FORMATS:
+        raise InvalidSettingError("format", kind, f"expected one of {', '.join(SINK_FORMATS)}")
+    if mode not in SINK_MODES:
+        raise InvalidSettingError("mode", mode, f"expected one of {', '.join(SINK_MODES)}")
+    return pb.Sink(path=absolute(output), format=kind, mode=mode, options=dict(options))
+
+
+def conf_text(value: object) -> str:
+    """Return a conf value as Spark writes it: booleans in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def python_message(
+    code: str | os.PathLike[str] | Callable[..., Any], arguments: Mapping[str, Any]
+) -> tuple[pb.PythonFunction, str]:
+    """Return a Python job as it is sent, and a name for it.
+
+    *code* is ``"job.py"``, ``"job.py:function"``, or a function itself, which then travels pickled and needs the same
+    Python version on the executors. The arguments must be what JSON can hold.
+    """
+    try:
+        arguments_json = json.dumps(dict(arguments))
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"the arguments of a Python job must be what JSON can hold: {error}") from error
+    if callable(code):
+        name = getattr(code, "__name__", type(code).__name__)
+        message = pb.PythonFunction(pickled=_pickle(code), function=name, arguments_json=arguments_json)
+        return message, name
+    path, function = _split_function(os.fspath(code))
+    message = pb.PythonFunction(
+        source=_read(path, "the job's Python file"),
+        function=function,
+        arguments_json=arguments_json,
+        file_name=path.name,
+    )
+    return message, f"{path.name}:{function}"
+
+
+def _split_function(text: str) -> tuple[Path, str]:
+    if Path(text).is_file():
+        return Path(text), DEFAULT_FUNCTION
+    path, colon, function = text.rpartition(":")
+    if colon and not function.isidentifier():
+        raise InvalidSettingError("py", text, "expected FILE or FILE:function")
+    return (Path(path), function) if colon else (Path(text), DEFAULT_FUNCTION)
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidRequestError(f"{what} {path} cannot be read: {error.strerror or error}") from error
+
+
+def _pickle(function: Callable[..., Any]) -> bytes:
+    """Pickle *function* with Spark's own copy of cloudpickle, the one that reads it again."""
+    try:
+        cloudpickle: Any = importlib.import_module("pyspark.cloudpickle")
+    except ImportError as error:
+        raise InvalidRequestError("sending a function needs pyspark here; install it, or send a file") from error
+    module = sys.modules.get(getattr(function, "__module__", "") or "")
+    by_value = module is not None and module.__name__ != "__main__" and _is_the_users(module)
+    if by_value:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled: bytes = cloudpickle.dumps(function)
+    except Exception as error:
+        raise InvalidRequestError(f"the function cannot be pickled: {error}") from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickled
+
+
+def _is_the_users(module: ModuleType) -> bool:
+    """Return whether *module* lies outside the interpreter's own directories: executors will not have it."""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    installed = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return not any(Path(file).is_relative_to(directory) for directory in installed)
+
+
+def py_file_message(path: str | os.PathLike[str]) -> pb.PyFile:
+    """Return a module (``NAME.py``) or a ``.zip`` of packages as it is sent."""
+    file = Path(path)
+    if file.suffix not in {".py", ".zip"}:
+        raise InvalidSettingError("py-file", os.fspath(path), "expected NAME.py or a .zip of packages")
+    return pb.PyFile(name=file.name, content=_read(file, "the Python file"))
+
+
+def job_spec(
+    *,
+    sql: str | None = None,
+    python: pb.PythonFunction | None = None,
+    name: str,
+    views: Mapping[str, View | str | os.PathLike[str]],
+    conf: Mapping[str, object],
+    py_files: Sequence[str | os.PathLike[str]] = (),
+    sink: pb.Sink | None = None,
+) -> pb.JobSpec:
+    """Return the specification of a job; raise `RequestTooLargeError` when no scheduler would take it."""
+    spec = pb.JobSpec(
+        name=name,
+        sql=None if sql is None else pb.SqlScript(text=sql),
+        python=python,
+        views=[view_message(view_name, view) for view_name, view in views.items()],
+        conf={key: conf_text(value) for key, value in conf.items()},
+        py_files=[py_file_message(path) for path in py_files],
+        sink=sink,
+    )
+    size_bytes = spec.ByteSize()
+    if size_bytes > MAX_JOB_SPEC_BYTES:
+        raise RequestTooLargeError(
+            "the job (query text, functions, Python files)",
+            size_bytes,
+            MAX_JOB_SPEC_BYTES,
+            "put data into files that the query reads, rather than into the query",
+        )
+    return spec
