@@ -91,9 +91,7 @@ class StateBackendClient(ABC):
         return await self._read_keys(_checked(KeyRange(keyspace, prefix, start_after, limit)))
 
     @final
-    async def read_txn(
-        self, keys: Collection[tuple[Keyspace, str]] = (), ranges: Sequence[KeyRange] = ()
-    ) -> Snapshot:
+    async def read_txn(self, keys: Collection[tuple[Keyspace, str]] = (), ranges: Sequence[KeyRange] = ()) -> Snapshot:
         """Return *keys* and *ranges* as they were at one revision; at most `MAX_TXN_OPS` of both together."""
         if len(keys) + len(ranges) > MAX_TXN_OPS:
             raise LimitExceededError(
@@ -273,9 +271,7 @@ class StateBackendClient(ABC):
     async def _grant(self, ttl_s: float) -> Lease: ...
 
     @abstractmethod
-    async def _acquire(
-        self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None
-    ) -> LockToken: ...
+    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken: ...
 
     @abstractmethod
     async def _release(self, token: LockToken) -> None: ...
@@ -291,9 +287,7 @@ class StateBackendClient(ABC):
             case Committed() as committed:
                 return committed
             case OutcomeUnknown(why):
-                raise OutcomeUnknownError(
-                    f"{type(op).__name__} on {op.keyspace} may or may not have happened: {why}"
-                )
+                raise OutcomeUnknownError(f"{type(op).__name__} on {op.keyspace} may or may not have happened: {why}")
             case other:
                 raise AssertionError(f"an unconditional write was refused: {other}")
 

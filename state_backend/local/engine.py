@@ -1,0 +1,300 @@
+"""Transactions, leases and locks over an ordered table.
+
+Synchronous, for one thread, no I/O but the table's.
+
+Commands stage their writes; those of a group pile up until the adapter takes them, writes them as one batch
+and tells what happened. A command that raises leaves nothing behind. Reads are for between groups, when
+nothing is staged.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, assert_never
+
+from onager.clock import Clock
+from onager.errors import LeaseExpiredError
+from state_backend.local import table as layout
+from state_backend.local.table import Table
+from state_backend.model import (
+    Committed,
+    Conflict,
+    Delete,
+    DeleteRange,
+    EventKind,
+    Fenced,
+    KeyRange,
+    Keyspace,
+    KeyValue,
+    Lease,
+    LeaseId,
+    LockToken,
+    Op,
+    Page,
+    Put,
+    Snapshot,
+    TxnResult,
+    WatchEvent,
+)
+
+T = TypeVar("T")
+_Expect = Mapping[tuple[Keyspace, str], int]
+_REVISION, _EPOCH = b"mrevision", b"mepoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a group of commands is about to change."""
+
+    writes: Mapping[bytes, bytes | None]
+    events: Sequence[WatchEvent]
+    has_freed_lock: bool
+
+
+class Engine:
+    """The state machine of a store that one process has for itself.
+
+    *epoch* counts the lives of the store; it is part of lease ids and lock tokens, so that none is ever
+    issued twice.
+    """
+
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+        self._next_lease = 1
+        self.reload()
+
+    def reload(self) -> None:
+        """Forget what is staged and take the table's word; every lease gets its whole time again."""
+        self._staged: dict[bytes, bytes | None] = {}
+        self._group: dict[bytes, bytes | None] = {}
+        self._events: list[WatchEvent] = []
+        self._has_freed_lock = False
+        self.revision = int(self._table.get(_REVISION) or 0)
+        self.epoch = int(self._table.get(_EPOCH) or 0)
+        self._leases: dict[int, tuple[float, float]] = {}
+        for raw, ttl_ms in self._table.rows(*layout.LEASES):
+            self._renew(layout.unpack_lease_id(raw), int(ttl_ms) / 1000)
+
+    # -- groups
+
+    def run(self, command: "Callable[[Engine], T]") -> T:
+        """Run *command* and keep what it staged for the group; when it raises, drop that."""
+        before = self.revision, len(self._events), self._has_freed_lock
+        try:
+            result = command(self)
+        except BaseException:
+            self._staged = {}
+            self.revision, kept, self._has_freed_lock = before
+            del self._events[kept:]
+            raise
+        self._group.update(self._staged)
+        self._staged = {}
+        return result
+
+    def take(self) -> Group:
+        """Return what the group changes; from here on the table must answer for it."""
+        if self._events or self._group:
+            self._group[_REVISION] = b"%d" % self.revision
+        group = Group(self._group, self._events, self._has_freed_lock)
+        self._group, self._events, self._has_freed_lock = {}, [], False
+        return group
+
+    def start_epoch(self) -> None:
+        """Begin a life of the store.
+
+        Locks of the life before are free, its tokens void, its leases have one TTL to be renewed.
+        """
+        self.epoch += 1
+        self._next_lease = 1
+        self._staged[_EPOCH] = b"%d" % self.epoch
+        for raw, record in self._table.rows(*layout.LOCKS):
+            self._staged[raw] = None
+            self._staged[layout.binding_key(layout.unpack(record)[1], raw)] = None
+
+    # -- reading
+
+    def read(self, keys: Collection[tuple[Keyspace, str]], ranges: Sequence[KeyRange]) -> Snapshot:
+        """Return keys and ranges as of now."""
+        return Snapshot(
+            self.revision,
+            {(keyspace, key): self._key_value(keyspace, key) for keyspace, key in keys},
+            tuple(self._page(key_range) for key_range in ranges),
+        )
+
+    def read_keys(self, key_range: KeyRange) -> Page[str]:
+        """Return the keys of a range as of now."""
+        rows = self._table.keys(*_bounds(key_range))
+        keys, has_more = _take(rows, key_range.limit)
+        head = len(layout.data_key(key_range.keyspace, ""))
+        return Page(tuple(raw[head:].decode() for raw in keys), self.revision, has_more)
+
+    def _page(self, key_range: KeyRange) -> Page[KeyValue]:
+        rows, has_more = _take(self._table.rows(*_bounds(key_range)), key_range.limit)
+        head = len(layout.data_key(key_range.keyspace, ""))
+        items = tuple(
+            KeyValue(raw[head:].decode(), layout.value_of(record), layout.unpack(record)[0]) for raw, record in rows
+        )
+        return Page(items, self.revision, has_more)
+
+    def _key_value(self, keyspace: Keyspace, key: str) -> KeyValue | None:
+        record = self._get(layout.data_key(keyspace, key))
+        return None if record is None else KeyValue(key, layout.value_of(record), layout.unpack(record)[0])
+
+    # -- transactions
+
+    def commit(self, ops: Collection[Op], expect: _Expect, fence: Collection[LockToken]) -> TxnResult:
+        """Stage *ops* if fences and expectations hold."""
+        for token in fence:
+            if not self._holds(token):
+                return Fenced(token)
+        for (keyspace, key), revision in expect.items():
+            if self._mod_revision(layout.data_key(keyspace, key)) != revision:
+                return Conflict({ref: self._key_value(*ref) for ref in expect}, self.revision)
+        revision = self.revision + 1
+        deleted = sum(self._apply(op, revision) for op in ops)
+        if self._staged:
+            self.revision = revision
+        return Committed(self.revision, deleted)
+
+    def _apply(self, op: Op, revision: int) -> int:
+        match op:
+            case Put():
+                self._put(op, revision)
+                return 0
+            case Delete(keyspace, key):
+                return self._delete(layout.data_key(keyspace, key), revision)
+            case DeleteRange(keyspace, prefix):
+                return sum(self._delete(raw, revision) for raw in self._keys(*layout.data_range(keyspace, prefix)))
+            case _:
+                assert_never(op)
+
+    def _put(self, op: Put, revision: int) -> None:
+        lease = 0 if op.lease is None else self._alive(op.lease)
+        raw = layout.data_key(op.keyspace, op.key)
+        self._unbind(raw, self._get(raw))
+        self._staged[raw] = layout.pack(revision, lease, op.value)
+        if lease:
+            self._staged[layout.binding_key(lease, raw)] = b""
+        self._events.append(WatchEvent(EventKind.PUT, op.keyspace, op.key, op.value, revision))
+
+    def _delete(self, raw: bytes, revision: int) -> bool:
+        if (record := self._get(raw)) is None:
+            return False
+        self._unbind(raw, record)
+        self._staged[raw] = None
+        self._events.append(WatchEvent(EventKind.DELETE, *layout.parse_data_key(raw), b"", revision))
+        return True
+
+    def _unbind(self, raw: bytes, record: bytes | None) -> None:
+        if record is not None and (lease := layout.unpack(record)[1]):
+            self._staged[layout.binding_key(lease, raw)] = None
+
+    # -- leases
+
+    def grant(self, ttl_s: float) -> Lease:
+        """Stage a new lease; its time is kept in whole milliseconds, rounded up."""
+        ttl_ms = -int(-ttl_s * 1000 // 1)
+        lease = self.epoch << 32 | self._next_lease
+        self._next_lease += 1
+        self._staged[layout.lease_key(lease)] = b"%d" % ttl_ms
+        self._renew(lease, ttl_ms / 1000)
+        return Lease(LeaseId(lease), ttl_ms / 1000)
+
+    def keep_alive(self, lease: LeaseId) -> None:
+        """Give *lease* its whole time again; nothing is written for it."""
+        self._renew(lease, self._leases[self._alive(lease)][0])
+
+    def revoke(self, lease: LeaseId) -> None:
+        """Stage the end of *lease* and of what is bound to it."""
+        if self._leases.pop(lease, None) is None:
+            return
+        revision = self.revision + 1
+        has_changes = False
+        for binding in self._keys(*layout.bindings_range(lease)):
+            has_changes = True
+            raw = binding[layout.BINDING_HEAD :]
+            if raw.startswith(b"d"):
+                self._delete(raw, revision)
+            else:
+                self._free(raw, lease)
+        self._staged[layout.lease_key(lease)] = None
+        # A lock's waiter finds out here that its own lease is gone, too.
+        self._has_freed_lock = True
+        if has_changes:
+            self.revision = revision
+
+    def expire(self) -> None:
+        """Stage the end of every lease whose time is over."""
+        now_s = self._clock.monotonic_s()
+        for lease in [lease for lease, (_, deadline_s) in self._leases.items() if deadline_s <= now_s]:
+            self.revoke(LeaseId(lease))
+
+    def next_deadline_s(self) -> float | None:
+        """Return when the next lease ends, by the clock's steady time; `None` when there is no lease."""
+        return min((deadline_s for _, deadline_s in self._leases.values()), default=None)
+
+    def _alive(self, lease: LeaseId) -> int:
+        if lease not in self._leases:
+            raise LeaseExpiredError(f"lease {lease} is gone: it was not kept alive in time, or revoked; take a new one")
+        return lease
+
+    def _renew(self, lease: int, ttl_s: float) -> None:
+        self._leases[lease] = ttl_s, self._clock.monotonic_s() + ttl_s
+
+    # -- locks
+
+    def lock(self, keyspace: Keyspace, key: str, lease: LeaseId) -> LockToken | None:
+        """Stage taking a lock; `None` when another holds it."""
+        self._alive(lease)
+        raw = layout.lock_key(keyspace, key)
+        if self._get(raw) is not None:
+            return None
+        self.revision += 1
+        self._staged[raw] = layout.pack(self.revision, lease)
+        self._staged[layout.binding_key(lease, raw)] = b""
+        return LockToken(keyspace, key, self.revision, self.epoch, lease)
+
+    def unlock(self, token: LockToken) -> None:
+        """Stage the release of the very lock of *token*; when it is lost already, do nothing."""
+        if self._holds(token):
+            self.revision += 1
+            self._free(layout.lock_key(token.keyspace, token.key), token.lease)
+
+    def _free(self, raw: bytes, lease: int) -> None:
+        self._staged[raw] = None
+        self._staged[layout.binding_key(lease, raw)] = None
+        self._has_freed_lock = True
+
+    def _holds(self, token: LockToken) -> bool:
+        held = self._mod_revision(layout.lock_key(token.keyspace, token.key))
+        return token.epoch == self.epoch and held == token.revision
+
+    # -- the table, seen through what is staged
+
+    def _get(self, raw: bytes) -> bytes | None:
+        for staged in (self._staged, self._group):
+            if raw in staged:
+                return staged[raw]
+        return self._table.get(raw)
+
+    def _mod_revision(self, raw: bytes) -> int:
+        record = self._get(raw)
+        return 0 if record is None else layout.unpack(record)[0]
+
+    def _keys(self, start: bytes, stop: bytes) -> list[bytes]:
+        keys = set(self._table.keys(start, stop))
+        for staged in (self._group, self._staged):
+            for raw, record in staged.items():
+                if start <= raw < stop:
+                    (keys.discard if record is None else keys.add)(raw)
+        return sorted(keys)
+
+
+def _bounds(key_range: KeyRange) -> tuple[bytes, bytes]:
+    return layout.data_range(key_range.keyspace, key_range.prefix, key_range.start_after)
+
+
+def _take(rows: Iterator[T], limit: int | None) -> tuple[list[T], bool]:
+    taken = list(itertools.islice(rows, limit))
+    return taken, limit is not None and len(taken) == limit and next(rows, None) is not None

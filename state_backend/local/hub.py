@@ -1,0 +1,136 @@
+"""Watches inside one process: the recent events of each keyspace, and who waits for more."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from onager.errors import StateUnavailableError, WatchCompactedError
+from state_backend.model import Keyspace, WatchEvent
+
+HISTORY_EVENTS: Final = 4096
+"""Most events that are kept for each keyspace."""
+HISTORY_BYTES: Final = 4 * 1024 * 1024
+"""Most bytes of values that are kept for each keyspace."""
+
+
+class WatchHub:
+    """Hands published events to watches; belongs to one event loop.
+
+    A watch holds a position in its keyspace's history, not a queue of its own: one that falls behind the
+    history is told that it lost events, and costs nothing until then. What was committed before *revision*
+    is not in the history.
+    """
+
+    def __init__(
+        self, revision: int, *, history_events: int = HISTORY_EVENTS, history_bytes: int = HISTORY_BYTES
+    ) -> None:
+        self._histories = {keyspace: _History(revision, history_events, history_bytes) for keyspace in Keyspace}
+        self._is_closed = False
+
+    def publish(self, events: Iterable[WatchEvent]) -> None:
+        """Append *events*, which come in the order of their revisions, and wake who waits for them."""
+        touched: dict[Keyspace, _History] = {}
+        for event in events:
+            history = touched.setdefault(event.keyspace, self._histories[event.keyspace])
+            history.append(event)
+        for history in touched.values():
+            history.wake()
+
+    def compact(self) -> None:
+        """Drop the whole history: watches that have not seen all of it are told so."""
+        for history in self._histories.values():
+            history.compact()
+
+    def close(self) -> None:
+        """Fail every watch, and those to come."""
+        self._is_closed = True
+        for history in self._histories.values():
+            history.wake()
+
+    @asynccontextmanager
+    async def watch(
+        self, keyspace: Keyspace, prefix: str, from_revision: int | None
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Keep the promise of `StateBackendClient.watch`."""
+        history = self._histories[keyspace]
+        position = history.end if from_revision is None else history.position_of(from_revision)
+        events = self._follow(history, position, prefix, from_revision or 0)
+        try:
+            yield events
+        finally:
+            await events.aclose()
+
+    async def _follow(
+        self, history: "_History", position: int, prefix: str, from_revision: int
+    ) -> AsyncGenerator[WatchEvent, None]:
+        while True:
+            while not self._is_closed and position != history.end:
+                event = history.at(position)
+                position += 1
+                if event.mod_revision >= from_revision and event.key.startswith(prefix):
+                    yield event
+            if self._is_closed:
+                raise StateUnavailableError("the state backend is closed")
+            await history.changed()
+
+
+class _History:
+    """The last events of one keyspace; positions count from the first event ever published."""
+
+    def __init__(self, revision: int, most_events: int, most_bytes: int) -> None:
+        self._events: deque[WatchEvent] = deque()
+        self._start = 0
+        self._bytes = 0
+        self._compacted = revision
+        self._most_events = most_events
+        self._most_bytes = most_bytes
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def end(self) -> int:
+        return self._start + len(self._events)
+
+    def append(self, event: WatchEvent) -> None:
+        self._events.append(event)
+        self._bytes += len(event.value)
+        while len(self._events) > self._most_events or self._bytes > self._most_bytes:
+            self._drop()
+
+    def compact(self) -> None:
+        while self._events:
+            self._drop()
+        self.wake()
+
+    def position_of(self, revision: int) -> int:
+        if revision <= self._compacted:
+            raise WatchCompactedError(revision, self._compacted)
+        position = self.end
+        while position > self._start and self._events[position - 1 - self._start].mod_revision >= revision:
+            position -= 1
+        return position
+
+    def at(self, position: int) -> WatchEvent:
+        if position < self._start:
+            raise WatchCompactedError(self._compacted, self._compacted)
+        return self._events[position - self._start]
+
+    async def changed(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
+
+    def wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _drop(self) -> None:
+        event = self._events.popleft()
+        self._start += 1
+        self._bytes -= len(event.value)
+        self._compacted = event.mod_revision
