@@ -3,6 +3,10 @@
 Import from here; `open_backend` turns ``leveldb:DIR`` or ``memory:`` into a client.
 """
 
+from pathlib import Path
+
+from onager.clock import Clock
+from onager.errors import InvalidSettingError
 from state_backend.limits import (
     MAX_REQUEST_BYTES,
     MAX_TXN_OPS,
@@ -63,6 +67,30 @@ __all__ = [
     "TxnResult",
     "WatchEvent",
     "op_bytes",
+    "open_backend",
     "split_ops",
     "split_value",
 ]
+
+
+async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendClient:
+    """Return the client that *url* names: ``leveldb:DIR`` or ``memory:``.
+
+    `InvalidSettingError` for anything else.
+
+    Errors of opening are those of the adapter (`state_backend.leveldb.LevelDBBackend.open`).
+    """
+    scheme, _, rest = url.partition(":")
+    match scheme:
+        case "memory" if not rest:
+            from state_backend.memory import MemoryBackend, MemoryStore
+
+            return MemoryBackend(MemoryStore(clock))
+        case "leveldb" if rest:
+            from state_backend.leveldb import LevelDBBackend
+
+            return await LevelDBBackend.open(Path(rest), clock=clock)
+        case "leveldb":
+            raise InvalidSettingError("backend", url, "name the state directory: leveldb:DIR")
+        case _:
+            raise InvalidSettingError("backend", url, "use leveldb:DIR, or memory: to keep nothing")
