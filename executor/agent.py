@@ -1,0 +1,349 @@
+"""The agent: takes work from schedulers, hands it to the worker, and brings back what became of it.
+
+It holds no truth but which tasks are in its hands. Any call may be lost or be answered by another scheduler: launches
+are told apart by their attempt, reports are sent until acknowledged, and who is known to no scheduler registers again.
+"""
+
+import asyncio
+from collections.abc import Collection, Coroutine, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import structlog
+
+from executor.attempts import AttemptState, AttemptTable
+from executor.backoff import Backoff
+from executor.blobs import BlobCache
+from executor.gateway import SchedulerGateway
+from executor.membership import Identity, Membership
+from executor.reporting import Reporter, killed, within_limits
+from executor.settings import ExecutorSettings
+from executor.work import Assignment, Worker, blobs_needed, keys_of, part_of, task_id, task_key
+from onager.clock import Clock
+from onager.errors import OnagerError, UnknownExecutorError
+from onager.ids import BlobDigest, JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+
+_CALL_TIMEOUT_S = 10.0
+_CALM_S = 0.05
+"""The least time between two polls that are answered with nothing."""
+_ALIVE_CHECK_S = 0.5
+_DEATH_RATTLE_S = 0.1
+_LAST_WORDS_S = 5.0
+_BLOB_ATTEMPTS = 5
+_DEATH_NOTICE = "the executor's JVM died"
+
+
+class Ending(Enum):
+    """Why the agent stopped."""
+
+    DRAINED = auto()
+    """On request, with nothing left to report."""
+    STOPPED = auto()
+    """On request, with tasks cut short."""
+    WORKER_DIED = auto()
+    """The worker can run nothing any more: the process has to start again."""
+    REFUSED = auto()
+    """No scheduler will ever take this executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the agent ended."""
+
+    ending: Ending
+    message: str = ""
+
+
+class Agent:
+    """One executor's agent; made within a running event loop, and run once."""
+
+    def __init__(
+        self,
+        settings: ExecutorSettings,
+        identity: Identity,
+        worker: Worker,
+        gateway: SchedulerGateway,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._worker = worker
+        self._gateway = gateway
+        self._clock = clock
+        self._id = settings.executor_id
+        self._log = structlog.get_logger().bind(executor_id=self._id)
+        self._attempts = AttemptTable(settings.slots)
+        self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
+        self._membership = Membership(
+            settings,
+            identity,
+            gateway,
+            held=self._held,
+            on_registered=lambda: self._reporter.wake(),  # noqa: PLW0108 - made below
+            on_cancel=self._cancel,
+            on_refused=lambda why: self._end(Ending.REFUSED, why),
+        )
+        self._reporter = Reporter(
+            self._attempts,
+            gateway,
+            executor_id=self._id,
+            incarnation=identity.incarnation,
+            on_answer=self._take_report_answer,
+            on_unknown=self._membership.lose,
+        )
+        self._changed = asyncio.Event()
+        """Set whenever slots may have become free, or there is something else to say in a poll."""
+        self._draining = asyncio.Event()
+        self._must_stop = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._list_number = 0
+        self._cleaned_up: list[JobId] = []
+        self._started: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[Outcome] = self._loop.create_future()
+
+    # ---------------------------------------------------------------- life
+
+    async def run(self) -> Outcome:
+        """Register and work until drained, refused, or until the worker is dead; then say goodbye and return why."""
+        loops = (
+            self._membership.register(),
+            self._membership.keep_alive(),
+            self._poll(),
+            self._reporter.run(),
+            self._watch_worker(),
+            self._drain(),
+        )
+        for loop in loops:
+            self._spawn(loop)
+        try:
+            outcome = await self._ended
+        finally:
+            stopping = list(self._started)
+            for task in stopping:
+                task.cancel()
+            await asyncio.gather(*stopping, return_exceptions=True)
+        if outcome.ending is not Ending.REFUSED:
+            await self._say_goodbye(outcome.message)
+        return outcome
+
+    def request_drain(self) -> None:
+        """Take no more work, finish what runs, and end; called again, stop what runs."""
+        self._log.info("drain_requested", running=self._attempts.active)
+        if self._draining.is_set():
+            self._must_stop.set()
+        self._draining.set()
+        self._reporter.refills = False
+        self._membership.announce_drain()
+        self._note_change()
+
+    def _end(self, ending: Ending, message: str) -> None:
+        if not self._ended.done():
+            self._ended.set_result(Outcome(ending, message))
+
+    async def _say_goodbye(self, reason: str) -> None:
+        await self._reporter.flush(_LAST_WORDS_S)
+        request = pb.DeregisterExecutorRequest(
+            executor_id=self._id, incarnation=self._identity.incarnation, reason=reason
+        )
+        try:
+            await self._gateway.deregister(request, _LAST_WORDS_S)
+        except OnagerError as e:
+            # Its lease runs out instead.
+            self._log.warning("deregistration_not_delivered", error=str(e))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._started.add(task)
+        task.add_done_callback(self._settle)
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        self._started.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._ended.done():
+            # A defect of ours: the process must not live on with one of its loops missing.
+            self._ended.set_exception(error)
+
+    # ---------------------------------------------------------------- polling
+
+    async def _poll(self) -> None:
+        backoff = Backoff(first_s=0.05, limit_s=1.0)
+        while True:
+            await self._membership.wait_until_registered()
+            self._changed.clear()
+            if self._draining.is_set() or not self._attempts.free_slots:
+                await self._changed.wait()
+                continue
+            # A report's answer on its way may hold launches, and the list must not miss those.
+            await self._reporter.wait_until_idle(timeout_s=1.0)
+            if not self._attempts.free_slots:
+                continue
+            try:
+                await self._poll_once()
+            except UnknownExecutorError:
+                self._membership.lose()
+            except OnagerError as e:
+                self._log.warning("poll_failed", error=str(e))
+                await backoff.sleep()
+            else:
+                backoff.reset()
+
+    async def _poll_once(self) -> None:
+        self._list_number += 1
+        cleaned_up = list(self._cleaned_up)
+        request = pb.PollWorkRequest(
+            executor_id=self._id,
+            incarnation=self._identity.incarnation,
+            free_slots=self._attempts.free_slots,
+            list_number=self._list_number,
+            running=self._held(),
+            wait_ms=self._settings.poll_wait_ms,
+            cleaned_up=cleaned_up,
+        )
+        began_s = self._clock.monotonic_s()
+        answer = await self._gateway.poll(request, self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S)
+        del self._cleaned_up[: len(cleaned_up)]
+        self._accept(answer.task_sets)
+        self._cancel(answer.cancel)
+        for wanted in answer.clean_ups:
+            self._spawn(self._clean_up(wanted))
+        if not answer.task_sets and self._clock.monotonic_s() - began_s < _CALM_S:
+            await asyncio.sleep(_CALM_S)
+
+    def _take_report_answer(self, answer: pb.ReportTasksResponse) -> None:
+        self._accept(answer.task_sets)
+        self._cancel(answer.cancel)
+        self._note_change()
+
+    def _held(self) -> list[pb.TaskId]:
+        return [task_id(key) for key in self._attempts.held()]
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        if self._attempts.is_empty:
+            self._empty.set()
+        else:
+            self._empty.clear()
+
+    # ---------------------------------------------------------------- tasks
+
+    def _accept(self, task_sets: Iterable[pb.TaskSet]) -> None:
+        for task_set in task_sets:
+            launch = self._attempts.accept(task_set, refuses_all=self._draining.is_set())
+            if launch.known:
+                self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
+                self._reporter.wake()
+            if launch.refused:
+                why = "the executor is leaving" if self._draining.is_set() else "the executor has no slot for the task"
+                self._log.warning("launch_refused", job_id=task_set.job_id, tasks=len(launch.refused), why=why)
+                self._finish_all(killed(launch.refused, why, self._clock.now_ms()))
+        self._note_change()
+        self._start_queued()
+
+    def _start_queued(self) -> None:
+        for task_set in self._attempts.take_startable():
+            self._spawn(self._start(task_set))
+
+    async def _start(self, task_set: pb.TaskSet) -> None:
+        keys = keys_of(task_set)
+        log = self._log.bind(job_id=task_set.job_id, stage_id=task_set.stage_id)
+        try:
+            blobs = {digest: await self._fetch(digest) for digest in blobs_needed(task_set)}
+            running = self._attempts.mark_running(keys)
+            if running:
+                log.debug("tasks_started", work=pb.Work.Name(task_set.work), tasks=len(running))
+                assignment = Assignment(part_of(task_set, running), blobs)
+                await asyncio.to_thread(self._worker.start, assignment, self._report_from_any_thread)
+        except Exception as e:  # whatever it is, the scheduler has to hear of it
+            log.exception("tasks_not_started")
+            failure = pb.Failure(kind="io_error", message=f"the executor could not start the task: {e}")
+            now_ms = self._clock.now_ms()
+            for key in keys:
+                self._judge(pb.TaskReport(task=task_id(key), started_ms=now_ms, ended_ms=now_ms, failure=failure))
+
+    async def _fetch(self, digest: BlobDigest) -> bytes:
+        backoff = Backoff(first_s=0.1, limit_s=2.0)
+        for _ in range(_BLOB_ATTEMPTS - 1):
+            try:
+                return await self._blobs.get(digest)
+            except OnagerError as e:
+                self._log.warning("blob_not_fetched", digest=digest, error=str(e))
+                await backoff.sleep()
+        return await self._blobs.get(digest)
+
+    def _cancel(self, tasks: Iterable[pb.TaskId]) -> None:
+        keys = [task_key(task) for task in tasks]
+        waiting = self._attempts.in_state(keys, AttemptState.QUEUED, AttemptState.PREPARING)
+        self._finish_all(killed(waiting, "the task was cancelled before it started", self._clock.now_ms()))
+        running = self._attempts.in_state(keys, AttemptState.RUNNING)
+        if running:
+            self._log.info("tasks_cancelled", tasks=[str(key) for key in running])
+            self._spawn(self._cancel_running(running))
+
+    async def _cancel_running(self, keys: Collection[TaskKey]) -> None:
+        await asyncio.to_thread(self._worker.cancel, keys)
+
+    async def _clean_up(self, request: pb.CleanUp) -> None:
+        job_id = JobId(request.job_id)
+        try:
+            await asyncio.to_thread(self._worker.clean_up, request)
+        except (OnagerError, OSError) as e:
+            # Not acknowledged: the scheduler asks again.
+            self._log.warning("clean_up_failed", job_id=job_id, error=str(e))
+            return
+        self._attempts.forget(job_id)
+        self._cleaned_up.append(job_id)
+
+    # ---------------------------------------------------------------- reports
+
+    def _report_from_any_thread(self, report: pb.TaskReport) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._judge, report)
+
+    def _judge(self, report: pb.TaskReport) -> None:
+        """Take a success as it is; a failure only once it is sure that the worker outlived it."""
+        if report.WhichOneof("outcome") == "success" or report.failure.kind == "task_killed":
+            self._finish_all([report])
+        elif report.failure.kind == "executor_lost":
+            self._end(Ending.WORKER_DIED, report.failure.message)
+        elif not self._ended.done():
+            self._spawn(self._judge_failure(report))
+
+    async def _judge_failure(self, report: pb.TaskReport) -> None:
+        # When the worker's process dies, its tasks fail in every way; none of that is the user's error.
+        await asyncio.sleep(_DEATH_RATTLE_S)
+        if await asyncio.to_thread(self._worker.is_alive):
+            self._log.info("task_failed", task=str(task_key(report.task)), kind=report.failure.kind)
+            self._finish_all([report])
+        else:
+            self._end(Ending.WORKER_DIED, _DEATH_NOTICE)
+
+    def _finish_all(self, reports: Iterable[pb.TaskReport]) -> None:
+        for report in reports:
+            if self._attempts.finish(within_limits(report)):
+                self._reporter.wake()
+        self._start_queued()
+
+    # ---------------------------------------------------------------- ends
+
+    async def _watch_worker(self) -> None:
+        while await asyncio.to_thread(self._worker.is_alive):  # noqa: ASYNC110 - a process's death has no event here
+            await asyncio.sleep(_ALIVE_CHECK_S)
+        self._end(Ending.WORKER_DIED, _DEATH_NOTICE)
+
+    async def _drain(self) -> None:
+        await self._draining.wait()
+        grace_s = self._settings.drain_grace_ms / 1000
+        empty, stop = (asyncio.create_task(event.wait()) for event in (self._empty, self._must_stop))
+        await asyncio.wait([empty, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if empty.done():
+            self._end(Ending.DRAINED, "drained")
+            return
+        self._log.warning("drain_cut_short", running=self._attempts.active, grace_s=grace_s)
+        self._cancel(self._held())
+        await asyncio.wait([empty], timeout=_LAST_WORDS_S)
+        empty.cancel()
+        self._end(Ending.STOPPED, "stopped while tasks were running")

@@ -1,0 +1,26 @@
+"""Waiting longer after every failure in a row."""
+
+import asyncio
+import secrets
+
+
+class Backoff:
+    """Waits *first_s*, then twice as long each time up to *limit_s*, each less a random part of up to a half."""
+
+    def __init__(self, first_s: float, limit_s: float) -> None:
+        self._first_s = first_s
+        self._limit_s = limit_s
+        self._next_s = first_s
+
+    def reset(self) -> None:
+        """Start again from the first wait."""
+        self._next_s = self._first_s
+
+    def next_s(self) -> float:
+        """Return how long to wait now."""
+        wait_s, self._next_s = self._next_s, min(self._limit_s, self._next_s * 2)
+        return wait_s * (1 - secrets.randbelow(500) / 1000)
+
+    async def sleep(self) -> None:
+        """Wait."""
+        await asyncio.sleep(self.next_s())

@@ -1,0 +1,108 @@
+"""The executor's side of the wire: calls that any scheduler may answer, and blobs by their digest."""
+
+import hashlib
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from onager.errors import OnagerError, SchedulerUnreachableError, StateCorruptError, StateUnavailableError
+from onager.ids import BlobDigest
+from onager.protocol import onager_pb2 as pb
+from onager.protocol import status
+from onager.protocol.limits import CHANNEL_OPTIONS
+from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
+
+_BLOB_TIMEOUT_S = 60.0
+
+
+class SchedulerGateway:
+    """Calls the scheduler that answered last; when it does not answer, each of the others once.
+
+    Every call raises the error that the scheduler raised, or `SchedulerUnreachableError` when none answered. Whether a
+    call that failed so was carried out is unknown: all of them may be repeated.
+    """
+
+    def __init__(self, addresses: tuple[str, ...]) -> None:
+        self._addresses = addresses
+        self._channels = [grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) for address in addresses]
+        self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
+        self._current = 0
+
+    @property
+    def addresses(self) -> str:
+        """Return the addresses for people."""
+        return ",".join(self._addresses)
+
+    async def register(self, request: pb.RegisterExecutorRequest, timeout_s: float) -> pb.RegisterExecutorResponse:
+        """Introduce this executor; `VersionMismatchError` when it can never work there."""
+        answer: pb.RegisterExecutorResponse = await self._call("RegisterExecutor", request, timeout_s)
+        return answer
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, timeout_s: float) -> pb.HeartbeatResponse:
+        """Renew the lease; the answer names tasks that nobody wants any more."""
+        answer: pb.HeartbeatResponse = await self._call("Heartbeat", request, timeout_s)
+        return answer
+
+    async def poll(self, request: pb.PollWorkRequest, timeout_s: float) -> pb.PollWorkResponse:
+        """Wait for work."""
+        answer: pb.PollWorkResponse = await self._call("PollWork", request, timeout_s)
+        return answer
+
+    async def report(self, request: pb.ReportTasksRequest, timeout_s: float) -> pb.ReportTasksResponse:
+        """Hand over what became of tasks."""
+        answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s)
+        return answer
+
+    async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
+        """Say that this incarnation is over."""
+        await self._call("DeregisterExecutor", request, timeout_s)
+
+    async def fetch_blob(self, digest: BlobDigest) -> bytes:
+        """Return the blob of *digest*; `StateCorruptError` when what comes has another digest."""
+        chunks: list[bytes] = await self._call("FetchBlob", pb.FetchBlobRequest(digest=digest), _BLOB_TIMEOUT_S)
+        content = b"".join(chunks)
+        found = hashlib.sha256(content).hexdigest()
+        if found != digest:
+            raise StateCorruptError(
+                f"the blob {digest} came with content of digest {found}; it is damaged in the store"
+            )
+        return content
+
+    async def _call(self, method: str, request: object, timeout_s: float) -> Any:
+        reasons = []
+        for _ in self._addresses:
+            at = self._current
+            try:
+                call = getattr(self._stubs[at], method)(request, timeout=timeout_s)
+                if method == "FetchBlob":
+                    return [chunk.content async for chunk in call]
+                return await call
+            except grpc.aio.AioRpcError as e:
+                error = status.from_rpc_error(e, self._addresses[at])
+                if not _is_elsewhere_better(e, error):
+                    raise error from e
+                reasons.append(f"{self._addresses[at]}: {e.details() or e.code().name}")
+                if self._current == at:
+                    self._current = (at + 1) % len(self._addresses)
+        raise SchedulerUnreachableError(self.addresses, "; ".join(reasons))
+
+    async def close(self) -> None:
+        """Close every connection; calls in flight end."""
+        for channel in self._channels:
+            await channel.close(None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _is_elsewhere_better(raw: grpc.aio.AioRpcError, error: OnagerError) -> bool:
+    # A scheduler that shuts down ends the calls it holds with CANCELLED.
+    return isinstance(error, SchedulerUnreachableError | StateUnavailableError) or (
+        raw.code() is grpc.StatusCode.CANCELLED
+    )

@@ -1,0 +1,116 @@
+"""The executor process: check the surroundings, start Spark, run the agent, and start again when the JVM has died."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import NoReturn
+
+import structlog
+
+from executor.agent import Agent, Ending, Outcome
+from executor.exchange import check_exchange_dir
+from executor.gateway import SchedulerGateway
+from executor.membership import Identity
+from executor.settings import ExecutorSettings
+from executor.work import Worker
+from onager.clock import SystemClock
+from onager.errors import OnagerError
+from onager.ids import new_incarnation
+from onager.logs import configure_logging
+
+EXIT_OK = 0
+EXIT_REFUSED = 2
+"""A setting, the exchange directory or the schedulers refuse this executor: starting it again will not help."""
+
+_ID_VARIABLE = "ONAGER_EXECUTOR_EXECUTOR_ID"
+_DEATHS_VARIABLE = "ONAGER_EXECUTOR_JVM_DEATHS"
+"""How often in a row the JVM died soon after its start; handed from one life of the process to the next."""
+_LONG_LIFE_S = 60.0
+_LONGEST_PAUSE_S = 30.0
+
+
+def run(settings: ExecutorSettings) -> int:
+    """Run an executor until it is told to stop (SIGTERM, SIGINT), and return the exit code of the process.
+
+    When its JVM dies, the process replaces itself by a fresh one with the same command line and executor id.
+    """
+    settings = settings.identified()
+    configure_logging(settings.log_level, settings.log_format)
+    log = structlog.get_logger().bind(executor_id=settings.executor_id)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave_at_once)
+    began_s = time.monotonic()
+    try:
+        check_exchange_dir(settings.exchange_dir)
+        worker, spark_version = _start_worker(settings)
+    except OnagerError as e:
+        log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
+        sys.stderr.write(f"{e}\n")
+        return EXIT_REFUSED
+    log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
+    outcome = asyncio.run(_serve(settings, worker, spark_version))
+    log.info("executor_ended", ending=outcome.ending.name.lower(), reason=outcome.message)
+    worker.close()
+    if outcome.ending is Ending.WORKER_DIED:
+        _start_again(settings, lived_s=time.monotonic() - began_s)
+    if outcome.ending is Ending.REFUSED:
+        sys.stderr.write(f"{outcome.message}\n")
+        return EXIT_REFUSED
+    return EXIT_OK
+
+
+def _start_worker(settings: ExecutorSettings) -> tuple[Worker, str]:
+    # Late, so that a refused setting does not wait for Spark.
+    from executor.spark.worker import SparkWorker
+
+    worker = SparkWorker(
+        slots=settings.slots,
+        conf=settings.spark_conf,
+        exchange_dir=settings.exchange_dir,
+        executor_id=settings.executor_id,
+        clock=SystemClock(),
+    )
+    return worker, worker.spark_version
+
+
+async def _serve(settings: ExecutorSettings, worker: Worker, spark_version: str) -> Outcome:
+    identity = Identity(
+        incarnation=new_incarnation(),
+        pid=os.getpid(),
+        spark_version=spark_version,
+        python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+    )
+    async with SchedulerGateway(settings.scheduler_addresses) as gateway:
+        agent = Agent(settings, identity, worker, gateway, SystemClock())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, agent.request_drain)
+        try:
+            return await agent.run()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+                signal.signal(number, _leave_at_once)
+
+
+def _start_again(settings: ExecutorSettings, lived_s: float) -> NoReturn:
+    deaths = 1 if lived_s > _LONG_LIFE_S else int(os.environ.get(_DEATHS_VARIABLE, "0")) + 1
+    os.environ[_DEATHS_VARIABLE] = str(deaths)
+    os.environ[_ID_VARIABLE] = settings.executor_id
+    time.sleep(pause_s(deaths))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the command line is our own
+
+
+def pause_s(deaths: int) -> float:
+    """Return how long to wait after the *deaths*-th early death in a row: nothing at first, 30 s at most."""
+    return 0.0 if deaths <= 1 else min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (deaths - 2))
+
+
+def _leave_at_once(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise SystemExit(EXIT_OK)

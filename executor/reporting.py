@@ -1,0 +1,144 @@
+"""Sends reports of finished tasks until each is acknowledged: batched, repeated, independent of any poll."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from executor.attempts import AttemptTable
+from executor.backoff import Backoff
+from executor.gateway import SchedulerGateway
+from executor.work import task_id, task_key
+from onager.errors import OnagerError, UnknownExecutorError
+from onager.ids import TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_MESSAGE_BYTES
+
+_BATCH_WINDOW_S = 0.003
+_BATCH_BYTES = MAX_MESSAGE_BYTES // 4
+_REPORT_LIMIT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
+_TIMEOUT_S = 15.0
+
+OnAnswer = Callable[[pb.ReportTasksResponse], None]
+
+
+class Reporter:
+    """One call at a time; what finishes meanwhile goes with the next."""
+
+    def __init__(
+        self,
+        attempts: AttemptTable,
+        gateway: SchedulerGateway,
+        *,
+        executor_id: str,
+        incarnation: str,
+        on_answer: OnAnswer,
+        on_unknown: Callable[[], None],
+    ) -> None:
+        self._attempts = attempts
+        self._gateway = gateway
+        self._executor_id = executor_id
+        self._incarnation = incarnation
+        self._on_answer = on_answer
+        self._on_unknown = on_unknown
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._sent_before: set[TaskKey] = set()
+        self._log = structlog.get_logger().bind(executor_id=executor_id)
+        self.refills = True
+        """Whether the scheduler may fill the slots that reports free; false while draining."""
+
+    def wake(self) -> None:
+        """Say that there is something to send."""
+        self._wake.set()
+
+    async def wait_until_idle(self, timeout_s: float) -> None:
+        """Wait until no call is in flight, but no longer than *timeout_s*."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+    async def run(self) -> None:
+        """Send reports as they come, for ever."""
+        backoff = Backoff(first_s=0.05, limit_s=2.0)
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(_BATCH_WINDOW_S)
+            self._wake.clear()
+            while batch := self._next_batch():
+                if await self._send(batch):
+                    backoff.reset()
+                else:
+                    await backoff.sleep()
+
+    async def flush(self, timeout_s: float) -> None:
+        """Send what is left once more, for at most *timeout_s*; only when `run` has ended."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while batch := self._next_batch():
+                    if not await self._send(batch):
+                        await asyncio.sleep(0.1)
+        except TimeoutError:
+            self._log.warning("reports_left_behind", count=len(self._attempts.reports()))
+
+    def _next_batch(self) -> list[pb.TaskReport]:
+        batch: list[pb.TaskReport] = []
+        size = 0
+        for report in self._attempts.reports():
+            size += report.ByteSize()
+            if batch and size > _BATCH_BYTES:
+                break
+            batch.append(report)
+        return batch
+
+    async def _send(self, batch: list[pb.TaskReport]) -> bool:
+        """Return whether every report of *batch* was acknowledged."""
+        keys = {task_key(report.task) for report in batch}
+        # Slots that an earlier, possibly lost answer may have filled are not offered again: the next poll offers them.
+        fresh = keys - self._sent_before if self.refills else set()
+        self._sent_before |= keys
+        self._idle.clear()
+        try:
+            answer = await self._gateway.report(
+                pb.ReportTasksRequest(
+                    executor_id=self._executor_id,
+                    incarnation=self._incarnation,
+                    reports=batch,
+                    freed_slots=self._attempts.freed_by(len(fresh)),
+                ),
+                _TIMEOUT_S,
+            )
+        except UnknownExecutorError:
+            self._on_unknown()
+            return False
+        except OnagerError as e:
+            self._log.warning("report_not_delivered", tasks=len(batch), error=str(e))
+            return False
+        finally:
+            self._idle.set()
+        acknowledged = {task_key(task) for task in answer.acknowledged}
+        self._attempts.acknowledge(acknowledged)
+        self._sent_before -= acknowledged
+        self._on_answer(answer)
+        return keys <= acknowledged
+
+
+def within_limits(report: pb.TaskReport) -> pb.TaskReport:
+    """Return *report*, or what stands for it when it is too large to be sent at all."""
+    size = report.ByteSize()
+    if size <= _REPORT_LIMIT_BYTES:
+        return report
+    message = (
+        f"what the task has to report takes {size:,} bytes, more than the {_REPORT_LIMIT_BYTES:,} that fit a message: "
+        "the plan holds that much data itself (local rows, literals); read it from files instead"
+    )
+    failure = pb.Failure(kind="user_error", message=message)
+    return pb.TaskReport(task=report.task, started_ms=report.started_ms, ended_ms=report.ended_ms, failure=failure)
+
+
+def killed(keys: Iterable[TaskKey], why: str, now_ms: int) -> list[pb.TaskReport]:
+    """Return reports that the tasks *keys* were stopped before they started, because of *why*."""
+    failure = pb.Failure(kind="task_killed", message=why)
+    return [pb.TaskReport(task=task_id(key), started_ms=now_ms, ended_ms=now_ms, failure=failure) for key in keys]

@@ -1,0 +1,324 @@
+"""The agent against a real gRPC server whose answers are scripted, and a worker that obeys the test."""
+
+import asyncio
+
+import pytest
+
+from executor.agent import Ending
+from executor.work import task_id
+from onager.errors import UnknownExecutorError, VersionMismatchError
+from onager.protocol import onager_pb2 as pb
+from tests.unit.executor.scripted import PLAN_DIGEST, key, lose, refuse, rig, serve, task_set, until
+
+
+async def test_a_task_goes_from_poll_to_acknowledged_report():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(3))
+        await until(lambda: r.worker.started)
+        assert r.worker.started == [key(3)]
+        assert r.gateway.blob_requests == [PLAN_DIGEST]
+        r.worker.succeed(key(3))
+        await until(lambda: r.gateway.reports)
+        assert r.gateway.reports[0].freed_slots == 1
+        assert r.gateway.outcomes() == {key(3): "success"}
+        await until(lambda: r.gateway.polls[-1].free_slots == 2 and not r.gateway.polls[-1].running)
+
+
+async def test_registration_names_versions_slots_and_incarnation():
+    async with rig(slots=3) as r:
+        await until(lambda: r.gateway.polls)
+        (request,) = r.gateway.registrations
+        assert (request.executor_id, request.incarnation, request.slots) == ("e-1", "life-1", 3)
+        assert (request.protocol_version, request.spark_version, request.python_version) == (1, "4.3.0", "3.11")
+
+
+async def test_a_refused_version_ends_the_agent_with_the_message():
+    async with rig() as r:
+        r.gateway.before["register"] = refuse(VersionMismatchError("this scheduler speaks protocol 2"))
+        async with asyncio.timeout(5):
+            outcome = await r.outcome
+        assert outcome.ending is Ending.REFUSED
+        assert "protocol 2" in outcome.message
+        assert not r.gateway.goodbyes
+
+
+async def test_a_launch_that_comes_twice_runs_once_while_it_runs():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: len(r.gateway.polls) >= 3)
+        assert r.worker.started == [key(0)]
+
+
+async def test_a_launch_that_comes_again_after_its_report_runs_nothing():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.worker.succeed(key(0))
+        await until(lambda: r.gateway.reports)
+        polls = len(r.gateway.polls)
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: len(r.gateway.polls) >= polls + 2)
+        assert r.worker.started == [key(0)]
+
+
+async def test_a_launch_in_the_answer_to_a_report_starts_at_once():
+    async with rig(slots=1) as r:
+        r.gateway.refills.append(task_set(1))
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.worker.succeed(key(0))
+        await until(lambda: len(r.worker.started) == 2)
+        assert len(r.gateway.polls) == 1
+
+
+async def test_a_report_whose_answer_is_lost_is_sent_again_and_offers_its_slot_once():
+    async with rig() as r:
+        r.gateway.after["report"] = lose(times=2)
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.worker.succeed(key(0))
+        await until(lambda: len(r.gateway.reports) == 3)
+        assert [request.freed_slots for request in r.gateway.reports] == [1, 0, 0]
+        assert r.gateway.reported() == [key(0)] * 3
+
+
+async def test_a_finished_task_stays_in_the_list_until_it_is_acknowledged():
+    async with rig() as r:
+        r.gateway.acknowledges = False
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.worker.succeed(key(0))
+        await until(lambda: len(r.gateway.reports) > 2)
+        assert [task.partition for task in r.gateway.polls[-1].running] == [0]
+        assert r.gateway.polls[-1].free_slots == 1
+        r.gateway.acknowledges = True
+        await until(lambda: r.gateway.polls[-1].free_slots == 2)
+
+
+async def test_reports_of_one_moment_travel_together():
+    async with rig(slots=8) as r:
+        await r.gateway.launches.put(task_set(*range(8)))
+        await until(lambda: len(r.worker.started) == 8)
+        for partition in range(8):
+            r.worker.succeed(key(partition))
+        await until(lambda: len(r.gateway.reported()) == 8)
+        assert len(r.gateway.reports) <= 2
+
+
+async def test_lists_are_numbered_and_name_what_is_held():
+    async with rig(slots=2) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: len(r.gateway.polls) >= 2)
+        assert [poll.list_number for poll in r.gateway.polls] == list(range(1, len(r.gateway.polls) + 1))
+        assert list(r.gateway.polls[1].running) == [task_id(key(0))]
+
+
+async def test_with_no_free_slot_nothing_is_polled_but_cancels_arrive():
+    async with rig(slots=1) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        polls = len(r.gateway.polls)
+        r.gateway.cancels = [key(0)]
+        await until(lambda: r.gateway.reports)
+        assert len(r.gateway.polls) == polls
+        assert r.worker.cancelled == [key(0)]
+        assert r.gateway.outcomes() == {key(0): "task_killed"}
+
+
+async def test_more_tasks_than_slots_wait_and_more_than_twice_as_many_are_refused():
+    async with rig(slots=2) as r:
+        await r.gateway.launches.put(task_set(*range(6)))
+        await until(lambda: len(r.gateway.reported()) == 2)
+        assert r.gateway.outcomes() == {key(4): "task_killed", key(5): "task_killed"}
+        assert r.worker.started == [key(0), key(1)]
+        r.worker.succeed(key(0))
+        await until(lambda: len(r.worker.started) == 3)
+        assert r.worker.started[-1] == key(2)
+
+
+async def test_a_cancelled_task_that_waits_for_a_slot_never_starts():
+    async with rig(slots=1) as r:
+        await r.gateway.launches.put(task_set(0, 1))
+        await until(lambda: r.worker.started)
+        r.gateway.cancels = [key(1)]
+        await until(lambda: r.gateway.outcomes().get(key(1)) == "task_killed")
+        r.worker.succeed(key(0))
+        await until(lambda: r.gateway.outcomes().get(key(0)) == "success")
+        assert r.worker.started == [key(0)]
+
+
+async def test_a_task_cancelled_while_its_plan_is_fetched_never_starts():
+    gate = asyncio.Event()
+
+    async def wait(request, context):
+        await gate.wait()
+
+    async with rig(slots=1) as r:
+        r.gateway.before["blob"] = wait
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.gateway.blob_requests)
+        r.gateway.cancels = [key(0)]
+        await until(lambda: r.gateway.outcomes().get(key(0)) == "task_killed")
+        gate.set()
+        await r.gateway.launches.put(task_set(1))
+        await until(lambda: r.worker.started)
+        assert r.worker.started == [key(1)]
+
+
+async def test_an_unknown_executor_registers_again_with_what_it_holds():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        known = len(r.gateway.registrations)
+        r.gateway.before["heartbeat"] = refuse(UnknownExecutorError("e-1"))
+        await until(lambda: len(r.gateway.registrations) > known)
+        del r.gateway.before["heartbeat"]
+        assert list(r.gateway.registrations[-1].running) == [task_id(key(0))]
+        r.worker.succeed(key(0))
+        await until(lambda: r.gateway.outcomes() == {key(0): "success"})
+
+
+async def test_a_report_to_a_scheduler_that_does_not_know_us_is_sent_again_after_registering():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        known = len(r.gateway.registrations)
+        r.gateway.before["report"] = refuse(UnknownExecutorError("e-1"))
+        r.worker.succeed(key(0))
+        await until(lambda: len(r.gateway.registrations) > known)
+        del r.gateway.before["report"]
+        await until(lambda: r.gateway.polls[-1].free_slots == 2)
+
+
+async def test_reports_go_to_another_scheduler_when_one_is_gone():
+    async with rig(schedulers=2) as r:
+        first, second = r.gateways
+        await first.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        await r.servers[0].stop(None)
+        r.worker.succeed(key(0))
+        await until(lambda: second.outcomes() == {key(0): "success"})
+        await second.launches.put(task_set(1))
+        await until(lambda: r.worker.started == [key(0), key(1)])
+
+
+async def test_tasks_run_on_while_no_scheduler_answers():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        port = int(r.agent._settings.scheduler.rpartition(":")[2])
+        await r.servers[0].stop(None)
+        r.worker.succeed(key(0))
+        await asyncio.sleep(0.3)
+        assert not r.outcome.done()
+        server, _ = await serve(r.gateway, f"127.0.0.1:{port}")
+        try:
+            await until(lambda: r.gateway.outcomes() == {key(0): "success"})
+        finally:
+            await server.stop(None)
+
+
+async def test_drain_finishes_what_runs_and_takes_nothing_more():
+    async with rig(slots=2) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: len(r.gateway.polls) == 2)
+        r.agent.request_drain()
+        await until(lambda: r.gateway.heartbeats[-1].draining)
+        await r.gateway.launches.put(task_set(1))
+        await until(lambda: r.gateway.outcomes().get(key(1)) == "task_killed")
+        assert not r.outcome.done()
+        r.worker.succeed(key(0))
+        async with asyncio.timeout(5):
+            outcome = await r.outcome
+        assert outcome.ending is Ending.DRAINED
+        assert r.gateway.outcomes()[key(0)] == "success"
+        assert all(request.freed_slots == 0 for request in r.gateway.reports)
+        assert [goodbye.reason for goodbye in r.gateway.goodbyes] == ["drained"]
+        assert r.worker.started == [key(0)]
+
+
+async def test_an_idle_executor_drains_at_once():
+    async with rig() as r:
+        await until(lambda: r.gateway.polls)
+        r.agent.request_drain()
+        async with asyncio.timeout(2):
+            assert (await r.outcome).ending is Ending.DRAINED
+
+
+@pytest.mark.parametrize("impatience", ["grace is over", "asked twice"])
+async def test_a_drain_that_takes_too_long_stops_what_runs(impatience):
+    async with rig(drain_grace_ms=100 if impatience == "grace is over" else 60_000) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.agent.request_drain()
+        if impatience == "asked twice":
+            r.agent.request_drain()
+        async with asyncio.timeout(5):
+            outcome = await r.outcome
+        assert outcome.ending is Ending.STOPPED
+        assert r.gateway.outcomes() == {key(0): "task_killed"}
+        assert len(r.gateway.goodbyes) == 1
+
+
+async def test_a_dead_worker_is_announced_and_its_failures_are_nobodys_error():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0, 1))
+        await until(lambda: len(r.worker.started) == 2)
+        r.worker.succeed(key(1))
+        r.worker.alive = False
+        r.worker.fail(key(0), "user_error", "connection to Java refused")
+        async with asyncio.timeout(5):
+            outcome = await r.outcome
+        assert outcome.ending is Ending.WORKER_DIED
+        assert r.gateway.outcomes() == {key(1): "success"}
+        assert [goodbye.incarnation for goodbye in r.gateway.goodbyes] == ["life-1"]
+        assert "JVM" in r.gateway.goodbyes[0].reason
+
+
+async def test_a_failure_of_a_live_worker_is_reported_as_it_is():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.worker.fail(key(0), "user_error", "[DIVIDE_BY_ZERO] Division by zero.")
+        await until(lambda: r.gateway.outcomes() == {key(0): "user_error"})
+        assert r.gateway.reports[0].reports[0].failure.message.startswith("[DIVIDE_BY_ZERO]")
+
+
+async def test_a_worker_that_cannot_start_tasks_fails_them():
+    async with rig() as r:
+        r.worker.start_error = RuntimeError("no room")
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.gateway.outcomes() == {key(0): "io_error"})
+        assert "no room" in r.gateway.reports[0].reports[0].failure.message
+
+
+async def test_a_blob_with_another_digest_is_not_used():
+    async with rig() as r:
+        r.gateway.blobs[PLAN_DIGEST] = b"something else"
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: len(r.gateway.blob_requests) == 2)
+        r.gateway.blobs[PLAN_DIGEST] = b"a plan"
+        await until(lambda: r.worker.started)
+        assert not r.gateway.reports
+
+
+async def test_a_job_is_cleaned_up_and_that_is_acknowledged_once():
+    async with rig() as r:
+        r.gateway.clean_ups = [pb.CleanUp(job_id="job-1")]
+        await r.gateway.launches.put(task_set(0, job="job-2"))
+        await until(lambda: r.worker.cleaned == ["job-1"])
+        await until(lambda: any(poll.cleaned_up for poll in r.gateway.polls))
+        await until(lambda: not r.gateway.polls[-1].cleaned_up)
+        assert sum(list(poll.cleaned_up) == ["job-1"] for poll in r.gateway.polls) == 1
+
+
+async def test_a_report_too_large_for_any_message_fails_the_task_with_advice():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        success = pb.TaskSuccess(plan=pb.PlanOutcome(blobs=[pb.Blob(digest="d", content=bytes(40 * 2**20))]))
+        r.worker.running.pop(key(0))(pb.TaskReport(task=task_id(key(0)), success=success))
+        await until(lambda: r.gateway.outcomes() == {key(0): "user_error"})
+        assert "read it from files instead" in r.gateway.reports[0].reports[0].failure.message
