@@ -120,9 +120,11 @@ async def test_with_no_free_slot_nothing_is_polled_but_cancels_arrive():
         await r.gateway.launches.put(task_set(0))
         await until(lambda: r.worker.started)
         polls = len(r.gateway.polls)
+        beats = len(r.gateway.heartbeats)
+        await until(lambda: len(r.gateway.heartbeats) >= beats + 2)
+        assert len(r.gateway.polls) == polls
         r.gateway.cancels = [key(0)]
         await until(lambda: r.gateway.reports)
-        assert len(r.gateway.polls) == polls
         assert r.worker.cancelled == [key(0)]
         assert r.gateway.outcomes() == {key(0): "task_killed"}
 

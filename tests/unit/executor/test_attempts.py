@@ -1,0 +1,116 @@
+"""The attempt table: what is new, what is held, what is free."""
+
+from executor.attempts import AttemptState, AttemptTable
+from executor.reporting import killed
+from executor.work import keys_of, task_id
+from onager.protocol import onager_pb2 as pb
+from tests.unit.executor.scripted import key, task_set
+
+
+def done(k):
+    return pb.TaskReport(task=task_id(k), success=pb.TaskSuccess())
+
+
+def running(table, *partitions):
+    table.accept(task_set(*partitions))
+    for part in table.take_startable():
+        table.mark_running(keys_of(part))
+
+
+def test_a_slot_is_free_only_when_its_report_is_acknowledged():
+    table = AttemptTable(2)
+    running(table, 0)
+    assert (table.free_slots, table.active) == (1, 1)
+    assert table.finish(done(key(0)))
+    assert (table.free_slots, table.active) == (1, 0)
+    assert table.freed_by(1) == 1
+    table.acknowledge([key(0)])
+    assert table.free_slots == 2
+    assert table.is_empty
+
+
+def test_an_acknowledged_attempt_is_known_until_its_job_is_cleaned_up():
+    table = AttemptTable(1)
+    running(table, 0)
+    table.finish(done(key(0)))
+    table.acknowledge([key(0)])
+    assert table.accept(task_set(0)).known == (key(0),)
+    table.forget(key(0).job_id)
+    assert table.accept(task_set(0)).accepted == (key(0),)
+
+
+def test_another_attempt_of_the_same_partition_is_a_new_one():
+    table = AttemptTable(2)
+    running(table, 0)
+    assert table.accept(task_set(0, attempt=1)).accepted == (key(0, attempt=1),)
+
+
+def test_tasks_of_one_launch_start_together_and_others_apart():
+    table = AttemptTable(4)
+    table.accept(task_set(0, 1))
+    table.accept(task_set(5, stage=2))
+    assert [[k.partition for k in keys_of(part)] for part in table.take_startable()] == [[0, 1], [5]]
+
+
+def test_what_exceeds_the_slots_waits_in_order():
+    table = AttemptTable(2)
+    running(table, 0, 1, 2, 3)
+    assert table.take_startable() == []
+    table.finish(done(key(1)))
+    assert [keys_of(part) for part in table.take_startable()] == [[key(2)]]
+
+
+def test_tasks_beyond_the_queue_are_refused_but_held_until_that_is_acknowledged():
+    table = AttemptTable(1)
+    launch = table.accept(task_set(0, 1, 2))
+    assert (launch.accepted, launch.refused) == ((key(0), key(1)), (key(2),))
+    assert key(2) in table.held()
+    for report in killed(launch.refused, "full", 0):
+        assert table.finish(report)
+    table.acknowledge([key(2)])
+    assert key(2) not in table.held()
+
+
+def test_freed_slots_are_none_while_more_is_held_than_there_are_slots():
+    table = AttemptTable(2)
+    running(table, 0, 1, 2, 3)
+    table.finish(done(key(0)))
+    assert table.freed_by(1) == 0
+    assert table.freed_by(3) == 1
+
+
+def test_a_second_report_of_an_attempt_is_dropped():
+    table = AttemptTable(1)
+    running(table, 0)
+    assert table.finish(done(key(0)))
+    assert not table.finish(killed([key(0)], "late", 0)[0])
+    assert [report.WhichOneof("outcome") for report in table.reports()] == ["success"]
+    assert table.active == 0
+
+
+def test_a_report_of_an_attempt_that_is_not_held_is_dropped():
+    assert not AttemptTable(1).finish(done(key(0)))
+
+
+def test_cancelled_before_it_ran_an_attempt_is_not_handed_to_the_worker():
+    table = AttemptTable(1)
+    table.accept(task_set(0))
+    (part,) = table.take_startable()
+    assert table.in_state([key(0)], AttemptState.PREPARING) == [key(0)]
+    table.finish(killed([key(0)], "cancelled", 0)[0])
+    assert table.mark_running(keys_of(part)) == []
+    assert table.active == 0
+
+
+def test_an_acknowledgement_of_a_running_attempt_is_ignored():
+    table = AttemptTable(1)
+    running(table, 0)
+    table.acknowledge([key(0)])
+    assert table.held() == [key(0)]
+
+
+def test_a_job_cleaned_up_while_a_task_is_held_keeps_that_task():
+    table = AttemptTable(1)
+    running(table, 0)
+    table.forget(key(0).job_id)
+    assert table.held() == [key(0)]

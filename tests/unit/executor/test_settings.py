@@ -1,0 +1,44 @@
+"""Settings: what is refused, and what the environment says."""
+
+import pytest
+from pydantic import ValidationError
+
+from executor.main import pause_s
+from executor.settings import ExecutorSettings
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:70000", "a:1,b"])
+def test_an_address_without_host_and_port_is_refused(address):
+    with pytest.raises(ValidationError, match="give host:port"):
+        ExecutorSettings(exchange_dir="/x", scheduler=address)
+
+
+def test_several_addresses_are_kept_in_order():
+    settings = ExecutorSettings(exchange_dir="/x", scheduler="a:1, b:2")
+    assert settings.scheduler_addresses == ("a:1", "b:2")
+
+
+@pytest.mark.parametrize(
+    "bad", [{"slots": 0}, {"exchange_dir": " "}, {"executor_id": "a/b"}, {"log_level": "loud"}, {"unknown": 1}]
+)
+def test_what_cannot_be_used_is_refused(bad):
+    with pytest.raises(ValidationError):
+        ExecutorSettings(**{"exchange_dir": "/x", **bad})
+
+
+def test_the_environment_names_the_same_settings(monkeypatch):
+    monkeypatch.setenv("ONAGER_EXECUTOR_EXCHANGE_DIR", "/from/env")
+    monkeypatch.setenv("ONAGER_EXECUTOR_SLOTS", "7")
+    settings = ExecutorSettings()
+    assert (settings.exchange_dir, settings.slots) == ("/from/env", 7)
+
+
+def test_an_id_is_drawn_once_and_a_given_one_is_kept():
+    drawn = ExecutorSettings(exchange_dir="/x", host="here").identified()
+    assert drawn.executor_id.startswith("here-")
+    assert drawn.identified() is drawn
+    assert ExecutorSettings(exchange_dir="/x", executor_id="e").identified().executor_id == "e"
+
+
+def test_the_first_restart_is_immediate_and_pauses_grow_to_half_a_minute():
+    assert [pause_s(deaths) for deaths in (1, 2, 3, 4, 30)] == [0.0, 0.5, 1.0, 2.0, 30.0]
