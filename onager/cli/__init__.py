@@ -1,0 +1,5 @@
+"""The command line: ``onager``, or ``python -m onager``."""
+
+from onager.cli.app import main
+
+__all__ = ["main"]

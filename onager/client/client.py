@@ -9,6 +9,7 @@ from typing import Any, Self
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
 from onager.client.progress import JobProgress
+from onager.client.results import ResultReader
 from onager.client.spec import View, job_spec, python_message, sink_message
 from onager.clock import SystemClock
 from onager.errors import InvalidRequestError
@@ -141,6 +142,10 @@ class OnagerClient:
         if not job_id:
             raise InvalidRequestError("a job id must be given; onager jobs lists them")
         return JobHandle(self._connection, job_id)
+
+    def results(self, job_id: str) -> ResultReader:
+        """Return a reader of a successful job's result; `JobHandle.batches` waits for the job first."""
+        return ResultReader(self._connection, job_id)
 
     def jobs(self, limit: int = 100, state: str = "") -> list[JobProgress]:
         """Return jobs, newest first and without their stages; *state* picks those in one state."""

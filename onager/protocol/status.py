@@ -115,7 +115,7 @@ def from_rpc_error(error: grpc.RpcError, address: str) -> OnagerError:
     details = str(error.details() if hasattr(error, "details") else error) or code.name
     match code:
         case StatusCode.UNAVAILABLE:
-            return SchedulerUnreachableError(address, details)
+            return SchedulerUnreachableError(address, _cause_of(details))
         case StatusCode.DEADLINE_EXCEEDED:
             return SchedulerUnreachableError(address, "it did not answer in time")
         case StatusCode.UNIMPLEMENTED:
@@ -127,6 +127,11 @@ def from_rpc_error(error: grpc.RpcError, address: str) -> OnagerError:
             return errors.InvalidRequestError(f"the scheduler at {address} refused the call: {details}")
         case _:
             return OnagerError(f"the call to the scheduler at {address} failed with {code.name}: {details}")
+
+
+def _cause_of(details: str) -> str:
+    """Return the operating system's words (``Connection refused``) out of gRPC's chain of causes."""
+    return details.rpartition(": ")[2] if details.startswith("failed to connect") else details
 
 
 def _trailing_metadata(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:

@@ -1,0 +1,139 @@
+"""The commands that look and do not run anything: jobs, executors, the state store."""
+
+import json
+import time
+
+import onager
+from onager.cli.output import plain, print_json, print_table
+from onager.client.progress import JobProgress, StageProgress
+from onager.protocol import onager_pb2 as pb
+
+
+def jobs(scheduler: str, state: str, limit: int, output: str) -> None:
+    """Print jobs, newest first."""
+    with onager.connect(scheduler) as client:
+        answer = client.list_jobs(limit, state)
+    if output == "json":
+        print_json([plain(job) for job in answer.jobs])
+        return
+    rows = [JobProgress.from_message(job) for job in answer.jobs]
+    print_table(
+        ("JOB", "STATE", "SUBMITTED", "SECONDS", "NAME"),
+        [
+            (job.job_id, job.state, _when(job.submitted_ms), _seconds(job.submitted_ms, job.ended_ms), job.name)
+            for job in rows
+        ],
+    )
+
+
+def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
+    """Print one job with its stages."""
+    with onager.connect(scheduler) as client:
+        detail = client.job(job_id).detail()
+    if output == "json":
+        print_json(_job_json(detail))
+        return
+    progress = JobProgress.from_message(detail.progress)
+    seconds = _seconds(progress.submitted_ms, progress.ended_ms)
+    print(f"{progress.job_id}  {progress.state}  {seconds} s  {progress.name}")
+    if progress.waiting_for:
+        print(f"waiting for: {progress.waiting_for}")
+    if progress.sink_path:
+        print(f"writes to: {progress.sink_path}")
+    print_table(
+        ("STAGE", "NAME", "STATE", "TASKS", "FAILED", "LOST", "SECONDS", "TASK SECONDS", "ROWS", "BYTES"),
+        [_stage_row(stage) for stage in progress.stages],
+    )
+    if progress.failure is not None:
+        print(f"\n{progress.failure}")
+    if has_plan:
+        print(f"\n{detail.plan}")
+
+
+def _job_json(detail: pb.JobDetail) -> dict[str, object]:
+    """Return a job as one flat object: the progress, and beside it the specification, plan and schema."""
+    whole = plain(detail)
+    progress = whole.pop("progress", {})
+    schema = whole.pop("schema_json", "")
+    return {**progress, **whole, "schema": json.loads(schema) if schema else None}
+
+
+def _stage_row(stage: StageProgress) -> tuple[object, ...]:
+    return (
+        stage.stage_id,
+        stage.name,
+        stage.state if not stage.attempt else f"{stage.state} (attempt {stage.attempt})",
+        f"{stage.successful}/{stage.partitions}",
+        stage.tasks_failed,
+        stage.tasks_lost,
+        _seconds(stage.started_ms, stage.ended_ms) if stage.started_ms else "",
+        f"{stage.run_ms / 1000:.1f}",
+        stage.rows_out,
+        stage.bytes_out,
+    )
+
+
+def cancel(scheduler: str, job_id: str, reason: str, output: str) -> None:
+    """Stop one job, and print the state that it is in."""
+    with onager.connect(scheduler) as client:
+        state = client.job(job_id).cancel(reason)
+    if output == "json":
+        print_json({"job_id": job_id, "state": str(state)})
+    else:
+        print(f"job {job_id} is {state}")
+
+
+def executors(scheduler: str, output: str) -> None:
+    """Print executors."""
+    with onager.connect(scheduler) as client:
+        found = client.executors()
+    if output == "json":
+        print_json([plain(executor) for executor in found])
+        return
+    now_ms = time.time_ns() // 1_000_000
+    print_table(
+        ("EXECUTOR", "STATE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO"),
+        [
+            (
+                e.executor_id,
+                e.state,
+                e.host,
+                e.pid,
+                e.slots,
+                e.running,
+                e.spark_version,
+                _seconds(e.last_seen_ms, now_ms),
+            )
+            for e in found
+        ],
+    )
+
+
+def state_ls(scheduler: str, prefix: str, limit: int, output: str) -> None:
+    """Print keys of the state store."""
+    with onager.connect(scheduler) as client:
+        answer = client.state_keys(prefix, limit)
+    if output == "json":
+        print_json([plain(entry) for entry in answer.entries])
+        return
+    print_table(("KEY", "REVISION", "BYTES"), [(e.key, e.mod_revision, e.size_bytes) for e in answer.entries])
+    if answer.more:
+        print("… and more: give a longer prefix, or --limit")
+
+
+def state_get(scheduler: str, key: str, output: str) -> None:
+    """Print one record of the state store."""
+    with onager.connect(scheduler) as client:
+        answer = client.state_value(key)
+    value = json.loads(answer.json)
+    print_json({"key": answer.key, "mod_revision": answer.mod_revision, "value": value} if output == "json" else value)
+
+
+def _when(moment_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment_ms / 1000)) if moment_ms else ""
+
+
+def _seconds(start_ms: int, end_ms: int) -> str:
+    """Return the time between two moments, up to now when the second has not come yet."""
+    end_ms = end_ms or time.time_ns() // 1_000_000
+    return f"{max(0, end_ms - start_ms) / 1000:.1f}" if start_ms else ""

@@ -1,0 +1,116 @@
+"""How far a job is while one waits: bars that move on a terminal, lines anywhere else; always standard error."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from onager.client.progress import JobProgress, JobState, StageProgress
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_BAR_WIDTH = 24
+
+
+class ProgressView(Protocol):
+    """Something that shows progress; a context manager around the wait."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, progress: JobProgress) -> None:
+        """Show *progress* instead of what was shown before."""
+        ...
+
+
+def progress_view() -> ProgressView:
+    """Return the view that fits standard error."""
+    return LiveView() if sys.stderr.isatty() else LineView()
+
+
+class LineView:
+    """One line whenever the job's state changes or a stage starts or ends."""
+
+    def __init__(self) -> None:
+        self._said: dict[object, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, progress: JobProgress) -> None:
+        """Print what is new in *progress*."""
+        waiting = f" ({progress.waiting_for})" if progress.waiting_for else ""
+        self._say("job", f"job {progress.job_id} is {progress.state}{waiting}")
+        for stage in progress.stages:
+            if stage.state in {"running", "successful", "failed"}:
+                text = f"stage {stage.stage_id} {stage.name}: {stage.state}"
+                if stage.attempt:
+                    text += f", attempt {stage.attempt}"
+                self._say(stage.stage_id, f"{text}, {stage.partitions} tasks")
+
+    def _say(self, about: object, text: str) -> None:
+        if self._said.get(about) != text:
+            self._said[about] = text
+            print(text, file=sys.stderr, flush=True)
+
+
+class LiveView:
+    """A table of stages with bars, drawn in place."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=Console(stderr=True), refresh_per_second=10, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, progress: JobProgress) -> None:
+        """Draw *progress* over what was there."""
+        self._live.update(_stage_table(progress))
+
+
+def _stage_table(progress: JobProgress) -> "Table":
+    from rich.table import Table
+
+    since_ms = progress.started_ms or progress.submitted_ms
+    now_ms = progress.ended_ms or time.time_ns() // 1_000_000
+    title = f"{progress.state} {max(0, now_ms - since_ms) / 1000:.1f} s  {progress.job_id}"
+    if progress.waiting_for:
+        title += f"  ({progress.waiting_for})"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    for header in ("stage", "", "tasks", "running", "tried again", "rows"):
+        table.add_column(header, justify="left" if header in {"stage", ""} else "right")
+    for stage in progress.stages:
+        table.add_row(
+            f"{stage.stage_id} {stage.name}"[:40],
+            _bar(stage),
+            f"{stage.successful}/{stage.partitions}",
+            str(stage.running or ""),
+            str(stage.tasks_failed + stage.tasks_lost or ""),
+            f"{stage.rows_out:,}" if stage.rows_out else "",
+        )
+    if progress.state is JobState.PUBLISHING:
+        table.caption = f"publishing to {progress.sink_path}"
+    return table
+
+
+def _bar(stage: StageProgress) -> str:
+    if stage.partitions == 0:
+        return ""
+    done = _BAR_WIDTH * stage.successful // stage.partitions
+    running = min(_BAR_WIDTH - done, -(-_BAR_WIDTH * stage.running // stage.partitions))
+    colour = {"failed": "red", "successful": "green"}.get(stage.state, "cyan")
+    return f"[{colour}]{'━' * done}[/][yellow]{'╸' * running}[/][dim]{'·' * (_BAR_WIDTH - done - running)}[/]"

@@ -1,0 +1,203 @@
+"""What commands print on standard output: tables for people, JSON and CSV for programs, Arrow into a file."""
+
+import base64
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from google.protobuf.message import Message
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TABLE_ROWS = 1000
+"""How many rows of a result a table shows; the other formats write all."""
+
+_CELL_WIDTH = 60
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """Return a protocol message as plain values under the protocol's own names.
+
+    Enumerations become their names in lower case, 64-bit numbers stay numbers, bytes become base64; fields that are
+    not set appear with their defaults, except messages.
+    """
+    result: dict[str, Any] = {}
+    for descriptor in message.DESCRIPTOR.fields:
+        value = getattr(message, descriptor.name)
+        entry = descriptor.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            result[descriptor.name] = dict(value)
+        elif descriptor.is_repeated:
+            result[descriptor.name] = [_plain_value(descriptor, item) for item in value]
+        elif entry is not None and not message.HasField(descriptor.name):
+            continue
+        else:
+            result[descriptor.name] = _plain_value(descriptor, value)
+    return result
+
+
+def _plain_value(descriptor: Any, value: Any) -> Any:
+    if descriptor.message_type is not None:
+        return plain(value)
+    if descriptor.enum_type is not None:
+        return descriptor.enum_type.values_by_number[value].name.lower()
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def print_json(value: object) -> None:
+    """Print *value* as indented JSON."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], out: IO[str] | None = None) -> None:
+    """Print rows under *headers*, in columns as wide as they need; numbers to the right."""
+    out = out or sys.stdout
+    values = [list(row) for row in rows]
+    cells = [[_cell(value) for value in row] for row in values]
+    widths = [max([len(header), *(len(row[i]) for row in cells)]) for i, header in enumerate(headers)]
+    right = [all(_is_number(row[i]) for row in values) and bool(values) for i in range(len(headers))]
+
+    def line(texts: Sequence[str]) -> str:
+        padded = (text.rjust(w) if r else text.ljust(w) for text, w, r in zip(texts, widths, right, strict=True))
+        return "  ".join(padded).rstrip()
+
+    out.write(line(headers) + "\n" + "  ".join("-" * width for width in widths) + "\n")
+    out.writelines(line(row) + "\n" for row in cells)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float | Decimal) and not isinstance(value, bool))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = value if isinstance(value, str) else _text(value)
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= _CELL_WIDTH else text[: _CELL_WIDTH - 1] + "…"
+
+
+def _text(value: object) -> str:
+    """Return a value as CSV and tables show it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return value.hex()
+        case list() | dict():
+            return json_text(value)
+        case _:
+            return str(value)
+
+
+def json_text(value: object) -> str:  # noqa: C901, PLR0911 - one case a type
+    """Return a value of a result as JSON; decimals keep all their digits, NaN and infinities become strings."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            return repr(value) if value - value == 0 else json.dumps(str(value))
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case list() | tuple():
+            return "[" + ", ".join(json_text(item) for item in value) + "]"
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(str(k))}: {json_text(v)}" for k, v in value.items()) + "}"
+        case datetime() | date() | time():
+            return json.dumps(value.isoformat())
+        case timedelta():
+            return json.dumps(str(value))
+        case bytes():
+            return json.dumps(base64.b64encode(value).decode())
+        case _:
+            return json.dumps(str(value), ensure_ascii=False)
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return *names* with a number behind each repeated one, so that none is lost as a key."""
+    taken: set[str] = set(names)
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        unique, number = name, 2
+        while unique in seen or (unique != name and unique in taken):
+            unique, number = f"{name}_{number}", number + 1
+        seen.add(unique)
+        result.append(unique)
+    return result
+
+
+def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        if batch.num_columns == 0:
+            yield from [()] * batch.num_rows
+        else:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def write_table(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
+    """Print the first `TABLE_ROWS` rows as a table; standard error says how many there are in all."""
+    shown: list[tuple[Any, ...]] = []
+    total = 0
+    for batch in batches:
+        if len(shown) < TABLE_ROWS:
+            shown.extend(_rows([batch.slice(0, TABLE_ROWS - len(shown))]))
+        total += batch.num_rows
+    print_table(schema().names, shown)
+    more = f", the first {len(shown):,} of them shown (-o csv, -o json and -o arrow=FILE give all)"
+    sys.stdout.flush()
+    print(f"({total:,} rows{more if total > len(shown) else ''})", file=sys.stderr)
+
+
+def write_json(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
+    """Print an array of objects, one row a line; repeated column names get a number."""
+    names: list[str] = []
+    separator = "[\n"
+    for batch in batches:
+        names = names or [json.dumps(name, ensure_ascii=False) for name in unique_names(schema().names)]
+        for row in _rows([batch]):
+            fields = ", ".join(f"{name}: {json_text(value)}" for name, value in zip(names, row, strict=True))
+            sys.stdout.write(f"{separator}{{{fields}}}")
+            separator = ",\n"
+    sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
+
+
+def write_csv(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
+    """Print a header and one line a row; NULL is an empty field."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    has_header = False
+    for batch in batches:
+        if not has_header:
+            writer.writerow(schema().names)
+            has_header = True
+        writer.writerows(["" if v is None else _text(v) for v in row] for row in _rows([batch]))
+    if not has_header:
+        writer.writerow(schema().names)
+
+
+def write_arrow(path: Path, schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> int:
+    """Write an Arrow IPC file (Feather V2) at *path*, and return how many rows it has."""
+    import pyarrow as pa
+
+    first = next(batches, None)
+    rows = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema()) as writer:
+        for batch in [first] if first is not None else []:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows

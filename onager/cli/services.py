@@ -1,0 +1,68 @@
+"""Start a scheduler or an executor in this process."""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings
+
+from onager.cli.exits import ExitCode, fail
+
+SUPERVISOR_VARIABLE: Final = "ONAGER_SUPERVISOR_PID"
+"""Set by a supervisor for its children: they stop when that process is gone."""
+
+_PR_SET_PDEATHSIG: Final = 1
+
+S = TypeVar("S", bound=BaseSettings)
+
+
+def run_scheduler(given: Mapping[str, Any]) -> int:
+    """Run a scheduler until it is stopped, and return its exit code; None among *given* means not given."""
+    from scheduler.settings import SchedulerSettings
+
+    settings = _settings(SchedulerSettings, given)
+    _stop_with_supervisor()
+    from scheduler.main import run
+
+    return run(settings) or 0
+
+
+def run_executor(given: Mapping[str, Any]) -> int:
+    """Run an executor until it is stopped, and return its exit code; None among *given* means not given."""
+    from executor.settings import ExecutorSettings
+
+    settings = _settings(ExecutorSettings, given)
+    _stop_with_supervisor()
+    from executor.main import run
+
+    return run(settings) or 0
+
+
+def _settings(model: type[S], given: Mapping[str, Any]) -> S:
+    """Return the settings from flags, then from variables; end with a message when one cannot be used."""
+    try:
+        return model(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        prefix = model.model_config.get("env_prefix", "")
+        lines = []
+        for problem in error.errors():
+            field = ".".join(str(part) for part in problem["loc"])
+            flag = f"--{field.replace('_', '-')}"
+            what = problem["msg"].removeprefix("Value error, ")
+            given_text = "" if problem["type"] == "missing" else f" {problem['input']!r}"
+            lines.append(f"{flag} ({prefix}{field.upper()}){given_text}: {what}")
+        fail("\n".join(lines), ExitCode.USAGE)
+
+
+def _stop_with_supervisor() -> None:
+    """Ask the kernel to terminate this process when its supervisor is gone (`prctl(2)`; on Linux only)."""
+    supervisor = os.environ.get(SUPERVISOR_VARIABLE)
+    if supervisor is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(supervisor):  # it was gone before we asked
+        raise SystemExit(int(ExitCode.DONE))

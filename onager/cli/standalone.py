@@ -1,0 +1,196 @@
+"""``onager standalone``: a scheduler and an executor as child processes, started again when they die."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import onager
+from onager.cli.exits import ExitCode
+from onager.cli.services import SUPERVISOR_VARIABLE
+from onager.client.client import default_addresses
+from onager.client.connection import parse_addresses
+from onager.errors import OnagerError
+
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 5.0
+_SOUND_LIFE_S: Final = 30.0
+_READY_POLL_S: Final = 0.1
+_STOP_GRACE_S: Final = 15.0
+
+
+class Layout(NamedTuple):
+    """Where a standalone cluster keeps its files."""
+
+    state_dir: Path
+    exchange_dir: Path
+
+
+def layout(state_dir: str | None, exchange_dir: str | None) -> Layout:
+    """Return the directories: those given, else ``state`` and ``exchange`` below the user's data directory.
+
+    The data directory is ``$XDG_DATA_HOME/onager``, ``~/.local/share/onager`` by default. A state directory given
+    alone brings its own exchange directory beside it, ``NAME-exchange``.
+    """
+    base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "onager"
+    state = Path(state_dir).expanduser().absolute() if state_dir else base / "state"
+    if exchange_dir:
+        exchange = Path(exchange_dir).expanduser().absolute()
+    else:
+        exchange = state.with_name(f"{state.name}-exchange") if state_dir else base / "exchange"
+    return Layout(state, exchange)
+
+
+@dataclass(slots=True)
+class _Child:
+    """A process that is meant to live, and how its last lives went."""
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    start_again_s: float = 0.0
+    wait_s: float = _FIRST_WAIT_S
+
+    def start(self) -> None:
+        self.started_s = time.monotonic()
+        # A process group of its own: Ctrl-C reaches the supervisor alone, which stops the children in order.
+        self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and package
+            [sys.executable, "-m", "onager", *self.arguments],
+            env={**os.environ, **self.environment, SUPERVISOR_VARIABLE: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def died(self) -> int | None:
+        """Return the exit code of a process that has ended since the last look, and forget it."""
+        code = None if self.process is None else self.process.poll()
+        if code is not None:
+            now_s = time.monotonic()
+            if now_s - self.started_s > _SOUND_LIFE_S:
+                self.wait_s = _FIRST_WAIT_S
+            self.start_again_s = now_s + self.wait_s
+            self.wait_s = min(2 * self.wait_s, _LONGEST_WAIT_S)
+            self.process = None
+        return code
+
+
+class Standalone:
+    """The supervisor of one scheduler and one executor."""
+
+    def __init__(self, directories: Layout, listen: str, slots: int | None, spark_conf: Mapping[str, str]) -> None:
+        self._address = _with_free_port(listen)
+        self._directories = directories
+        exchange = str(directories.exchange_dir)
+        self._scheduler = _Child(
+            "scheduler",
+            ("scheduler", "--backend", f"leveldb:{directories.state_dir}", "--listen", self._address,
+             "--exchange-dir", exchange),
+            _quiet("ONAGER_SCHEDULER_LOG_LEVEL"),
+        )  # fmt: skip
+        arguments = ["executor", "--scheduler", self._address, "--exchange-dir", exchange]
+        arguments += ["--executor-id", f"standalone-{socket.gethostname()}"]
+        arguments += [] if slots is None else ["--slots", str(slots)]
+        for key, value in spark_conf.items():
+            arguments += ["--spark-conf", f"{key}={value}"]
+        self._executor = _Child("executor", arguments, _quiet("ONAGER_EXECUTOR_LOG_LEVEL"))
+        self._stop = threading.Event()
+        self._has_been_ready = False
+
+    def run(self) -> int:
+        """Run until SIGINT or SIGTERM, and return the exit code.
+
+        A child that cannot start at all (a port in use, a locked state directory) has said why, and ends the
+        supervisor with the code for usage errors.
+        """
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signal_number, lambda *_: self._stop.set())
+        try:
+            for directory in self._directories:
+                directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            print(f"onager: {error.filename} cannot be made: {error.strerror}", file=sys.stderr)
+            return ExitCode.USAGE
+        try:
+            return self._supervise()
+        finally:
+            self._stop_children()
+
+    def _supervise(self) -> int:
+        with onager.connect(self._address, connect_timeout_s=0.0, retry_timeout_s=0.0) as client:
+            for child in (self._scheduler, self._executor):
+                child.start()
+            while not self._stop.wait(_READY_POLL_S):
+                for child in (self._scheduler, self._executor):
+                    code = self._look_after(child)
+                    if code is not None:
+                        return code
+                if not self._has_been_ready and self._is_ready(client):
+                    self._has_been_ready = True
+                    self._say_ready()
+        return ExitCode.DONE
+
+    def _look_after(self, child: _Child) -> int | None:
+        """Start a dead child again; return an exit code when there is no point in that."""
+        code = child.died()
+        if code == ExitCode.USAGE and not self._has_been_ready:
+            return ExitCode.USAGE
+        if code is not None:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            print(f"onager: the {child.name} {how}; starting it again", file=sys.stderr, flush=True)
+        if child.process is None and time.monotonic() >= child.start_again_s:
+            child.start()
+        return None
+
+    def _is_ready(self, client: onager.OnagerClient) -> bool:
+        try:
+            return any(executor.state == "alive" for executor in client.executors())
+        except OnagerError:
+            return False
+
+    def _say_ready(self) -> None:
+        where = "" if self._address == default_addresses() else f" --scheduler {self._address}"
+        print(
+            f"onager is ready at {self._address}\n"
+            f"  state     {self._directories.state_dir}\n"
+            f"  exchange  {self._directories.exchange_dir}\n"
+            f'  try       onager submit{where} -e "SELECT 1 AS one"\n'
+            "Ctrl-C stops it; jobs go on when it is started again.",
+            flush=True,
+        )
+
+    def _stop_children(self) -> None:
+        """Stop the executor first, so that it can report what it finishes; then the scheduler."""
+        for child in (self._executor, self._scheduler):
+            process = child.process
+            if process is None or process.poll() is not None:
+                continue
+            process.terminate()
+            try:
+                process.wait(_STOP_GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _quiet(variable: str) -> dict[str, str]:
+    """Return the environment in which a child logs only what an operator must know, unless told otherwise."""
+    return {} if variable in os.environ else {variable: "warning"}
+
+
+def _with_free_port(listen: str) -> str:
+    """Return *listen* with a port that is free now in place of port 0."""
+    host, _, port = listen.rpartition(":")
+    if port != "0":
+        return parse_addresses(listen)[0]
+    with socket.socket() as probe:
+        probe.bind((host or "127.0.0.1", 0))
+        return f"{host or '127.0.0.1'}:{probe.getsockname()[1]}"

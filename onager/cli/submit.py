@@ -1,0 +1,153 @@
+"""``onager submit``: submit a job, show its progress, print its result."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onager
+from onager.cli import output
+from onager.cli.exits import ExitCode, fail
+from onager.cli.live import progress_view
+from onager.client import JobHandle, JobProgress, OnagerClient
+from onager.client.results import ResultReader
+from onager.client.spec import View, views_from
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What the flags said; exactly one of *sql*, *file* and *py* is there."""
+
+    scheduler: str
+    sql: str | None
+    file: Path | None
+    py: str | None
+    args: Mapping[str, str]
+    py_files: Sequence[str]
+    views: Mapping[str, str]
+    views_from: Path | None
+    conf: Mapping[str, str]
+    name: str | None
+    output: str | None
+    format: str
+    mode: str
+    is_detached: bool
+    output_format: str
+
+
+def run(submission: Submission) -> None:
+    """Carry the submission out; the process ends with the exit code of what became of the job."""
+    arrow = submission.output_format.removeprefix("arrow=") if submission.output_format.startswith("arrow=") else None
+    if arrow is not None:
+        _check_writable(Path(arrow))
+    with onager.connect(submission.scheduler) as client:
+        job = _submit(client, submission)
+        if submission.is_detached:
+            print(json.dumps({"job_id": job.id}) if submission.output_format == "json" else job.id)
+            return
+        progress = _wait(job)
+        if progress.sink_path:
+            _print_sink(progress, submission.output_format)
+        else:
+            _print_result(client, job, submission.output_format, arrow)
+
+
+def _submit(client: OnagerClient, submission: Submission) -> JobHandle:
+    views: dict[str, View | str] = {}
+    if submission.views_from is not None:
+        views.update(views_from(submission.views_from))
+    views.update(submission.views)
+    common: dict[str, Any] = {
+        "views": views,
+        "conf": submission.conf,
+        "name": submission.name,
+        "output": submission.output,
+        "format": submission.format,
+        "mode": submission.mode,
+        "py_files": submission.py_files,
+    }
+    if submission.py is not None:
+        return client.python(submission.py, args={k: _argument(v) for k, v in submission.args.items()}, **common)
+    text = submission.sql if submission.sql is not None else _script(submission.file)
+    return client.sql(text, **common)
+
+
+def _argument(text: str) -> object:
+    """Return what *text* says as JSON, else the text itself: ``--arg n=3``, ``--arg name=Ada``."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _script(file: Path | None) -> str:
+    if file is None or str(file) == "-":
+        return sys.stdin.read()
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        fail(f"-f {file}: {error.strerror}", ExitCode.USAGE)
+    except UnicodeDecodeError as error:
+        fail(f"-f {file}: not UTF-8 text ({error.reason} at byte {error.start})", ExitCode.USAGE)
+
+
+def _check_writable(path: Path) -> None:
+    if not path.parent.is_dir():
+        fail(f"-o arrow={path}: there is no directory {path.parent}", ExitCode.USAGE)
+
+
+def _wait(job: JobHandle) -> JobProgress:
+    """Wait for the job's end; an interrupt asks on a terminal, and detaches anywhere else."""
+    while True:
+        try:
+            with progress_view() as view:
+                return job.wait(on_progress=view.show)
+        except KeyboardInterrupt:
+            _interrupted(job)
+
+
+def _interrupted(job: JobHandle) -> None:
+    """Return to go on waiting; otherwise end the process, with the job cancelled or going on."""
+    answer = "d"
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print(f"\njob {job.id}: (c)ancel it, (d)etach and let it run, or enter to go on waiting? ",
+              end="", file=sys.stderr, flush=True)  # fmt: skip
+        try:
+            answer = sys.stdin.readline().strip().lower()[:1]
+        except KeyboardInterrupt:
+            answer = "d"
+    if answer == "c":
+        state = job.cancel("interrupted by the user")
+        fail(f"job {job.id} is {state}", ExitCode.JOB_FAILED)
+    if answer == "d":
+        fail(f"job {job.id} goes on; onager job {job.id} shows it, onager cancel {job.id} stops it", ExitCode.DETACHED)
+
+
+def _print_sink(progress: JobProgress, output_format: str) -> None:
+    if output_format == "json":
+        output.print_json(
+            {
+                "job_id": progress.job_id,
+                "state": str(progress.state),
+                "sink_path": progress.sink_path,
+                "rows": progress.result_rows,
+            }
+        )
+    else:
+        print(f"{progress.result_rows:,} rows written to {progress.sink_path}")
+
+
+def _print_result(client: OnagerClient, job: JobHandle, output_format: str, arrow: str | None) -> None:
+    reader = client.results(job.id)
+    if arrow is not None:
+        rows = output.write_arrow(Path(arrow), lambda: reader.schema, reader.batches())
+        print(f"{rows:,} rows written to {arrow}", file=sys.stderr)
+        return
+    write = {"json": output.write_json, "csv": output.write_csv}.get(output_format, output.write_table)
+    write(_schema_of(reader), reader.batches())
+
+
+def _schema_of(reader: ResultReader) -> Any:
+    return lambda: reader.schema
