@@ -1,4 +1,8 @@
-"""The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them. No I/O, no clock, no Spark."""
+"""The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
+
+No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
+each event changes, `rollback` what follows when something finished is lost, `scheduling` and `effects` what to do next.
+"""
 
 from execution_graph.codec import EventBatch, decode_batch, decode_graph, encode_batch, encode_graph
 from execution_graph.effects import Effect, EndJob, LaunchTask, StartStages, pending_effects
@@ -26,11 +30,10 @@ from execution_graph.graph import (
     JobState,
     Outcome,
     Succeeded,
-    apply,
-    check_stages,
     submit,
 )
 from execution_graph.invariants import violations
+from execution_graph.planning import check_plan, check_stages
 from execution_graph.scheduling import (
     ExecutorSlot,
     HeldTask,
@@ -43,6 +46,7 @@ from execution_graph.scheduling import (
     wanted_tasks,
 )
 from execution_graph.stages import (
+    ExecutorLife,
     FailedStage,
     OutputLayout,
     ResolvedStage,
@@ -58,6 +62,7 @@ from execution_graph.stages import (
     TaskOutput,
     UnresolvedStage,
 )
+from execution_graph.transitions import apply
 
 __all__ = [
     "PLAN_STAGE_ID",
@@ -68,6 +73,7 @@ __all__ = [
     "Event",
     "EventBatch",
     "ExecutionGraph",
+    "ExecutorLife",
     "ExecutorLost",
     "ExecutorSlot",
     "Failed",
@@ -107,6 +113,7 @@ __all__ = [
     "UnresolvedStage",
     "apply",
     "available_tasks",
+    "check_plan",
     "check_stages",
     "decode_batch",
     "decode_graph",

@@ -1,7 +1,7 @@
 """Graphs and events as JSON that an admin can read; every state survives the round trip.
 
-A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer major version, and ignores fields that a newer
-minor version added.
+A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer major version, and ignores fields that
+a newer minor version added.
 """
 
 import re
@@ -17,7 +17,7 @@ from onager.errors import SchemaVersionError, StateCorruptError
 
 SCHEMA_MAJOR = 1
 SCHEMA_MINOR = 0
-_VERSION = re.compile(rb'\{"schema_version":"(\d+)\.\d+",')
+_VERSION = re.compile(rb'\{"schema_version":"(\d{1,9})\.\d{1,9}",')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What can happen to a job, in the past tense: the only way in which an `ExecutionGraph` changes, and what its log holds.
+"""What can happen to a job, in the past tense: all that ever changes an `ExecutionGraph`, and what its log holds.
 
 Times are wall-clock milliseconds taken by whoever decided the event, so that every replica computes the same graph.
 """

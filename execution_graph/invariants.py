@@ -1,8 +1,9 @@
-"""What holds for every graph that `apply` can reach; checked by the tests after every event and by an admin over a store."""
+"""What holds for every graph that `apply` can reach: checked by tests after every event, by an admin over a store."""
 
 from collections.abc import Iterator
 
-from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded, check_stages
+from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
+from execution_graph.planning import check_stages
 from execution_graph.stages import (
     FailedStage,
     ResolvedStage,
@@ -50,6 +51,13 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:
         yield f"{name} has an output of a partition that it does not have"
     if any(o.task_attempt < ledger.next_attempt(p) for p, o in ledger.outputs.items()):
         yield f"{name} took an output of an attempt that was given up"
+    if graph.is_active and not isinstance(stage, SuccessfulStage) and not _is_needed(graph, stage):
+        yield f"{name} is {stage.state} though everything that reads it is successful"
+    limit = graph.limits.task_max_failures
+    if graph.is_active and any(n >= limit for n in ledger.failures.values()):
+        yield f"{name} has a partition that failed more often than is allowed"
+    if any(o.is_durable != (not o.incarnation) for o in ledger.outputs.values()):
+        yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
     if isinstance(stage, RunningStage):
         yield from _of_running(stage, name)
 
@@ -62,12 +70,15 @@ def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
         yield f"{name} runs a partition that has its output"
     if any(t.attempt != ledger.next_attempt(p) for p, t in stage.running.items()):
         yield f"{name} runs a partition under an attempt number that is not its own"
-    if list(stage.returned) != sorted(set(stage.returned)) or any(
-        p >= stage.next_fresh for p in stage.returned
-    ):
+    if list(stage.returned) != sorted(set(stage.returned)) or any(p >= stage.next_fresh for p in stage.returned):
         yield f"{name} has returned partitions out of order or beyond the fresh ones: {stage.returned}"
     fresh = {p for p in range(stage.next_fresh, count) if p not in ledger.outputs}
     pending = fresh | set(stage.returned)
     everything = pending | set(stage.running) | set(ledger.outputs)
     if everything != set(range(count)) or len(pending) != stage.pending_count:
         yield f"{name} lost sight of partitions: {sorted(set(range(count)) ^ everything)[:5]}"
+
+
+def _is_needed(graph: ExecutionGraph, stage: Stage) -> bool:
+    readers = [s for s in graph.stages if any(i.stage_id == stage.spec.stage_id for i in s.spec.inputs)]
+    return not readers or any(not isinstance(s, SuccessfulStage) for s in readers)

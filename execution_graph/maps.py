@@ -12,9 +12,7 @@ _Value = TypeVar("_Value")
 class _MapSchema:
     """Tells pydantic how an `immutables.Map` is written (a JSON object in key order) and read."""
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         key, value = get_args(source)
         items = handler.generate_schema(dict[key, value])  # type: ignore[valid-type]
         return core_schema.no_info_after_validator_function(

@@ -1,13 +1,15 @@
 """The back edges of the stage state machine: what follows when outputs that somebody still needs are lost."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from execution_graph.stages import (
+    ExecutorLife,
     FailedStage,
     ResolvedStage,
     RunningStage,
     Stage,
+    StageWork,
     SuccessfulStage,
     TaskLedger,
     UnresolvedStage,
@@ -18,65 +20,94 @@ Lost = Mapping[int, frozenset[int]]
 """Stage id → partitions whose outputs are gone; each of them has one."""
 
 
-def outputs_lost_with(stages: Stages, executor_id: str) -> dict[int, frozenset[int]]:
-    """Return the outputs that die with *executor_id* and that are still needed, by stage.
+def all_lost(stages: Stages, lost: Lost, dead: Collection[ExecutorLife]) -> dict[int, frozenset[int]]:
+    """Return *lost* and all that goes with it, when outputs bound to the lives in *dead* are gone, too.
 
-    An output is needed while some consumer of its stage is not successful, or becomes so by this very loss: hence from the
-    last stage to the first. What nobody needs any more stays recorded.
+    Those count only where they are needed: by a consumer that is not successful, or that stops being so by this very
+    loss. And a successful stage whose output is not deterministic is lost whole, together with everything that is
+    derived from it, because a second run need not fit what readers have already taken from the first. Each rule can
+    call for the other, hence the repetition until nothing changes.
     """
-    lost: dict[int, frozenset[int]] = {}
-    for stage in reversed(stages):
-        consumers = _consumers(stages, stage.spec.stage_id)
-        is_needed = not consumers or any(
-            not isinstance(c, SuccessfulStage) or c.spec.stage_id in lost for c in consumers
-        )
-        gone = frozenset(
-            p for p, o in stage.ledger.outputs.items() if not o.is_shared and o.executor_id == executor_id
-        )
-        if gone and (is_needed or not isinstance(stage, SuccessfulStage)):
-            lost[stage.spec.stage_id] = gone
-    return lost
+    found = dict(lost)
+    while True:
+        before = dict(found)
+        _add_dead(stages, found, frozenset(dead))
+        _add_derived(stages, found)
+        if found == before:
+            return found
 
 
 def lose_outputs(stages: Stages, lost: Lost, at_ms: int) -> Stages:
-    """Return *stages* after the outputs in *lost* are gone: producers run again, readers roll back.
-
-    A successful stage whose output is not deterministic is made again whole, and so is everything that is derived from it,
-    because a second run need not fit what readers have already taken from the first.
-    """
-    remade = _remade_whole(stages, lost)
+    """Return *stages* after exactly the outputs in *lost* are gone: producers run again, readers roll back."""
     after: list[Stage] = []
     for stage in stages:
-        stage_id = stage.spec.stage_id
-        gone = (
-            frozenset(stage.ledger.outputs.keys()) if stage_id in remade else lost.get(stage_id, frozenset())
-        )
+        gone = lost.get(stage.spec.stage_id)
         ledger = stage.ledger.without_outputs(gone) if gone else stage.ledger
         has_inputs = all(isinstance(after[i.stage_id], SuccessfulStage) for i in stage.spec.inputs)
         after.append(_after_loss(stage, ledger, has_inputs=has_inputs, at_ms=at_ms))
     return tuple(after)
 
 
+def outputs_of(stage: Stage, lives: Collection[ExecutorLife]) -> frozenset[int]:
+    """Return the partitions of *stage* whose outputs die with one of *lives*."""
+    return frozenset(p for p, o in stage.ledger.outputs.items() if not o.is_durable and o.life in lives)
+
+
+def lives_with_outputs(stages: Stages) -> set[ExecutorLife]:
+    """Return the lives to which some recorded output is bound."""
+    return {o.life for stage in stages for o in stage.ledger.outputs.values() if not o.is_durable}
+
+
+def is_past_return(stage: Stage) -> bool:
+    """Return whether *stage* has begun to change the target of a sink: from then on nothing behind it is made again."""
+    return stage.spec.work is StageWork.PUBLISH and not isinstance(stage, UnresolvedStage | ResolvedStage)
+
+
+def _add_dead(stages: Stages, found: dict[int, frozenset[int]], dead: Collection[ExecutorLife]) -> None:
+    needing: set[int] = set()
+    """Producers of stages that are not successful, or will not be."""
+    for stage in reversed(stages):  # consumers come last, so one pass reaches everything upstream
+        stage_id = stage.spec.stage_id
+        if stage is stages[-1] or stage_id in needing or not isinstance(stage, SuccessfulStage):
+            gone = outputs_of(stage, dead) if dead else frozenset()
+            if gone:
+                found[stage_id] = found.get(stage_id, frozenset()) | gone
+        has_to_run = stage_id in found or not isinstance(stage, SuccessfulStage)
+        if has_to_run and not is_past_return(stage):
+            needing.update(i.stage_id for i in stage.spec.inputs)
+
+
+def _add_derived(stages: Stages, found: dict[int, frozenset[int]]) -> None:
+    whole: set[int] = set()
+    for stage in stages:  # producers come first, so one pass reaches everything downstream
+        stage_id = stage.spec.stage_id
+        is_source = stage_id in found and isinstance(stage, SuccessfulStage) and not stage.spec.is_deterministic
+        if is_source or any(i.stage_id in whole for i in stage.spec.inputs):
+            whole.add(stage_id)
+            if stage.ledger.outputs:
+                found[stage_id] = frozenset(stage.ledger.outputs.keys())
+
+
 def _after_loss(stage: Stage, ledger: TaskLedger, *, has_inputs: bool, at_ms: int) -> Stage:
     has_lost = ledger is not stage.ledger
     spec, attempt = stage.spec, stage.attempt
+    after: Stage = stage
     match stage:
-        case SuccessfulStage():
-            if not has_lost:
-                return stage  # it keeps what it has, whatever became of its inputs
-            if has_inputs:
-                return RunningStage(spec=spec, attempt=attempt + 1, ledger=ledger, started_ms=at_ms)
-            return UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=ledger)
-        case RunningStage():
-            if not has_inputs:
-                return UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=_abandoned(stage, ledger))
-            return _with_pending(stage, ledger) if has_lost else stage
-        case ResolvedStage() | UnresolvedStage():
-            if has_inputs and isinstance(stage, ResolvedStage):
-                return replace(stage, ledger=ledger)
-            return UnresolvedStage(spec=spec, attempt=attempt, ledger=ledger)
-        case FailedStage():
-            return stage
+        case SuccessfulStage() if has_lost and has_inputs:
+            after = RunningStage(spec=spec, attempt=attempt + 1, ledger=ledger, started_ms=at_ms)
+        case SuccessfulStage() if has_lost:
+            after = UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=ledger)
+        case RunningStage() if not has_inputs:
+            after = UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=_abandoned(stage, ledger))
+        case RunningStage() if has_lost:
+            after = _with_pending(stage, ledger)
+        case ResolvedStage() if not has_inputs:
+            after = UnresolvedStage(spec=spec, attempt=attempt, ledger=ledger)
+        case ResolvedStage() | UnresolvedStage() if has_lost:
+            after = replace(stage, ledger=ledger)
+        case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage() | FailedStage():
+            pass  # it keeps what it has: a successful stage does so whatever became of its inputs
+    return after
 
 
 def _abandoned(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
@@ -89,19 +120,3 @@ def _abandoned(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
 def _with_pending(stage: RunningStage, ledger: TaskLedger) -> RunningStage:
     gone = (p for p in stage.ledger.outputs if p not in ledger.outputs and p < stage.next_fresh)
     return replace(stage, ledger=ledger, returned=tuple(sorted((*stage.returned, *gone))))
-
-
-def _remade_whole(stages: Stages, lost: Lost) -> set[int]:
-    remade = {
-        stage_id
-        for stage_id in lost
-        if isinstance(stages[stage_id], SuccessfulStage) and not stages[stage_id].spec.is_deterministic
-    }
-    for stage in stages:  # producers come first, so one pass reaches everything downstream
-        if any(i.stage_id in remade for i in stage.spec.inputs):
-            remade.add(stage.spec.stage_id)
-    return remade
-
-
-def _consumers(stages: Stages, stage_id: int) -> list[Stage]:
-    return [s for s in stages if any(i.stage_id == stage_id for i in s.spec.inputs)]

@@ -1,4 +1,7 @@
-"""The graph as the scheduler sees it: a stream of runnable tasks. Decisions come out as events; nothing here changes a graph."""
+"""The graph as the scheduler sees it: a stream of runnable tasks.
+
+Decisions come out as events; nothing here changes a graph.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,8 +41,7 @@ def available_tasks(graph: ExecutionGraph) -> int:
 def has_runnable_work(graph: ExecutionGraph) -> bool:
     """Return whether a free slot could be filled, at most after `revive`."""
     return graph.is_active and any(
-        isinstance(s, ResolvedStage) or (isinstance(s, RunningStage) and s.pending_count > 0)
-        for s in graph.stages
+        isinstance(s, ResolvedStage) or (isinstance(s, RunningStage) and s.pending_count > 0) for s in graph.stages
     )
 
 
@@ -69,9 +71,7 @@ def pop_next_tasks(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms:
         if not isinstance(stage, RunningStage) or stage.pending_count <= 0:
             continue
         pending = _pending(stage)
-        tasks = tuple(
-            sorted((p, stage.ledger.next_attempt(p)) for _, p in zip(range(limit), pending, strict=False))
-        )
+        tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for _, p in zip(range(limit), pending, strict=False)))
         return TasksLaunched(
             stage_id=stage.spec.stage_id,
             stage_attempt=stage.attempt,
@@ -85,7 +85,7 @@ def pop_next_tasks(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms:
 
 
 def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:
-    """Return the tasks that the graph believes in the hands of this life of the executor; none once the job has ended."""
+    """Return the tasks that the graph believes in the hands of this life of the executor; none once the job ended."""
     if not graph.is_active:
         return frozenset()
     return frozenset(
@@ -120,15 +120,29 @@ def lost_launches(
         ]
         again = tuple((p, t.attempt) for p, t in missing if t.lost_launches == 0)
         gone = tuple((p, t.attempt) for p, t in missing if t.lost_launches > 0)
-        where = {
-            "stage_id": stage.spec.stage_id,
-            "stage_attempt": stage.attempt,
-            "executor_id": slot.executor_id,
-        }
+        stage_id = stage.spec.stage_id
         if again:
-            events.append(LaunchesRepeated(**where, list_number=slot.list_number, tasks=again, at_ms=at_ms))  # type: ignore[arg-type]
+            events.append(
+                LaunchesRepeated(
+                    stage_id=stage_id,
+                    stage_attempt=stage.attempt,
+                    executor_id=slot.executor_id,
+                    list_number=slot.list_number,
+                    tasks=again,
+                    at_ms=at_ms,
+                )
+            )
         if gone:
-            events.append(TasksLost(**where, tasks=gone, reason=FailureKind.LAUNCH_LOST, at_ms=at_ms))  # type: ignore[arg-type]
+            events.append(
+                TasksLost(
+                    stage_id=stage_id,
+                    stage_attempt=stage.attempt,
+                    executor_id=slot.executor_id,
+                    tasks=gone,
+                    reason=FailureKind.LAUNCH_LOST,
+                    at_ms=at_ms,
+                )
+            )
     return tuple(events)
 
 

@@ -4,14 +4,15 @@
         ▲             │            │  ▲          │
         └─────────────┴────────────┘  └──────────┘        Running ──► Failed
 
-A stage is resolved once every producer is successful. Back edges: a lost input takes Resolved (same attempt) and Running
-(attempt + 1) back to Unresolved; lost outputs that somebody still needs take Successful back to Running, or to Unresolved when
-its own inputs are gone, too (attempt + 1, surviving outputs kept).
+A stage is resolved once every producer is successful. Back edges: a lost input takes Resolved (same attempt) and
+Running (attempt + 1) back to Unresolved; lost outputs that somebody still needs take Successful back to Running, or to
+Unresolved when its own inputs are gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from
+Resolved to Successful at once.
 """
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from immutables import Map
 from pydantic import Field
@@ -35,10 +36,12 @@ class StageWork(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A producer, and whether task i reads its bucket i or every task reads all of it."""
+    """A producer, and how its output is read."""
 
     stage_id: int
     read: Literal["bucket", "all"]
+    """Whether a task reads one bucket of it or everything; which bucket is the stage plan's to say (a union, for one,
+    has as many tasks as its inputs have buckets together)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,25 @@ class TaskOutput:
     """Names below a sink's staging directory; an exchange derives its file from the nonce."""
     payload_digest: str | None = None
     """PUBLISH_PLAN: the manifest, by content."""
+    incarnation: str = ""
+    """The life of the executor with which the output dies; set by `apply`, empty where it outlives every executor."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Return whether no loss of an executor can take it: it is shared, or lies in the store itself."""
+        return self.is_shared or self.is_inline or self.payload_digest is not None
+
+    @property
+    def life(self) -> "ExecutorLife":
+        """Return the life of the executor that wrote it."""
+        return ExecutorLife(self.executor_id, self.incarnation)
+
+
+class ExecutorLife(NamedTuple):
+    """One life of an executor: what it had in its hands or on its disks is gone at its end; the next begins empty."""
+
+    executor_id: str
+    incarnation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +181,7 @@ class TaskLedger:
             outputs=self.outputs.set(partition, output),
             failures=self.failures.delete(partition) if partition in self.failures else self.failures,
             executor_losses=(
-                self.executor_losses.delete(partition)
-                if partition in self.executor_losses
-                else self.executor_losses
+                self.executor_losses.delete(partition) if partition in self.executor_losses else self.executor_losses
             ),
             metrics=self.metrics.merge(metrics),
         )

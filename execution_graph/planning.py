@@ -1,0 +1,44 @@
+"""What a plan has to fulfil before its stages can become part of a graph."""
+
+from collections.abc import Iterator
+
+from execution_graph.events import JobPlanned
+from execution_graph.stages import StageSpec, StageWork
+
+
+def check_stages(stages: tuple[StageSpec, ...]) -> str | None:
+    """Return why *stages* cannot be a plan (ids not dense from 1, an input that is no earlier stage, …), or None."""
+    return next(_faults_of_stages(stages), None)
+
+
+def check_plan(event: JobPlanned) -> str | None:
+    """Return why the stages, summary and fused output of *event* do not fit together, or None."""
+    return next(_faults_of_plan(event), None)
+
+
+def _faults_of_stages(stages: tuple[StageSpec, ...]) -> Iterator[str]:
+    if not stages:
+        yield "a plan needs at least one stage"
+    for expected, spec in enumerate(stages, start=1):
+        if spec.stage_id != expected:
+            yield f"stage {spec.stage_id} stands where stage {expected} was expected"
+        if spec.work is StageWork.PLAN:
+            yield f"stage {spec.stage_id} is another planning stage"
+        if spec.partitions < 0:
+            yield f"stage {spec.stage_id} has {spec.partitions} partitions"
+        for source in spec.inputs:
+            if not 1 <= source.stage_id < spec.stage_id:
+                yield f"stage {spec.stage_id} reads stage {source.stage_id}, which is not an earlier one"
+    read = {source.stage_id for spec in stages for source in spec.inputs}
+    for spec in stages[:-1]:
+        if spec.stage_id not in read:
+            yield f"stage {spec.stage_id} is read by no other, and is not the last"
+
+
+def _faults_of_plan(event: JobPlanned) -> Iterator[str]:
+    yield from _faults_of_stages(event.stages)
+    result = event.summary.result_stage_id
+    if not 1 <= result <= len(event.stages) or event.stages[result - 1].work is not StageWork.QUERY:
+        yield f"stage {result} cannot be the one with the result"
+    if event.fused_output is not None and event.stages[0].partitions != 1:
+        yield f"a fused stage has one partition, not {event.stages[0].partitions}"
