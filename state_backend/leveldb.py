@@ -22,7 +22,7 @@ import plyvel
 
 from onager.clock import Clock, SystemClock
 from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
-from state_backend.leveldb_directory import StateDirectory, damaged
+from state_backend.leveldb_directory import StateDirectory, damaged, reason
 from state_backend.local import Command, Engine, Group, LocalBackend, WatchHub
 
 T = TypeVar("T")
@@ -171,7 +171,7 @@ class _Worker:
             self._write(group)
         except plyvel.Error as error:
             if not self._has_survived(error):
-                raise StateUnavailableError(f"{self._directory.path}: {error}; nothing was written") from error
+                raise StateUnavailableError(f"{self._directory.path}: {reason(error)}; nothing was written") from error
         # Reads were asked at the same time as the writes of the group: seeing all of them is linearizable.
         for request in requests:
             if request.is_read:
@@ -198,7 +198,7 @@ class _Worker:
             self._reopen()
         except StateUnavailableError as unavailable:
             raise OutcomeUnknownError(
-                f"{self._directory.path}: {error}; it could not be opened again to see whether that was written"
+                f"{self._directory.path}: {reason(error)}; it could not be opened again to see whether that was written"
             ) from unavailable
         return self._group_number == number
 
@@ -239,5 +239,5 @@ class _LevelTable:
 
     def _translated(self, error: plyvel.Error) -> StateCorruptError | StateUnavailableError:
         if isinstance(error, plyvel.CorruptionError):
-            return damaged(self._directory.path, str(error))
-        return StateUnavailableError(f"{self._directory.path}: {error}")
+            return damaged(self._directory.path, reason(error))
+        return StateUnavailableError(f"{self._directory.path}: {reason(error)}")

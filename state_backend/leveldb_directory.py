@@ -55,7 +55,7 @@ class StateDirectory:
             self.db = plyvel.DB(str(self.path), **_OPTIONS)
         except plyvel.Error as error:
             raise StateUnavailableError(
-                f"{self.path} cannot be opened after a failed write: {error}; free some space on its disk"
+                f"{self.path} cannot be opened after a failed write: {reason(error)}; free some space on its disk"
             ) from error
 
     def close(self) -> None:
@@ -73,9 +73,9 @@ class StateDirectory:
                 self.db.put(_SCHEMA_KEY, b"%d" % SCHEMA_VERSION, sync=True)
             found = self.db.get(_SCHEMA_KEY)
         except plyvel.CorruptionError as error:
-            raise damaged(self.path, str(error)) from error
+            raise damaged(self.path, reason(error)) from error
         except plyvel.IOError as error:
-            raise _refused(self.path, str(error)) from error
+            raise _refused(self.path, reason(error)) from error
         if found is None or not found.isdigit():
             raise damaged(self.path, "it holds a LevelDB database without Onager's schema version")
         if int(found) > SCHEMA_VERSION:
@@ -97,8 +97,14 @@ def _locked(path: Path, by: str) -> StateLockedError:
     )
 
 
+def reason(error: plyvel.Error) -> str:
+    """Return what LevelDB says in *error*, as text (plyvel hands on bytes)."""
+    what = error.args[0] if error.args else error
+    return what.decode(errors="replace") if isinstance(what, bytes) else str(what)
+
+
 def _refused(path: Path, why: str) -> StateLockedError | StateNotWritableError:
-    if "lock " in why and ("already held" in why or "temporarily unavailable" in why or "Permission" not in why):
+    if "LOCK: Resource temporarily unavailable" in why or "already held by process" in why:
         return _locked(path, "another process")
     return StateNotWritableError(
         f"state directory {path} cannot be written ({why}): check its owner, its mode and the space on its disk"
@@ -114,7 +120,7 @@ def _writable_directory(path: Path) -> Path:
         raise StateNotWritableError(
             f"state directory {path} cannot be made ({error.strerror}); make it writable, or give another path"
         ) from error
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
         raise StateNotWritableError(
             f"state directory {path} cannot be written: change its owner or mode, or give another path"
         )

@@ -1,0 +1,211 @@
+"""Keys, values, listings and snapshots."""
+
+import random
+
+import pytest
+
+from onager.errors import InvalidRequestError, LimitExceededError
+from state_backend import Delete, KeyRange, Keyspace, KeyValue, Put, StateBackendClient, split_ops, split_value
+
+LOG, HEADS, PLANS = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.Plans
+
+ODD_KEYS = [
+    "a",
+    "a/",
+    "a/b",
+    "a//b",
+    "/",
+    "\0",
+    "a\0b",
+    "a\0",
+    "ü",
+    "日本/語",
+    "\U0001f42b",
+    "\uffff",
+    "~",
+    "0",
+    "A",
+    " ",
+]
+
+
+async def keys_of(backend: StateBackendClient, keyspace: Keyspace, prefix: str = "") -> list[str]:
+    return [item.key for item in await backend.get_from_prefix(keyspace, prefix)]
+
+
+async def test_a_missing_key_is_none(backend):
+    assert await backend.get(HEADS, "job1") is None
+    assert len(await backend.get_from_prefix(HEADS, "job1/")) == 0
+    assert not await backend.delete(HEADS, "job1")
+
+
+async def test_a_key_comes_back_as_given_with_its_revision(backend):
+    first = await backend.put(HEADS, "job1", b"one")
+    assert await backend.get(HEADS, "job1") == KeyValue("job1", b"one", first)
+    second = await backend.put(HEADS, "job1", b"two")
+    assert second > first > 0
+    assert await backend.get(HEADS, "job1") == KeyValue("job1", b"two", second)
+
+
+async def test_a_deleted_key_is_gone_and_may_come_again(backend):
+    first = await backend.put(HEADS, "job1", b"one")
+    assert await backend.delete(HEADS, "job1")
+    assert await backend.get(HEADS, "job1") is None
+    assert await backend.put(HEADS, "job1", b"one") > first + 1
+
+
+async def test_an_empty_value_is_not_a_missing_key(backend):
+    await backend.put(HEADS, "job1", b"")
+    found = await backend.get(HEADS, "job1")
+    assert found is not None
+    assert found.value == b""
+
+
+async def test_a_value_of_1_mib_and_every_byte(backend):
+    value = bytes(range(256)) * 4096
+    await backend.put(PLANS, "digest/0", value)
+    assert (await backend.get(PLANS, "digest/0")).value == value
+
+
+async def test_odd_keys_are_kept_and_ordered_by_their_bytes(backend):
+    for key in random.Random(7).sample(ODD_KEYS, len(ODD_KEYS)):
+        await backend.put(HEADS, key, key.encode())
+    page = await backend.get_from_prefix(HEADS, "")
+    assert [item.key for item in page] == sorted(ODD_KEYS, key=str.encode)
+    assert all(item.value == item.key.encode() for item in page)
+    for key in ODD_KEYS:
+        assert (await backend.get(HEADS, key)).value == key.encode()
+
+
+async def test_job1_does_not_mean_job10(backend):
+    for key in ["job1", "job1/1", "job1/2", "job10", "job10/1", "job1\0/1", "job0/1"]:
+        await backend.put(LOG, key, b"")
+    assert await keys_of(backend, LOG, "job1/") == ["job1/1", "job1/2"]
+    assert await backend.delete_range(LOG, "job1/") == 2
+    assert await keys_of(backend, LOG) == ["job0/1", "job1", "job1\0/1", "job10", "job10/1"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda backend: backend.get_from_prefix(LOG, "job1"),
+        lambda backend: backend.delete_range(LOG, "job1"),
+        lambda backend: backend.scan(LOG, "job1", limit=1),
+        lambda backend: backend.read_txn(ranges=[KeyRange(LOG, "job1")]),
+    ],
+)
+async def test_a_prefix_that_could_mean_another_job_is_refused(backend, call):
+    with pytest.raises(InvalidRequestError, match="'job1' must be empty or end with '/'"):
+        await call(backend)
+
+
+async def test_keyspaces_do_not_leak_into_each_other(backend):
+    for keyspace in Keyspace:
+        await backend.put(keyspace, "k", keyspace.encode())
+    for keyspace in Keyspace:
+        assert [(item.key, item.value) for item in await backend.get_from_prefix(keyspace, "")] == [
+            ("k", keyspace.encode())
+        ]
+    assert await backend.delete_range(LOG, "") == 1
+    assert await backend.get(HEADS, "k") is not None
+
+
+@pytest.mark.parametrize("key", ["", "\ud800"])
+async def test_keys_that_cannot_be_are_refused(backend, key):
+    with pytest.raises(InvalidRequestError):
+        await backend.put(HEADS, key, b"")
+    with pytest.raises(InvalidRequestError):
+        await backend.get(HEADS, key)
+
+
+async def test_pages_cover_a_scan_once_and_in_order(backend):
+    keys = [f"job/{n:05}" for n in range(1000)]
+    for batch in split_ops(Put(LOG, key, b"v") for key in keys):
+        await backend.put_txn(batch)
+    await backend.put(LOG, "job0", b"outside")
+    seen: list[str] = []
+    seen_keys: list[str] = []
+    after = None
+    while True:
+        page = await backend.scan(LOG, "job/", limit=300, start_after=after)
+        only_keys = await backend.scan_keys(LOG, "job/", limit=300, start_after=after)
+        seen += [item.key for item in page]
+        seen_keys += only_keys.items
+        assert page.has_more == only_keys.has_more == (len(seen) < 1000)
+        if not page.has_more:
+            break
+        after = page.items[-1].key
+    assert seen == seen_keys == keys
+
+
+async def test_a_page_that_ends_exactly_has_no_more(backend):
+    await backend.put(LOG, "job/1", b"")
+    await backend.put(LOG, "job/2", b"")
+    assert not (await backend.scan(LOG, "job/", limit=2)).has_more
+    assert (await backend.scan(LOG, "job/", limit=1)).has_more
+    assert len(await backend.scan(LOG, "job/", limit=1, start_after="job/2")) == 0
+    assert [i.key for i in await backend.scan(LOG, "job/", limit=9, start_after="job/1\0")] == ["job/2"]
+    assert [i.key for i in await backend.scan(LOG, "job/", limit=9, start_after="a")] == ["job/1", "job/2"]
+    with pytest.raises(InvalidRequestError):
+        await backend.scan(LOG, limit=0)
+
+
+async def test_100_000_keys_in_pages(backend):
+    for batch in split_ops(Put(LOG, f"{n:06}", b"") for n in range(100_000)):
+        await backend.put_txn(batch)
+    count, after = 0, None
+    while True:
+        page = await backend.scan_keys(LOG, limit=10_000, start_after=after)
+        count += len(page)
+        if not page.has_more:
+            break
+        after = page.items[-1]
+    assert count == 100_000
+    assert await backend.delete_range(LOG, "") == 100_000
+    assert len(await backend.scan_keys(LOG, limit=1)) == 0
+
+
+async def test_read_txn_sees_one_revision(harness):
+    reader, writer = await harness.connect(), await harness.connect()
+    await writer.put_txn([Put(HEADS, "job", b"0"), Put(LOG, "job/0", b"0")])
+    done = False
+
+    async def write() -> None:
+        nonlocal done
+        for n in range(1, 200):
+            number = b"%d" % n
+            await writer.put_txn(
+                [Put(HEADS, "job", number), Put(LOG, f"job/{n:03}", number), Delete(LOG, f"job/{n - 1:03}")]
+            )
+        done = True
+
+    import asyncio
+
+    writing = asyncio.create_task(write())
+    while not done:
+        seen = await reader.read_txn([(HEADS, "job"), (HEADS, "none")], [KeyRange(LOG, "job/"), KeyRange(PLANS)])
+        assert seen.values[HEADS, "none"] is None
+        assert seen.values[HEADS, "job"].value == seen.ranges[0].items[-1].value
+        assert seen.values[HEADS, "job"].mod_revision <= seen.revision
+        assert len(seen.ranges[1]) == 0
+    await writing
+
+
+async def test_read_txn_takes_ranges_with_start_and_limit(backend):
+    for n in range(5):
+        await backend.put(LOG, f"job/{n}", b"")
+    seen = await backend.read_txn(
+        ranges=[KeyRange(LOG, "job/", start_after="job/1", limit=2), KeyRange(LOG, "job/", limit=1)]
+    )
+    assert [[item.key for item in page] for page in seen.ranges] == [["job/2", "job/3"], ["job/0"]]
+    assert [page.has_more for page in seen.ranges] == [True, True]
+    with pytest.raises(LimitExceededError):
+        await backend.read_txn([(LOG, f"{n}") for n in range(129)])
+
+
+async def test_a_large_value_travels_in_pieces(backend):
+    value = random.Random(1).randbytes(3_000_000)
+    pieces = split_value(value)
+    for batch in split_ops(Put(PLANS, f"digest/{n:04}", piece) for n, piece in enumerate(pieces)):
+        await backend.put_txn(batch)
+    assert b"".join(item.value for item in await backend.get_from_prefix(PLANS, "digest/")) == value
