@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
 from onager.cli.exits import ExitCode, fail
+from onager.cli.java import ADVICE, find_java_home
 
 SUPERVISOR_VARIABLE: Final = "ONAGER_SUPERVISOR_PID"
 """Set by a supervisor for its children: they stop when that process is gone."""
@@ -37,6 +38,7 @@ def run_executor(given: Mapping[str, Any]) -> int:
 
     settings = _settings(ExecutorSettings, given)
     _stop_with_supervisor()
+    _choose_java()
     from executor.main import run
 
     return run(settings) or 0
@@ -56,6 +58,14 @@ def _settings(model: type[S], given: Mapping[str, Any]) -> S:
             given_text = "" if problem["type"] == "missing" else f" {problem['input']!r}"
             lines.append(f"{flag} ({prefix}{field.upper()}){given_text}: {what}")
         fail("\n".join(lines), ExitCode.USAGE)
+
+
+def _choose_java() -> None:
+    """Point Spark at a Java that is new enough, wherever it was installed."""
+    home = find_java_home()
+    if home is None:
+        fail(ADVICE, ExitCode.USAGE)
+    os.environ["JAVA_HOME"] = str(home)
 
 
 def _stop_with_supervisor() -> None:

@@ -1,0 +1,72 @@
+"""Find a Java that Spark can run on: ``python -m onager.cli.java`` prints its home, or says what to do."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+MINIMUM: Final = 17
+"""Source: Spark 4 runs on Java 17 and later."""
+
+_USUAL_PLACES: Final = (
+    "/usr/lib/jvm/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home",
+    "/usr/local/opt/openjdk*/libexec/openjdk.jdk/Contents/Home",
+    "~/.sdkman/candidates/java/*",
+)
+
+ADVICE: Final = (
+    f"Spark needs Java {MINIMUM} or newer, and none was found (JAVA_HOME, PATH, the usual places). Install it with\n"
+    "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless   (or openjdk-21-jre-headless)\n"
+    "  Fedora:          sudo dnf install java-17-openjdk-headless\n"
+    "  macOS:           brew install openjdk@17\n"
+    "or set JAVA_HOME to one that you have."
+)
+
+
+def find_java_home() -> Path | None:
+    """Return the home of a Java that is new enough: JAVA_HOME's, then PATH's, then any in the usual places."""
+    return next((home for home in _candidates() if (version_of(home) or 0) >= MINIMUM), None)
+
+
+def version_of(home: Path) -> int | None:
+    """Return the feature version (17, 21, …) of the Java at *home*; None where there is none that runs."""
+    java = home / "bin" / "java"
+    if not java.is_file():
+        return None
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return int(version.group(1)) if version else None
+
+
+def _candidates() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home)
+    if java := shutil.which("java"):
+        yield Path(java).resolve().parent.parent
+    for pattern in _USUAL_PLACES:
+        yield from (Path(found) for found in sorted(glob.glob(str(Path(pattern).expanduser())), reverse=True))  # noqa: PTH207
+
+
+def main() -> None:
+    """Print the home of a Java that is new enough; exit code 1, and advice, when there is none."""
+    home = find_java_home()
+    if home is None:
+        print(ADVICE, file=sys.stderr)
+        raise SystemExit(1)
+    print(home)
+
+
+if __name__ == "__main__":
+    main()
