@@ -22,7 +22,7 @@ import plyvel
 
 from onager.clock import Clock, SystemClock
 from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
-from state_backend.leveldb_directory import StateDirectory, damaged, reason
+from state_backend.leveldb_directory import StateDirectory, damaged, reason, refused
 from state_backend.local import Command, Engine, Group, LocalBackend, WatchHub
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class LevelDBBackend(LocalBackend):
         newer Onager wrote it.
         """
         clock = SystemClock() if clock is None else clock
-        worker = await asyncio.to_thread(_Worker, StateDirectory(path), clock)
+        worker = await asyncio.to_thread(lambda: _Worker(StateDirectory(path), clock))
         return cls(worker, clock)
 
     async def close(self) -> None:
@@ -102,11 +102,14 @@ class _Worker:
             self._group_number = int(self._table.get(_GROUP_NUMBER) or 0)
             self.engine = Engine(self._table, clock)
             self.engine.run(Engine.start_epoch)
+            self._is_broken = False
             self._write(self.engine.take())
+        except plyvel.IOError as error:
+            directory.close()
+            raise refused(directory.path, reason(error)) from error
         except BaseException:
             directory.close()
             raise
-        self._is_broken = False
         self._requests: SimpleQueue[_Request | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._loop, name=f"leveldb {directory.path}", daemon=True)
 
@@ -169,7 +172,7 @@ class _Worker:
         group = self.engine.take()
         try:
             self._write(group)
-        except plyvel.Error as error:
+        except plyvel.IOError as error:
             if not self._has_survived(error):
                 raise StateUnavailableError(f"{self._directory.path}: {reason(error)}; nothing was written") from error
         # Reads were asked at the same time as the writes of the group: seeing all of them is linearizable.
@@ -182,15 +185,19 @@ class _Worker:
         if not group.writes:
             return
         self._group_number += 1
-        with self._directory.db.write_batch(transaction=True, sync=True) as batch:
-            batch.put(_GROUP_NUMBER, b"%d" % self._group_number)
-            for raw, record in group.writes.items():
-                if record is None:
-                    batch.delete(raw)
-                else:
-                    batch.put(raw, record)
+        try:
+            with self._directory.db.write_batch(transaction=True, sync=True) as batch:
+                batch.put(_GROUP_NUMBER, b"%d" % self._group_number)
+                for raw, record in group.writes.items():
+                    if record is None:
+                        batch.delete(raw)
+                    else:
+                        batch.put(raw, record)
+        except plyvel.CorruptionError as error:  # a compaction met it
+            self._is_broken = True
+            raise damaged(self._directory.path, reason(error)) from error
 
-    def _has_survived(self, error: plyvel.Error) -> bool:
+    def _has_survived(self, error: plyvel.IOError) -> bool:
         """After a failed write, open again and return whether the group is there."""
         self._is_broken = True
         number = self._group_number

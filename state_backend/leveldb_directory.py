@@ -1,5 +1,6 @@
 """Opening a state directory: who may, whether it is whole, and what is said when it is not."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -24,6 +25,17 @@ _OPTIONS: Final[dict[str, Any]] = {
     "paranoid_checks": True,
     "bloom_filter_bits": 10,
 }
+
+_NOT_WRITABLE: Final = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EMFILE,
+    errno.ENFILE,
+)
 
 _open_paths: set[Path] = set()
 _open_paths_guard = threading.Lock()
@@ -53,7 +65,9 @@ class StateDirectory:
         self.db.close()
         try:
             self.db = plyvel.DB(str(self.path), **_OPTIONS)
-        except plyvel.Error as error:
+        except plyvel.CorruptionError as error:
+            raise damaged(self.path, reason(error)) from error
+        except plyvel.IOError as error:
             raise StateUnavailableError(
                 f"{self.path} cannot be opened after a failed write: {reason(error)}; free some space on its disk"
             ) from error
@@ -75,7 +89,7 @@ class StateDirectory:
         except plyvel.CorruptionError as error:
             raise damaged(self.path, reason(error)) from error
         except plyvel.IOError as error:
-            raise _refused(self.path, reason(error)) from error
+            raise refused(self.path, reason(error)) from error
         if found is None or not found.isdigit():
             raise damaged(self.path, "it holds a LevelDB database without Onager's schema version")
         if int(found) > SCHEMA_VERSION:
@@ -103,12 +117,15 @@ def reason(error: plyvel.Error) -> str:
     return what.decode(errors="replace") if isinstance(what, bytes) else str(what)
 
 
-def _refused(path: Path, why: str) -> StateLockedError | StateNotWritableError:
+def refused(path: Path, why: str) -> StateLockedError | StateNotWritableError | StateCorruptError:
+    """Return the error for a directory that LevelDB cannot open or write, given its words."""
     if "LOCK: Resource temporarily unavailable" in why or "already held by process" in why:
         return _locked(path, "another process")
-    return StateNotWritableError(
-        f"state directory {path} cannot be written ({why}): check its owner, its mode and the space on its disk"
-    )
+    if any(os.strerror(number) in why for number in _NOT_WRITABLE):
+        return StateNotWritableError(
+            f"state directory {path} cannot be written ({why}): check its owner, its mode and the space on its disk"
+        )
+    return damaged(path, why)  # such as a read at an offset that a flipped bit made
 
 
 def _writable_directory(path: Path) -> Path:

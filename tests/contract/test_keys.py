@@ -1,6 +1,7 @@
 """Keys, values, listings and snapshots."""
 
-import random
+import asyncio
+import random  # noqa: TID251 seeded
 
 import pytest
 
@@ -178,8 +179,6 @@ async def test_read_txn_sees_one_revision(harness):
                 [Put(HEADS, "job", number), Put(LOG, f"job/{n:03}", number), Delete(LOG, f"job/{n - 1:03}")]
             )
         done = True
-
-    import asyncio
 
     writing = asyncio.create_task(write())
     while not done:

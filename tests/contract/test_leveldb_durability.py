@@ -1,0 +1,404 @@
+"""What a state directory survives, and what it refuses: kill -9, restarts, damage, other owners, full disks."""
+
+import asyncio
+import os
+import random  # noqa: TID251 seeded
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import plyvel
+import pytest
+
+from onager.clock import ManualClock
+from onager.errors import (
+    InvalidSettingError,
+    LeaseExpiredError,
+    SchemaVersionError,
+    StateCorruptError,
+    StateLockedError,
+    StateNotWritableError,
+    WatchCompactedError,
+)
+from state_backend import ABSENT, Committed, Fenced, Keyspace, Put, open_backend
+from state_backend.leveldb import LevelDBBackend
+
+LOG, HEADS, BEATS = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.Heartbeats
+ROOT = Path(__file__).parents[2]
+
+
+def python(code: str, *args: object, **kwargs) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, args)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **kwargs,
+    )
+
+
+async def fill(path: Path, count: int, start: int = 0) -> None:
+    async with await LevelDBBackend.open(path) as backend:
+        for n in range(start, start + count):
+            await backend.put(LOG, f"job/{n:06}", b"%d" % n * 50)
+
+
+async def read_all(path: Path) -> dict[str, bytes]:
+    async with await LevelDBBackend.open(path) as backend:
+        return {item.key: item.value for item in await backend.get_from_prefix(LOG, "")}
+
+
+# -- restarts
+
+
+async def test_everything_is_there_after_a_restart_and_revisions_go_on(tmp_path):
+    await fill(tmp_path, 10)
+    async with await LevelDBBackend.open(tmp_path) as backend:
+        before = await backend.get(LOG, "job/000009")
+        assert before is not None
+        assert before.value == b"9" * 50
+        assert await backend.put(LOG, "job/000010", b"") > before.mod_revision
+        result = await backend.put_txn([Put(HEADS, "job", b"")], expect={(LOG, "job/000009"): before.mod_revision})
+        assert isinstance(result, Committed)
+        with pytest.raises(WatchCompactedError):
+            async with backend.watch(LOG, from_revision=1):
+                pass
+
+
+async def test_a_restart_gives_leases_one_ttl_to_be_kept_alive(tmp_path):
+    clock = ManualClock()
+    async with await LevelDBBackend.open(tmp_path, clock=clock) as backend:
+        kept, lost = await backend.lease(10), await backend.lease(10)
+        await backend.put(BEATS, "kept", b"", lease=kept.id)
+        await backend.put(BEATS, "lost", b"", lease=lost.id)
+        clock.advance(9_000)
+    clock.advance(3_600_000)
+    async with await LevelDBBackend.open(tmp_path, clock=clock) as backend:
+        clock.advance(9_000)
+        await backend.keep_alive(kept.id)
+        assert len(await backend.get_from_prefix(BEATS, "")) == 2
+        clock.advance(2_000)
+        assert [item.key for item in await backend.get_from_prefix(BEATS, "")] == ["kept"]
+        with pytest.raises(LeaseExpiredError):
+            await backend.keep_alive(lost.id)
+        assert (await backend.lease(1)).id not in (kept.id, lost.id)
+
+
+async def test_tokens_of_an_earlier_life_are_refused_and_its_locks_free(tmp_path):
+    backend = await LevelDBBackend.open(tmp_path)
+    lease = await backend.lease(60)
+    lock = backend.lock(HEADS, "sweep", lease.id)
+    token = await lock.__aenter__()
+    await backend.close()  # the process ends without leaving the block
+    async with await LevelDBBackend.open(tmp_path) as backend:
+        assert await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]) == Fenced(token)
+        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=0) as again:
+            assert again.revision > token.revision
+            assert again.epoch > token.epoch
+            assert await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]) == Fenced(token)
+    await lock.__aexit__(None, None, None)
+
+
+# -- kill -9
+
+WRITER = """
+    import asyncio, sys
+    from pathlib import Path
+    from state_backend import Keyspace, Put, ABSENT
+    from state_backend.leveldb import LevelDBBackend
+
+    async def main(path, name):
+        async with await LevelDBBackend.open(Path(path)) as backend:
+            async def write(task):
+                for seq in range(1_000_000):
+                    key = f"{name}/{task}/{seq:07}"
+                    await backend.put_txn(
+                        [
+                            Put(Keyspace.JobLog, key, key.encode() * 20),
+                            Put(Keyspace.JobHeads, f"{name}/{task}", b"%d" % seq),
+                        ]
+                    )
+                    print(task, seq, flush=True)
+            await asyncio.gather(*(write(task) for task in range(8)))
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_kill_9_loses_no_acknowledged_write(tmp_path):
+    acknowledged: dict[str, int] = {}
+    for round_ in range(4):
+        writer = python(WRITER, tmp_path, round_)
+        assert writer.stdout is not None
+        for count, line in enumerate(writer.stdout):
+            task, seq = line.split()
+            acknowledged[f"{round_}/{task}"] = int(seq)
+            if count == 300 + 700 * round_:
+                writer.send_signal(signal.SIGKILL)
+                break
+        for line in writer.stdout:
+            if len(parts := line.split()) == 2 and line.endswith("\n"):
+                acknowledged[f"{round_}/{parts[0]}"] = int(parts[1])
+        writer.wait()
+        writer.stdout.close()
+        assert writer.stderr is not None
+        writer.stderr.close()
+    async with await LevelDBBackend.open(tmp_path) as backend:
+        stored = {item.key: item.value for item in await backend.get_from_prefix(LOG, "")}
+        heads = {item.key: int(item.value) for item in await backend.get_from_prefix(HEADS, "")}
+    assert len(heads) == len(acknowledged) == 4 * 8
+    for name, last in acknowledged.items():
+        assert heads[name] >= last
+        for seq in range(heads[name] + 1):
+            key = f"{name}/{seq:07}"
+            assert stored[key] == key.encode() * 20
+        assert f"{name}/{heads[name] + 1:07}" not in stored  # both keys of a transaction, or none
+
+
+# -- other owners
+
+
+async def test_a_second_process_is_refused_by_name(tmp_path):
+    open_it = """
+        import asyncio, sys
+        from state_backend import open_backend
+        from onager.errors import StateLockedError
+        try:
+            asyncio.run(open_backend("leveldb:" + sys.argv[1]))
+        except StateLockedError as error:
+            print(error)
+    """
+    path = tmp_path / "state"
+    async with await LevelDBBackend.open(path) as backend:
+        await backend.put(HEADS, "job", b"1")
+        with pytest.raises(StateLockedError, match="open in this process"):
+            await LevelDBBackend.open(path)
+        (tmp_path / "link").symlink_to(path)
+        with pytest.raises(StateLockedError, match="open in this process"):
+            await LevelDBBackend.open(tmp_path / "link")
+        # Refusing this process must not have let go of the lock that keeps the others out.
+        for _ in range(2):
+            out, err = await asyncio.to_thread(python(open_it, path).communicate)
+            assert f"state directory {path} is open in another process: stop the Onager scheduler" in out, err
+            assert "give this one a directory of its own" in out
+        assert await backend.put(HEADS, "job", b"2")
+    async with await LevelDBBackend.open(path) as backend:
+        assert await backend.get(HEADS, "job") is not None
+
+
+async def test_a_path_that_is_no_directory_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StateNotWritableError, match="is not a directory"):
+            await LevelDBBackend.open(path)
+
+
+async def test_a_directory_that_may_not_be_written_is_refused():
+    # pytest's own directories are closed to the user that this becomes
+    home = Path(tempfile.mkdtemp(prefix="onager-state-"))
+    home.chmod(0o755)  # noqa: ASYNC240
+    path = home / "state"
+    await fill(path, 1)
+    path.chmod(0o555)
+    uid = os.geteuid()
+    if uid == 0:
+        os.seteuid(65534)  # root may write everywhere
+    try:
+        with pytest.raises(StateNotWritableError, match=f"{path} cannot be written"):
+            await LevelDBBackend.open(path)
+        with pytest.raises(StateNotWritableError, match="cannot be made"):
+            await LevelDBBackend.open(path / "below")
+    finally:
+        os.seteuid(uid)
+        path.chmod(0o755)
+    assert len(await read_all(path)) == 1
+    shutil.rmtree(home)
+
+
+# -- damage
+
+
+async def test_a_newer_schema_is_refused_and_the_directory_released(tmp_path):
+    await fill(tmp_path, 1)
+    db = plyvel.DB(str(tmp_path))
+    db.put(b"mschema_version", b"2")
+    db.close()
+    for _ in range(2):
+        with pytest.raises(SchemaVersionError, match="schema version 2, but this Onager reads up to 1"):
+            await LevelDBBackend.open(tmp_path)
+
+
+async def test_a_database_of_another_program_is_refused(tmp_path):
+    db = plyvel.DB(str(tmp_path), create_if_missing=True)
+    db.put(b"theirs", b"1")
+    db.close()
+    with pytest.raises(StateCorruptError, match="without Onager's schema version"):
+        await LevelDBBackend.open(tmp_path)
+
+
+def files(path: Path, suffix: str) -> list[Path]:
+    return sorted(file for file in path.iterdir() if file.suffix == suffix)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """A directory with records both in tables and in a log of more than one block."""
+    path = tmp_path_factory.mktemp("written")
+    asyncio.run(fill(path, 150))
+    asyncio.run(fill(path, 150, start=150))
+    assert files(path, ".ldb")
+    assert files(path, ".log")[-1].stat().st_size > 16 * 1024
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".log", ".ldb", "MANIFEST"])
+async def test_a_flipped_bit_is_refused_or_harmless_but_never_fewer_keys(written, tmp_path, suffix):
+    whole = {f"job/{n:06}": b"%d" % n * 50 for n in range(300)}
+    rng = random.Random(20)
+    refused: list[str] = []
+    for n in range(40):
+        path = tmp_path / f"{n}"
+        shutil.copytree(written, path)
+        file = next(f for f in sorted(path.iterdir()) if f.suffix == suffix or f.name.startswith(suffix))
+        data = bytearray(file.read_bytes())
+        bit = rng.randrange(len(data) * 8)
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        try:
+            stored = await read_all(path)
+        except StateCorruptError as error:
+            refused.append(str(error))
+        else:
+            assert stored == whole
+    assert len(refused) > 20
+    for message in refused:
+        assert re.match(r"state directory \S+/\d+ is damaged: .+ Restore it from a backup, or move it away", message)
+
+
+async def test_every_flipped_bit_in_the_last_records_lengths_is_seen(written, tmp_path):
+    """LevelDB takes a length that runs past the end for a torn write, and drops what follows without a word."""
+    path = tmp_path / "state"
+    shutil.copytree(written, path)
+    log = files(path, ".log")[-1]
+    data = log.read_bytes()
+    offset, headers = len(data) // 32768 * 32768, []
+    while len(data) - offset >= 7:
+        headers.append(offset)
+        offset += 7 + int.from_bytes(data[offset + 4 : offset + 6], "little")
+    assert len(headers) > 3
+    for header in (headers[0], headers[-2], headers[-1]):
+        for bit in range(16):
+            broken = bytearray(data)
+            broken[header + 4 + bit // 8] ^= 1 << bit % 8
+            log.write_bytes(broken)
+            with pytest.raises(StateCorruptError):
+                await LevelDBBackend.open(path)
+
+
+@pytest.mark.parametrize("missing", [".log", ".ldb", "MANIFEST", "CURRENT"])
+async def test_a_missing_file_is_refused(written, tmp_path, missing):
+    path = tmp_path / "state"
+    shutil.copytree(written, path)
+    next(f for f in sorted(path.iterdir()) if f.suffix == missing or f.name.startswith(missing)).unlink()
+    with pytest.raises(StateCorruptError, match="is damaged"):
+        await LevelDBBackend.open(path)
+
+
+@pytest.mark.parametrize("current", ["", "\0", "MANIFEST-999999", "../../etc/passwd"])
+async def test_a_damaged_pointer_is_refused(written, tmp_path, current):
+    path = tmp_path / "state"
+    shutil.copytree(written, path)
+    (path / "CURRENT").write_text(current)
+    with pytest.raises(StateCorruptError, match="CURRENT names"):
+        await LevelDBBackend.open(path)
+
+
+async def test_a_torn_tail_is_cut_off_and_what_comes_before_is_there(written, tmp_path):
+    rng = random.Random(3)
+    log = files(written, ".log")[-1]
+    size = log.stat().st_size
+    for n in range(20):
+        path = tmp_path / f"{n}"
+        shutil.copytree(written, path)
+        torn = rng.randrange(size - 3000, size)
+        (path / log.name).write_bytes(log.read_bytes()[:torn])
+        stored = await read_all(path)
+        assert 150 < len(stored) < 300  # the first fill is in tables
+        assert list(stored) == [f"job/{n:06}" for n in range(len(stored))]
+        assert await read_all(path) == stored
+
+
+async def test_a_first_opening_that_was_killed_can_be_repeated(tmp_path):
+    db = plyvel.DB(str(tmp_path), create_if_missing=True)
+    db.close()
+    await fill(tmp_path, 3)
+    assert len(await read_all(tmp_path)) == 3
+
+
+# -- full disk
+
+FULL_DISK = """
+    import asyncio, os, resource, signal, sys
+    from pathlib import Path
+    from onager.errors import StateUnavailableError
+    from state_backend import Keyspace, Put, ABSENT, Committed, OutcomeUnknown
+    from state_backend.leveldb import LevelDBBackend
+
+    async def main(path):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        async with await LevelDBBackend.open(Path(path)) as backend:
+            lease = await backend.lease(60)
+            await backend.put(Keyspace.Heartbeats, "e1", b"", lease=lease.id)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+            done, refused, unknown = [], [], []
+            for n in range(60):
+                key = (Keyspace.JobLog, f"job/{n:03}")
+                try:
+                    result = await backend.put_txn([Put(*key, os.urandom(4000))], expect={key: ABSENT})
+                except StateUnavailableError as error:
+                    refused.append(key)
+                    message = str(error)
+                else:
+                    (unknown if isinstance(result, OutcomeUnknown) else done).append(key)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            await backend.keep_alive(lease.id)
+            await backend.put(Keyspace.JobLog, "job/last", b"")
+            stored = {(Keyspace.JobLog, item.key) for item in await backend.get_from_prefix(Keyspace.JobLog, "job/")}
+            assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+        stored.discard((Keyspace.JobLog, "job/last"))
+        assert set(done) <= stored <= set(done) | set(unknown), (done, stored, unknown)
+        print(len(done), len(refused), len(unknown), message)
+
+    asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_a_full_disk_refuses_writes_and_serves_again_with_space(tmp_path):
+    out, err = await asyncio.to_thread(python(FULL_DISK, tmp_path).communicate)
+    assert out, err
+    done, refused, _, message = out.split(maxsplit=3)
+    assert int(done) >= 20
+    assert int(refused) >= 1
+    assert "File too large" in message
+    assert str(tmp_path) in message
+
+
+# -- urls
+
+
+@pytest.mark.parametrize("url", ["", "redis:x", "leveldb:", "memory:x", "/some/dir"])
+async def test_an_unknown_backend_is_refused_with_the_choices(url):
+    with pytest.raises(InvalidSettingError, match="leveldb:DIR"):
+        await open_backend(url)
+
+
+async def test_a_url_opens_its_backend(tmp_path):
+    for url in ("memory:", f"leveldb:{tmp_path}/a/b"):
+        async with await open_backend(url) as backend:
+            assert isinstance(await backend.put_txn([Put(HEADS, "a", b"")], expect={(HEADS, "a"): ABSENT}), Committed)
