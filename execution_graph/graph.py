@@ -118,7 +118,8 @@ class ExecutionGraph:
     def _active_state(self) -> JobState:
         planning = self.stages[PLAN_STAGE_ID]
         if not isinstance(planning, SuccessfulStage):
-            has_begun = isinstance(planning, RunningStage) and (planning.running or planning.ledger.attempts)
+            is_handed_out = isinstance(planning, RunningStage) and len(planning.running) > 0
+            has_begun = is_handed_out or len(planning.ledger.attempts) > 0
             return JobState.PLANNING if has_begun else JobState.QUEUED
         publishing = any(
             isinstance(s, RunningStage | SuccessfulStage) and s.spec.work is StageWork.PUBLISH_PLAN for s in self.stages

@@ -1,0 +1,266 @@
+"""A job to play with: builds stages in a word or two, drives `apply`, and checks the invariants after every event."""
+
+from dataclasses import dataclass, field
+
+from execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLost,
+    ExecutorSlot,
+    Failure,
+    FailureKind,
+    FetchFailure,
+    JobPlanned,
+    OutputLayout,
+    PlanSummary,
+    RetryLimits,
+    RunningStage,
+    RunningTask,
+    SinkSpec,
+    Stage,
+    StageInput,
+    StageSpec,
+    StageWork,
+    TaskFailed,
+    TaskMetrics,
+    TaskOutput,
+    TasksLaunched,
+    TasksLost,
+    TaskSucceeded,
+    apply,
+    pop_next_tasks,
+    revive,
+    submit,
+    violations,
+)
+
+METRICS = TaskMetrics(run_ms=5, rows_out=10, bytes_out=100, peak_memory_bytes=7)
+SINK = SinkSpec(path="/out", format="parquet", mode="error")
+
+
+def stage(
+    stage_id: int,
+    partitions: int = 2,
+    *,
+    reads: tuple[int, ...] = (),
+    work: StageWork = StageWork.QUERY,
+    is_deterministic: bool = True,
+    plan_digest: str | None = "digest",
+) -> StageSpec:
+    """Return a stage that reads every bucket of *reads* and writes an exchange."""
+    return StageSpec(
+        stage_id=stage_id,
+        name=f"stage {stage_id}",
+        work=work,
+        plan_digest=plan_digest if work is StageWork.QUERY else None,
+        partitions=partitions,
+        inputs=tuple(StageInput(i, "bucket") for i in reads),
+        output=OutputLayout("exchange", 2),
+        is_deterministic=is_deterministic,
+    )
+
+
+def summary(result_stage_id: int, *, sink: SinkSpec | None = None, is_fused: bool = False) -> PlanSummary:
+    return PlanSummary(
+        arrow_schema="",
+        schema_json="{}",
+        explain_digest=None,
+        sink=sink,
+        result_stage_id=result_stage_id,
+        is_fused=is_fused,
+    )
+
+
+def output(nonce: str, *, is_shared: bool = True) -> TaskOutput:
+    """Return an output as an executor reports it; `apply` fills in whose it is."""
+    return TaskOutput(nonce=nonce, task_attempt=0, executor_id="?", is_shared=is_shared, rows=10, bytes=100)
+
+
+def failure(kind: FailureKind, *, fetch: FetchFailure | None = None, message: str = "it broke") -> Failure:
+    return Failure(kind=kind, message=message, fetch=fetch)
+
+
+@dataclass
+class Job:
+    """A graph, the log that made it, and short ways to say what happens next.
+
+    Executors are named ``a``, ``b``, …; each lives its first life, ``a1``, unless told otherwise. Outputs lie on shared
+    storage unless `is_shared` is off.
+    """
+
+    graph: ExecutionGraph = field(default_factory=lambda: new_graph())  # noqa: PLW0108 - defined below
+    log: list[Event] = field(default_factory=list)
+    is_shared: bool = True
+    now_ms: int = 1_000
+
+    def feed(self, event: Event) -> bool:
+        """Apply *event*, check all invariants, and return whether it changed anything."""
+        before, self.graph = self.graph, apply(self.graph, event)
+        self.log.append(event)
+        assert violations(self.graph) == ()
+        return self.graph is not before
+
+    def tick(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+    # ------------------------------------------------------------ looking
+
+    def stage(self, stage_id: int) -> Stage:
+        return self.graph.stages[stage_id]
+
+    def running(self, stage_id: int) -> RunningStage:
+        found = self.graph.stages[stage_id]
+        assert isinstance(found, RunningStage)
+        return found
+
+    def held(self, stage_id: int, partition: int) -> RunningTask:
+        return self.running(stage_id).running[partition]
+
+    def states(self) -> list[str]:
+        """Return the states of the planned stages."""
+        return [s.state for s in self.graph.stages[1:]]
+
+    def nonce(self, stage_id: int, partition: int) -> str:
+        return self.stage(stage_id).ledger.outputs[partition].nonce
+
+    # ------------------------------------------------------------ what happens
+
+    def start(self) -> bool:
+        event = revive(self.graph, self.tick())
+        return event is not None and self.feed(event)
+
+    def launch(self, executor: str = "a", limit: int = 100, *, life: str = "1", list_number: int = 0) -> TasksLaunched:
+        """Start what is resolved, and put the next tasks into the executor's hands."""
+        self.start()
+        slot = ExecutorSlot(executor, executor + life, list_number)
+        event = pop_next_tasks(self.graph, slot, limit, self.tick())
+        assert event is not None, "nothing to launch"
+        assert self.feed(event)
+        return event
+
+    def success(self, stage_id: int, partition: int) -> TaskSucceeded:
+        """Return the report that the running task has succeeded."""
+        task = self.held(stage_id, partition)
+        return TaskSucceeded(
+            stage_id=stage_id,
+            stage_attempt=self.stage(stage_id).attempt,
+            partition=partition,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            output=output(
+                f"{stage_id}.{self.stage(stage_id).attempt}/{partition}.{task.attempt}", is_shared=self.is_shared
+            ),
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+
+    def failed(
+        self, stage_id: int, partition: int, kind: FailureKind, *, fetch: FetchFailure | None = None
+    ) -> TaskFailed:
+        """Return the report that the running task has failed."""
+        task = self.held(stage_id, partition)
+        return TaskFailed(
+            stage_id=stage_id,
+            stage_attempt=self.stage(stage_id).attempt,
+            partition=partition,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            failure=failure(kind, fetch=fetch),
+            at_ms=self.tick(),
+        )
+
+    def cannot_fetch(self, stage_id: int, partition: int, source: int, source_partition: int) -> TaskFailed:
+        """Return the report that the running task misses the output that is now the winning one of its producer."""
+        fetch = FetchFailure(source, source_partition, self.nonce(source, source_partition))
+        return self.failed(stage_id, partition, FailureKind.FETCH_FAILED, fetch=fetch)
+
+    def succeed(self, stage_id: int, *partitions: int) -> None:
+        for partition in partitions:
+            assert self.feed(self.success(stage_id, partition))
+
+    def fail(self, stage_id: int, partition: int, kind: FailureKind) -> None:
+        assert self.feed(self.failed(stage_id, partition, kind))
+
+    def take_back(self, stage_id: int, partition: int, reason: FailureKind) -> TasksLost:
+        task = self.held(stage_id, partition)
+        event = TasksLost(
+            stage_id=stage_id,
+            stage_attempt=self.stage(stage_id).attempt,
+            executor_id=task.executor_id,
+            tasks=((partition, task.attempt),),
+            reason=reason,
+            at_ms=self.tick(),
+        )
+        assert self.feed(event)
+        return event
+
+    def lose(self, executor: str, *, life: str = "1", is_drained: bool = False) -> bool:
+        return self.feed(
+            ExecutorLost(
+                executor_id=executor,
+                incarnation=executor + life,
+                reason="no heartbeat",
+                at_ms=self.tick(),
+                is_drained=is_drained,
+            )
+        )
+
+    def run(self, stage_id: int, executor: str = "a", *, life: str = "1") -> None:
+        """Launch what is pending of the first running stage, which has to be this one, and let all of it succeed."""
+        launched = self.launch(executor, life=life)
+        assert launched.stage_id == stage_id
+        self.succeed(stage_id, *(p for p, _ in launched.tasks))
+
+    def finish(self, executor: str = "z") -> None:
+        """Drive the job fairly to its end."""
+        while self.graph.is_active:
+            for running in [s for s in self.graph.stages if isinstance(s, RunningStage)]:
+                for partition in sorted(running.running):
+                    self.feed(self.success(running.spec.stage_id, partition))
+            self.start()
+            event = pop_next_tasks(self.graph, ExecutorSlot(executor, executor + "1", 0), 1_000, self.tick())
+            if event is not None:
+                self.feed(event)
+
+    def plan(self, *stages: StageSpec, sink: SinkSpec | None = None, fused: TaskOutput | None = None) -> JobPlanned:
+        """Return the report that planning has succeeded with *stages*; the last QUERY stage has the result."""
+        task = self.held(0, 0)
+        result = max((s.stage_id for s in stages if s.work is StageWork.QUERY), default=0)
+        return JobPlanned(
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            stages=stages,
+            summary=summary(result, sink=sink, is_fused=fused is not None),
+            fused_output=fused,
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+
+
+def new_graph(limits: RetryLimits | None = None) -> ExecutionGraph:
+    return submit(job_id="job-1", name="a job", client_id="client", spec_digest="spec", at_ms=1_000, limits=limits)
+
+
+def planned(*stages: StageSpec, is_shared: bool = True, limits: RetryLimits | None = None) -> Job:
+    """Return a job whose planning, on executor ``planner``, found *stages*."""
+    job = Job(graph=new_graph(limits), is_shared=is_shared)
+    job.launch("planner")
+    has_sink = any(s.work is not StageWork.QUERY for s in stages)
+    assert job.feed(job.plan(*stages, sink=SINK if has_sink else None))
+    return job
+
+
+def chain(count: int = 3, partitions: int = 2) -> tuple[StageSpec, ...]:
+    """Return stages 1 to *count*, each reading the one before."""
+    return tuple(stage(i, partitions, reads=(i - 1,) if i > 1 else ()) for i in range(1, count + 1))
+
+
+def with_sink(*stages: StageSpec) -> tuple[StageSpec, ...]:
+    """Return *stages* followed by those that publish the last one's files."""
+    last = stages[-1].stage_id
+    return (
+        *stages,
+        stage(last + 1, 1, reads=(last,), work=StageWork.PUBLISH_PLAN),
+        stage(last + 2, 1, reads=(last + 1,), work=StageWork.PUBLISH),
+    )

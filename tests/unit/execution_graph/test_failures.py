@@ -1,0 +1,190 @@
+"""The classes of failure (2.4) and the limits at which trying again ends."""
+
+import pytest
+
+from execution_graph import (
+    Failed,
+    FailedStage,
+    FailureKind,
+    FetchFailure,
+    JobState,
+    RetryLimits,
+)
+from tests.unit.execution_graph.builder import Job, chain, planned, stage, with_sink
+
+
+@pytest.mark.parametrize("kind", [k for k in FailureKind if k.is_retryable])
+def test_a_retryable_failure_hands_the_task_out_again(kind: FailureKind) -> None:
+    job = planned(stage(1, 2))
+    job.launch("a")
+    job.fail(1, 0, kind)
+
+    assert job.graph.is_active
+    assert job.launch("b").tasks == ((0, 1),)
+
+
+def test_max_task_failed_count() -> None:
+    job = planned(stage(1, 2))
+    for _ in range(3):
+        job.launch("a")
+        job.fail(1, 0, FailureKind.IO_ERROR)
+        assert job.graph.is_active
+    job.launch("a")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+
+    outcome = job.graph.outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.message == "Task 0 in stage 1 failed 4 times; the most recent failure: it broke"
+    assert isinstance(job.stage(1), FailedStage)
+    assert job.stage(1).ledger.tasks_failed == 4
+
+
+def test_failures_are_counted_by_partition() -> None:
+    job = planned(stage(1, 4))
+    for partition in range(4):
+        for _ in range(3):
+            job.launch("a")
+            job.fail(1, partition, FailureKind.IO_ERROR)
+    assert job.graph.is_active
+
+
+@pytest.mark.parametrize(
+    "kind", [FailureKind.TASK_KILLED, FailureKind.RESULT_LOST, FailureKind.LAUNCH_LOST, FailureKind.EXECUTOR_LOST]
+)
+def test_an_uncounted_failure_never_reaches_the_limit(kind: FailureKind) -> None:
+    """2.4: the number was raised by every retryable failure, but tested on counted ones only."""
+    job = planned(stage(1, 1))
+    for _ in range(10):
+        job.launch("a")
+        job.fail(1, 0, kind)
+    for _ in range(3):
+        job.launch("a")
+        job.fail(1, 0, FailureKind.IO_ERROR)
+
+    assert job.graph.is_active
+    assert job.stage(1).ledger.tasks_lost == 10
+
+
+def test_only_a_success_forgives_failures() -> None:
+    """2.4: any status that was not a failure, "running" included, set the counter back."""
+    job = planned(*chain(2, partitions=1), is_shared=False)
+    for _ in range(3):
+        job.launch("a")
+        job.fail(1, 0, FailureKind.IO_ERROR)
+    job.launch("a")
+    assert dict(job.running(1).ledger.failures) == {0: 3}
+    job.succeed(1, 0)
+    job.lose("a")
+
+    job.launch("b")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert job.graph.is_active
+
+
+def test_a_user_error_fails_the_job_at_once_with_its_own_message() -> None:
+    job = planned(stage(1, 2))
+    job.launch("a")
+    job.fail(1, 1, FailureKind.USER_ERROR)
+
+    outcome = job.graph.outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.message == "it broke"
+    assert (outcome.stage_id, job.graph.state) == (1, JobState.FAILED)
+
+
+def test_fail_job_sets_end_time() -> None:
+    job = planned(stage(1, 2))
+    job.launch("a")
+    event = job.failed(1, 1, FailureKind.USER_ERROR)
+    job.feed(event)
+
+    failed = job.stage(1)
+    assert isinstance(failed, FailedStage)
+    assert job.graph.ended_ms == failed.ended_ms == event.at_ms
+
+
+def test_planning_fails_like_any_other_task() -> None:
+    job = Job()
+    for _ in range(3):
+        job.launch("a")
+        job.fail(0, 0, FailureKind.IO_ERROR)
+    assert job.graph.state is JobState.PLANNING
+    job.launch("a")
+    job.fail(0, 0, FailureKind.USER_ERROR)
+    assert job.graph.state is JobState.FAILED
+
+
+def test_limits_come_with_the_job() -> None:
+    job = planned(stage(1, 1), limits=RetryLimits(task_max_failures=1))
+    job.launch("a")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert job.graph.state is JobState.FAILED
+
+
+# ---------------------------------------------------------------- tasks that kill executors
+
+
+def test_a_task_that_outlives_eight_executors_is_taken_for_their_killer() -> None:
+    job = planned(stage(1, 1))
+    for i in range(8):
+        assert job.graph.is_active
+        job.launch("a", life=str(i))
+        job.lose("a", life=str(i))
+
+    outcome = job.graph.outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.failure.kind is FailureKind.EXECUTOR_LOST
+    assert "on 8 executors" in outcome.failure.message
+    assert "no heartbeat" in outcome.failure.message
+
+
+def test_executors_that_were_drained_are_not_held_against_their_tasks() -> None:
+    job = planned(stage(1, 1))
+    for i in range(20):
+        job.launch("a", life=str(i))
+        job.lose("a", life=str(i), is_drained=True)
+    assert job.graph.is_active
+
+
+def test_a_success_clears_the_suspicion() -> None:
+    job = planned(*chain(2, partitions=1), is_shared=False)
+    for i in range(7):
+        job.launch("a", life=str(i))
+        job.lose("a", life=str(i))
+    job.run(1, "a", life="7")
+    job.lose("a", life="7")
+    job.launch("a", life="8")
+    job.lose("a", life="8")
+    assert job.graph.is_active
+
+
+# ---------------------------------------------------------------- fetch failures that say nothing
+
+
+@pytest.mark.parametrize(
+    "fetch",
+    [None, FetchFailure(0, 0, "plan"), FetchFailure(2, 0, "x"), FetchFailure(99, 0, "x"), FetchFailure(-1, 0, "x"),
+     FetchFailure(1, 7, "x"), FetchFailure(1, 0, "made up")],
+)  # fmt: skip
+def test_a_fetch_failure_that_names_no_output_counts_like_any_io(fetch: FetchFailure | None) -> None:
+    """Nothing would be made again, so it could come back for ever."""
+    job = planned(*chain(2, partitions=1))
+    job.run(1)
+    for _ in range(4):
+        assert job.graph.is_active
+        job.launch("b")
+        assert job.feed(job.failed(2, 0, FailureKind.FETCH_FAILED, fetch=fetch))
+    assert job.graph.state is JobState.FAILED
+
+
+def test_a_fetch_failure_while_publishing_never_makes_anything_again() -> None:
+    """A second manifest would disagree with what the first one has moved already."""
+    job = planned(*with_sink(stage(1, 1)))
+    job.run(1)
+    job.run(2)
+    job.launch("a")
+    job.feed(job.cannot_fetch(3, 0, 2, 0))
+
+    assert job.states() == ["successful", "successful", "running"]
+    job.run(3, "b")
+    assert job.graph.state is JobState.SUCCESSFUL

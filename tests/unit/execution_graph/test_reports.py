@@ -1,0 +1,257 @@
+"""Reports that are stale, repeated, late or nonsense: `apply` answers each with the very same graph."""
+
+from dataclasses import replace
+
+import pytest
+
+from execution_graph import (
+    ExecutorLost,
+    ExecutorSlot,
+    FailureKind,
+    HeldTask,
+    JobCancelled,
+    JobState,
+    LaunchesRepeated,
+    TasksLost,
+    apply,
+    lost_launches,
+    wanted_tasks,
+)
+from tests.unit.execution_graph.builder import Job, chain, planned, stage, with_sink
+
+
+def test_a_repeated_success_adds_nothing() -> None:
+    """2.1 (1): its locations were appended again, which doubled rows."""
+    job = planned(*chain(2))
+    job.launch()
+    event = job.success(1, 0)
+    assert job.feed(event)
+
+    assert not job.feed(event)
+    assert not job.feed(replace(event, output=replace(event.output, nonce="another")))
+    assert job.nonce(1, 0) == event.output.nonce
+    assert job.stage(1).ledger.metrics.rows_out == 10
+
+
+def test_a_success_after_the_failure_of_the_same_attempt_is_refused() -> None:
+    """2.1 (2)."""
+    job = planned(*chain(2))
+    job.launch()
+    event = job.success(1, 0)
+    job.fail(1, 0, FailureKind.IO_ERROR)
+
+    assert not job.feed(event)
+
+
+def test_a_success_from_an_executor_that_no_longer_owns_the_task_is_refused() -> None:
+    """2.1 (2)."""
+    job = planned(*chain(2))
+    job.launch("a")
+    late = job.success(1, 0)
+    job.lose("a")
+    job.launch("b")
+
+    assert not job.feed(late)
+    assert not job.feed(replace(job.success(1, 0), executor_id="a"))
+    assert job.feed(job.success(1, 0))
+
+
+def test_a_late_report_never_brings_an_ended_job_back() -> None:
+    """2.1 (4, 5): a late status put a completed job among the active ones again."""
+    for end in ("success", "failure", "cancel"):
+        job = planned(stage(1, 2))
+        job.launch("a")
+        late = [job.success(1, 1), job.failed(1, 1, FailureKind.IO_ERROR)]
+        match end:
+            case "success":
+                job.succeed(1, 0, 1)
+            case "failure":
+                job.fail(1, 0, FailureKind.USER_ERROR)
+            case _:
+                job.feed(JobCancelled(reason="enough", at_ms=5))
+        assert not job.graph.is_active
+        for event in (*late, ExecutorLost(executor_id="a", incarnation="a1", reason="", at_ms=9), *job.log):
+            assert not job.feed(event)
+
+
+def test_a_cancelled_job_stays_cancelled() -> None:
+    job = planned(stage(1, 2))
+    assert job.feed(JobCancelled(reason="enough", at_ms=5))
+    assert not job.feed(JobCancelled(reason="more than enough", at_ms=6))
+    assert job.graph.state is JobState.CANCELLED
+    assert job.graph.ended_ms == 5
+
+
+def test_a_publication_that_has_begun_is_not_cancelled_half_way() -> None:
+    job = planned(*with_sink(stage(1, 1)))
+    job.run(1)
+    job.run(2)
+    job.start()
+    cancel = JobCancelled(reason="enough", at_ms=5)
+    assert apply(job.graph, cancel) is not job.graph, "nobody has touched the target yet"
+
+    job.launch("a")
+    assert not job.feed(cancel)
+    job.lose("a")
+    assert not job.feed(cancel), "the lost executor may have moved files"
+    job.run(3, "b")
+    assert job.graph.state is JobState.SUCCESSFUL
+
+
+@pytest.mark.parametrize("partition", [2, 3, -1, 10**12])
+def test_a_partition_that_is_not_there_is_ignored(partition: int) -> None:
+    """7.2 (X16): ``partition > partitions`` let the number of partitions itself through, and an index panicked."""
+    job = planned(stage(1, 2))
+    launch = job.launch()
+
+    assert not job.feed(replace(launch, tasks=((partition, 0),)))
+    assert not job.feed(replace(job.success(1, 0), partition=partition))
+    assert not job.feed(replace(job.failed(1, 0, FailureKind.IO_ERROR), partition=partition))
+    assert not job.feed(replace(job.failed(1, 0, FailureKind.FETCH_FAILED), partition=partition, stage_attempt=-1))
+
+
+@pytest.mark.parametrize("stage_id", [2, 99, -1])
+def test_a_stage_that_is_not_there_or_not_running_is_ignored(stage_id: int) -> None:
+    job = planned(*chain(2))
+    launch = job.launch()
+    tasks_lost = TasksLost(
+        stage_id=stage_id, stage_attempt=0, executor_id="a", tasks=((0, 0),), reason=FailureKind.TASK_KILLED, at_ms=1
+    )
+
+    assert not job.feed(replace(launch, stage_id=stage_id))
+    assert not job.feed(replace(job.success(1, 0), stage_id=stage_id))
+    assert not job.feed(replace(job.failed(1, 0, FailureKind.USER_ERROR), stage_id=stage_id))
+    assert not job.feed(tasks_lost)
+    assert not job.feed(
+        LaunchesRepeated(stage_id=stage_id, stage_attempt=0, executor_id="a", list_number=9, tasks=((0, 0),), at_ms=1)
+    )
+
+
+def test_a_report_of_a_task_that_was_reset_is_ignored() -> None:
+    """7.2 (X20): the slot of a reset task was unwrapped, and its panic ended the event loop."""
+    job = planned(stage(1, 2))
+    job.launch()
+    reports = [job.success(1, 0), job.failed(1, 0, FailureKind.IO_ERROR), job.failed(1, 0, FailureKind.USER_ERROR)]
+    job.take_back(1, 0, FailureKind.TASK_KILLED)
+
+    for report in reports:
+        assert not job.feed(report)
+    assert not job.feed(replace(reports[0], partition=1, task_attempt=1)), "an attempt that was never handed out"
+
+
+def test_task_update_after_reset_stage() -> None:
+    """Reports of an earlier stage attempt, while the next one runs."""
+    job = planned(*chain(2), is_shared=False)
+    job.run(1, "a")
+    job.launch("b")
+    late = [job.success(2, 0), job.failed(2, 1, FailureKind.USER_ERROR)]
+    job.lose("a")
+    assert job.states() == ["running", "unresolved"]
+    assert [job.feed(event) for event in late] == [False, False]
+
+    job.run(1, "b")
+    job.launch("b")
+    assert job.stage(2).attempt == 1
+    assert [job.feed(event) for event in late] == [False, False]
+
+
+def test_do_not_retry_killed_task() -> None:
+    """What was taken back is not handed out a second time by a late report that it was killed."""
+    job = planned(stage(1, 1))
+    job.launch("a")
+    late = job.failed(1, 0, FailureKind.TASK_KILLED)
+    job.take_back(1, 0, FailureKind.TASK_KILLED)
+    job.launch("b")
+
+    assert not job.feed(late)
+    assert job.held(1, 0).executor_id == "b"
+    assert job.held(1, 0).attempt == 1
+
+
+def test_a_batch_may_name_a_task_twice() -> None:
+    job = planned(stage(1, 2))
+    launch = job.launch("a", 1)
+    event = TasksLost(
+        stage_id=1, stage_attempt=0, executor_id="a", tasks=launch.tasks * 2, reason=FailureKind.TASK_KILLED, at_ms=1
+    )
+    assert job.feed(event)
+    assert not job.feed(event)
+    assert job.stage(1).ledger.tasks_lost == 1
+
+
+def test_an_output_is_recorded_as_of_the_attempt_that_was_held() -> None:
+    """A report that contradicts itself cannot disturb the numbering of attempts."""
+    job = planned(stage(1, 2), is_shared=False)
+    job.launch("a")
+    job.take_back(1, 0, FailureKind.TASK_KILLED)
+    job.launch("a", life="2")
+    event = job.success(1, 0)
+    job.feed(replace(event, output=replace(event.output, task_attempt=77, executor_id="b", incarnation="b9")))
+
+    found = job.stage(1).ledger.outputs[0]
+    assert (found.task_attempt, found.executor_id, found.incarnation) == (1, "a", "a2")
+
+
+def test_planning_succeeds_by_its_own_event_alone() -> None:
+    job = Job()
+    job.launch("planner")
+    assert not job.feed(job.success(0, 0))
+
+    event = job.plan(stage(1, 1))
+    assert not job.feed(replace(event, task_attempt=1))
+    assert not job.feed(replace(event, executor_id="b"))
+    assert job.feed(event)
+    assert not job.feed(event)
+
+
+# ---------------------------------------------------------------- launches that never arrived
+
+
+def test_a_launch_that_never_arrived_is_repeated_once_and_then_taken_back() -> None:
+    """2.1 (6, 8): a lost launch left its task running for ever."""
+    job = planned(stage(1, 1))
+    job.launch("a", list_number=4)
+    nothing: frozenset[HeldTask] = frozenset()
+    assert lost_launches(job.graph, ExecutorSlot("a", "a1", 4), nothing, 9) == (), "this list is older than the launch"
+
+    (repeated,) = lost_launches(job.graph, ExecutorSlot("a", "a1", 5), nothing, 10)
+    assert isinstance(repeated, LaunchesRepeated)
+    assert job.feed(repeated)
+    assert not job.feed(repeated)
+    assert job.held(1, 0).attempt == 0
+    assert lost_launches(job.graph, ExecutorSlot("a", "a1", 5), nothing, 10) == ()
+
+    (lost,) = lost_launches(job.graph, ExecutorSlot("a", "a1", 6), nothing, 11)
+    assert isinstance(lost, TasksLost)
+    assert lost.reason is FailureKind.LAUNCH_LOST
+    assert job.feed(lost)
+    assert not job.feed(lost)
+    assert job.launch("b").tasks == ((0, 1),)
+    assert not job.running(1).ledger.failures
+
+
+def test_a_list_of_another_life_disproves_nothing() -> None:
+    job = planned(stage(1, 1))
+    job.launch("a", list_number=4)
+    assert lost_launches(job.graph, ExecutorSlot("a", "a2", 9), frozenset(), 10) == ()
+    assert lost_launches(job.graph, ExecutorSlot("b", "b1", 9), frozenset(), 10) == ()
+
+
+def test_what_an_executor_holds_is_not_lost() -> None:
+    job = planned(stage(1, 2))
+    job.launch("a", list_number=4)
+    held = frozenset({HeldTask(1, 0, 0, 0)})
+    (repeated,) = lost_launches(job.graph, ExecutorSlot("a", "a1", 5), held, 10)
+    assert repeated.tasks == ((1, 0),)
+
+
+def test_wanted_tasks_are_those_of_this_life() -> None:
+    job = planned(stage(1, 4))
+    job.launch("a", 2)
+    job.launch("a", 1, life="2")
+    job.launch("b", 1)
+
+    assert wanted_tasks(job.graph, "a", "a1") == {HeldTask(1, 0, 0, 0), HeldTask(1, 0, 1, 0)}
+    assert wanted_tasks(job.graph, "a", "a2") == {HeldTask(1, 0, 2, 0)}
+    job.feed(JobCancelled(reason="enough", at_ms=5))
+    assert wanted_tasks(job.graph, "a", "a1") == frozenset()
