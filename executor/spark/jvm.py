@@ -15,6 +15,7 @@ class Jvm:
     def __init__(self, spark: Any) -> None:
         self.view = spark._jvm  # noqa: SLF001  (PySpark offers no public way to the JVM)
         self.gateway = spark.sparkContext._gateway  # noqa: SLF001
+        self._packages: dict[str, Any] = {}
         self.none = self.scala_object("scala.None")
         self.nil = self.seq([])
 
@@ -24,11 +25,13 @@ class Jvm:
         return getattr(getattr(self.package(package), simple + "$"), "MODULE$")
 
     def package(self, name: str) -> Any:
-        """Return the JVM package or class called *name*."""
-        found = self.view
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
+        """Return the JVM package or class called *name*, looked up once."""
+        if name not in self._packages:
+            found = self.view
+            for part in name.split("."):
+                found = getattr(found, part)
+            self._packages[name] = found
+        return self._packages[name]
 
     def seq(self, items: Iterable[Any]) -> Any:
         """Return an immutable Scala ``Seq`` of *items*."""
