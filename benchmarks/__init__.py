@@ -1,0 +1,1 @@
+"""Measurements against plain Spark, and the demo."""

@@ -1,0 +1,109 @@
+"""A real cluster for one run: processes of this machine over directories that are removed with it."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import onager
+from onager.errors import OnagerError
+
+_START_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 20.0
+
+
+def free_address() -> str:
+    """Return an address of this machine whose port is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+class Cluster:
+    """A scheduler on LevelDB and executors, or one standalone process; a context manager that stops all of it."""
+
+    def __init__(self, executor_slots: Sequence[int] = (2,), *, is_standalone: bool = False) -> None:
+        self.address = free_address()
+        self._executor_slots = executor_slots
+        self._is_standalone = is_standalone
+        self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._directory = Path(tempfile.mkdtemp(prefix="onager-bench-"))
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _start(self) -> None:
+        state, exchange = self._directory / "state", self._directory / "exchange"
+        exchange.mkdir()
+        where = ("--listen", self.address, "--exchange-dir", str(exchange))
+        if self._is_standalone:
+            slots = str(sum(self._executor_slots))
+            self._run("standalone", "standalone", *where, "--state-dir", str(state), "--slots", slots)
+        else:
+            self._run("scheduler", "scheduler", *where, "--backend", f"leveldb:{state}")
+            for number, own_slots in enumerate(self._executor_slots):
+                self._run(
+                    f"executor-{number}", "executor", "--scheduler", self.address, "--slots", str(own_slots),
+                    "--exchange-dir", str(exchange), "--executor-id", f"bench-{number}",
+                )  # fmt: skip
+        self._wait_until_ready(1 if self._is_standalone else len(self._executor_slots))
+
+    def _run(self, name: str, *arguments: str) -> None:
+        with (self._directory / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "onager", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "ONAGER_SUPERVISOR_PID": str(os.getpid())},
+            )
+        self._processes.append((name, process))
+
+    def _wait_until_ready(self, executors: int) -> None:
+        end_s = time.monotonic() + _START_TIMEOUT_S
+        with onager.connect(self.address, connect_timeout_s=0.0) as client:
+            while True:
+                for name, process in self._processes:
+                    if process.poll() is not None:
+                        raise RuntimeError(f"the {name} ended with code {process.returncode}:\n{self._tail(name)}")
+                try:
+                    if sum(e.state == "alive" for e in client.executors()) >= executors:
+                        return
+                except OnagerError:
+                    pass  # not up yet; the deadline below ends this
+                if time.monotonic() > end_s:
+                    logs = "\n".join(self._tail(name) for name, _ in self._processes)
+                    raise TimeoutError(f"the cluster was not ready after {_START_TIMEOUT_S:g} s:\n{logs}")
+                time.sleep(0.1)
+
+    def _tail(self, name: str, lines: int = 30) -> str:
+        text = (self._directory / f"{name}.log").read_text(errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _stop(self) -> None:
+        """Stop executors before the scheduler, and remove everything."""
+        for _, process in reversed(self._processes):
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)

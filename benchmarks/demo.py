@@ -1,0 +1,103 @@
+"""``make demo``: TPC-H data, a standalone cluster, three queries with live progress, and where the time went."""
+
+import sys
+import time
+from typing import NamedTuple
+
+import pyarrow as pa
+
+import onager
+from benchmarks.cluster import Cluster
+from benchmarks.tpch import query_text
+from benchmarks.tpch.data import generate, views
+from onager.cli.live import progress_view
+from onager.cli.output import print_table
+from onager.errors import OnagerError
+
+SCALE_FACTOR = 0.1
+QUERIES = (1, 3, 18)
+ROWS_SHOWN = 10
+# Inputs this small would run as a single stage, at plain Spark's speed; cut them, to show how a large query runs.
+CONF = {"onager.fusion.maxBytes": "0"}
+
+
+class Timing(NamedTuple):
+    """Where one query's time went, in seconds."""
+
+    query: str
+    waiting: float
+    planning: float
+    stages: float
+    fetch: float
+    total: float
+    stage_count: int
+    task_count: int
+
+
+def main() -> None:
+    """Run the demo; exit code 0 when every query gave its result."""
+    began_s = time.monotonic()
+    data = generate(SCALE_FACTOR)
+    _say(f"TPC-H at scale factor {SCALE_FACTOR:g} is in {data} ({_seconds_since(began_s)})")
+    started_s = time.monotonic()
+    _say("starting onager standalone: a scheduler on LevelDB, an executor with two slots")
+    with Cluster((2,), is_standalone=True) as cluster:
+        _say(f"ready at {cluster.address} ({_seconds_since(started_s)})")
+        with onager.connect(cluster.address) as client:
+            tables = views(data)
+            try:
+                timings = [_run(client, number, tables) for number in QUERIES]
+            except OnagerError as error:
+                sys.exit(f"demo: {error}")
+        stopping_s = time.monotonic()
+    _say(f"stopped ({_seconds_since(stopping_s)})")
+    print("\nWhere the time went, in seconds (the first query also warms up the executor's JVM):\n")
+    headers = ("QUERY", "WAITING", "PLANNING", "STAGES", "FETCH", "TOTAL", "STAGES", "TASKS")
+    print_table(headers, [[v if isinstance(v, str | int) else f"{v:.2f}" for v in timing] for timing in timings])
+    print(f"\nAll of it took {_seconds_since(began_s)}.")
+
+
+def _run(client: onager.OnagerClient, number: int, tables: dict[str, str]) -> Timing:
+    print(f"\n--- TPC-H query {number} ---", flush=True)
+    start_s = time.monotonic()
+    job = client.sql(query_text(number), views=tables, conf=CONF, name=f"TPC-H q{number}")
+    with progress_view() as view:
+        progress = job.wait(on_progress=view.show)
+    fetch_s = time.monotonic()
+    result = job.to_arrow()
+    end_s = time.monotonic()
+    _show(result)
+    plan, *stages = progress.stages
+    planning_s = (plan.ended_ms - plan.started_ms) / 1000
+    stages_s = (max(s.ended_ms for s in stages) - min(s.started_ms for s in stages)) / 1000
+    return Timing(
+        query=f"q{number}",
+        waiting=max(0.0, fetch_s - start_s - planning_s - stages_s),
+        planning=planning_s,
+        stages=stages_s,
+        fetch=end_s - fetch_s,
+        total=end_s - start_s,
+        stage_count=len(stages),
+        task_count=sum(stage.partitions for stage in stages),
+    )
+
+
+def _show(result: pa.Table) -> None:
+    head = result.slice(0, ROWS_SHOWN)
+    rows = list(zip(*(column.to_pylist() for column in head.columns), strict=True))
+    print_table(result.schema.names, rows)
+    if result.num_rows > ROWS_SHOWN:
+        print(f"… {result.num_rows - ROWS_SHOWN:,} more rows")
+    sys.stdout.flush()
+
+
+def _seconds_since(moment_s: float) -> str:
+    return f"{time.monotonic() - moment_s:.1f} s"
+
+
+def _say(text: str) -> None:
+    print(f"demo: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
