@@ -1,0 +1,116 @@
+"""Data, plain Spark to compare with, gates that hold tasks, and clusters that are always stopped."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.e2e.cluster import Cluster, until
+
+TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
+QUERIES = Path(__file__).resolve().parents[2] / "benchmarks" / "tpch" / "queries"
+JOBS = Path(__file__).with_name("jobs.py")
+UNFUSED = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 4}
+"""Every exchange is cut, into few partitions: the data is tiny."""
+
+
+@pytest.fixture(scope="session")
+def tpch(tmp_path_factory) -> dict[str, str]:
+    """TPC-H at scale factor 0.01: the path of each table."""
+    directory = tmp_path_factory.mktemp("tpch")
+    generator = Path(sys.executable).with_name("tpcgen-cli")
+    subprocess.run([generator, "tpch", "parquet", "-s", "0.01", f"--output-dir={directory}"], check=True)
+    return {table: str(directory / f"{table}.parquet") for table in TABLES}
+
+
+@pytest.fixture(scope="session")
+def spark(tpch) -> Iterator:
+    """Plain Spark with the TPC-H tables, for the right answers."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    for table, path in tpch.items():
+        session.read.parquet(path).createOrReplaceTempView(table)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def make_cluster(tmp_path_factory, request) -> Iterator:
+    """Start clusters that end with the test."""
+    yield from clusters(tmp_path_factory, request)
+
+
+@pytest.fixture(scope="module")
+def make_module_cluster(tmp_path_factory, request) -> Iterator:
+    """Start clusters that end with the module."""
+    yield from clusters(tmp_path_factory, request)
+
+
+def clusters(tmp_path_factory, request) -> Iterator:
+    made: list[Cluster] = []
+
+    def make(**settings) -> Cluster:
+        made.append(Cluster(tmp_path_factory.mktemp("cluster"), **settings))
+        return made[-1]
+
+    failed = request.session.testsfailed
+    try:
+        yield make
+    finally:
+        for cluster in made:
+            cluster.stop()
+            if request.session.testsfailed > failed:
+                sys.stderr.write(cluster.logs())
+
+
+class Gate:
+    """A directory in which held tasks leave marks, until `open` lets them go on."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def held(self) -> list[int]:
+        """Return the process ids of the Python workers that wait here."""
+        return [int(mark.name.removeprefix("held-")) for mark in self.directory.glob("held-*")]
+
+    def wait(self, count: int = 1) -> list[int]:
+        return until(lambda: self.held() if len(self.held()) >= count else None, 60, f"{count} tasks at the gate")
+
+    def forget(self) -> None:
+        for mark in self.directory.glob("held-*"):
+            mark.unlink()
+
+    def open(self) -> None:
+        (self.directory / "open").touch()
+
+
+@pytest.fixture
+def gate(tmp_path) -> Iterator[Gate]:
+    directory = tmp_path / "gate"
+    directory.mkdir()
+    made = Gate(directory)
+    yield made
+    made.open()
+
+
+def query(number: int) -> str:
+    return (QUERIES / f"q{number}.sql").read_text()
+
+
+def rows(table: pa.Table) -> list[tuple]:
+    """Return the rows in a canonical order, doubles rounded to what summation in any order keeps."""
+    plain = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    rounded = [tuple(float(f"{v:.9g}") if isinstance(v, float) else v for v in row) for row in plain]
+    return sorted(rounded, key=repr)

@@ -1,0 +1,116 @@
+"""`kill -9` of any process in the middle of a query: the right result, and no finished task runs again."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from tests.e2e.cluster import Cluster, until
+from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def cluster(make_module_cluster) -> Cluster:
+    made = make_module_cluster()
+    made.start_scheduler()
+    made.start_executor("e-1")
+    return made
+
+
+@pytest.fixture
+def gated_q18(cluster: Cluster, tpch, gate: Gate):
+    """Q18 with every exchange cut, held in its scan of orders while its other stages finish."""
+    views = {**tpch, "orders_ungated": tpch["orders"]}
+    del views["orders"]
+    arguments = {"text": query(18), "gate": str(gate.directory), "table": "orders", "key": "o_orderkey"}
+    job = cluster.client.python(f"{JOBS}:gated_query", args=arguments, views=views, conf=UNFUSED)
+    gate.wait()
+    until(lambda: finished_count(cluster, job.id) >= 4, 60, "some finished tasks")
+    return job
+
+
+@pytest.fixture(scope="module")
+def right_answer(spark):
+    return rows(spark.sql(query(18)).toArrow())
+
+
+def finished_count(cluster: Cluster, job_id: str) -> int:
+    return sum(stage.successful for stage in cluster.client.job(job_id).progress().stages)
+
+
+def running(tasks: dict) -> set:
+    return {at for at, task in tasks.items() if task["state"] == "running"}
+
+
+def repeated(before: dict, after: dict) -> set:
+    """Return the tasks that were handed out again since *before*."""
+    return {at for at, task in before.items() if after[at]["attempts"] > max(1, task["attempts"])}
+
+
+def assert_each_succeeded_once(tasks: dict) -> None:
+    assert {at: task["successes"] for at, task in tasks.items() if task["successes"] != 1} == {}
+
+
+@pytest.mark.parametrize("gate_opens", ["while the scheduler is down", "after it is back"])
+def test_scheduler_killed_in_the_middle(cluster, gated_q18, gate, right_answer, gate_opens):
+    before = cluster.tasks(gated_q18.id)
+    assert running(before)
+    cluster.scheduler.kill()
+    if gate_opens == "while the scheduler is down":
+        gate.open()
+    cluster.start_scheduler()
+    gate.open()
+    assert rows(gated_q18.to_arrow()) == right_answer
+    after = cluster.tasks(gated_q18.id)
+    assert_each_succeeded_once(after)
+    # The executor lived on, so not even the task that was running started again.
+    assert repeated(before, after) == set()
+
+
+def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
+    before = cluster.tasks(gated_q18.id)
+    was_running = running(before)
+    cluster.executors["e-1"].kill()
+    gate.forget()
+    cluster.start_executor("e-2")
+    gate.wait()
+    gate.open()
+    assert rows(gated_q18.to_arrow()) == right_answer
+    after = cluster.tasks(gated_q18.id)
+    assert_each_succeeded_once(after)
+    assert repeated(before, after) == was_running
+    assert {after[at]["executor_id"] for at in was_running} == {"e-2"}
+
+
+def test_jvm_of_the_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
+    (executor,) = (process for process in cluster.executors.values() if process.popen.poll() is None)
+    before = cluster.tasks(gated_q18.id)
+    was_running = running(before)
+    gate.forget()
+    executor.jvm().kill()
+    gate.wait()
+    assert executor.popen.poll() is None, "the process replaces its JVM, and keeps its process id"
+    gate.open()
+    assert rows(gated_q18.to_arrow()) == right_answer
+    after = cluster.tasks(gated_q18.id)
+    assert_each_succeeded_once(after)
+    assert repeated(before, after) == was_running
+
+
+def test_python_worker_killed_in_the_middle_of_a_udf(cluster, gated_q18, gate, right_answer):
+    before = cluster.tasks(gated_q18.id)
+    (worker,) = gate.held()
+    assert "python" in psutil.Process(worker).name()
+    gate.forget()
+    os.kill(worker, signal.SIGKILL)
+    gate.wait()
+    gate.open()
+    assert rows(gated_q18.to_arrow()) == right_answer
+    after = cluster.tasks(gated_q18.id)
+    assert_each_succeeded_once(after)
+    again = repeated(before, after)
+    assert again == running(before)
+    assert {after[at]["failures"] for at in again} <= {0, 1}

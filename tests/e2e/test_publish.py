@@ -1,0 +1,75 @@
+"""Whoever dies while a dataset is published: it is not there, or it is whole."""
+
+import threading
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from onager.client import JobState
+from tests.e2e.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(240)
+
+ROWS = 2_000
+
+
+@pytest.fixture(scope="module")
+def cluster(make_module_cluster) -> Cluster:
+    made = make_module_cluster()
+    made.start_scheduler()
+    made.start_executor("e-1")
+    return made
+
+
+@pytest.mark.parametrize("victim", ["scheduler", "executor", "jvm"])
+@pytest.mark.parametrize("mode", ["error", "overwrite"])
+def test_publishing_is_killed_in_the_middle(cluster, tmp_path, victim, mode):
+    target = tmp_path / "out"
+    if mode == "overwrite":
+        cluster.client.sql("SELECT -1L AS id", output=target).wait(timeout=90)
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            seen.append(visible_rows(target))
+            time.sleep(0.005)
+
+    text = f"SELECT /*+ REPARTITION(40) */ id FROM range({ROWS})"
+    conf = {"onager.fusion.maxBytes": 0}
+    job = cluster.client.sql(text, conf=conf, output=target, mode=mode)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for progress in job.watch(timeout=90):
+            if progress.state is JobState.PUBLISHING or progress.state.is_final:
+                break
+        kill(cluster, victim)
+        job.wait(timeout=120)
+    finally:
+        stop.set()
+        watcher.join()
+    assert set(seen) <= {0, 1, ROWS} if mode == "overwrite" else set(seen) <= {0, ROWS}
+    assert sorted(pq.read_table(target).column("id").to_pylist()) == list(range(ROWS))
+    assert (target / "_SUCCESS").exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+def visible_rows(target) -> int:
+    """Return the rows that a reader finds at *target* now; 0 while it is not there."""
+    try:
+        return sum(pq.ParquetFile(file).metadata.num_rows for file in sorted(target.glob("*.parquet")))
+    except FileNotFoundError:
+        return 0
+
+
+def kill(cluster: Cluster, victim: str) -> None:
+    if victim == "scheduler":
+        cluster.scheduler.kill()
+        cluster.start_scheduler()
+    elif victim == "executor":
+        cluster.executors["e-1"].kill()
+        cluster.start_executor("e-1")
+    else:
+        cluster.executors["e-1"].jvm().kill()
