@@ -1,0 +1,137 @@
+"""Stage plans made executable: decoded, bound to their inputs and executed up to their RDD, once per stage attempt."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from executor.spark import leaves
+from executor.spark.jvm import Jvm
+from executor.spark.stage_plan import ExchangeInput, LeafInput, StagePlan
+from onager.exchange_layout import stage_directory
+from onager.ids import JobId, StageId
+from onager.protocol import onager_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class StageKey:
+    """One attempt of a stage over one choice of input files."""
+
+    job_id: JobId
+    stage_id: StageId
+    stage_attempt: int
+    inputs_digest: str
+
+    @property
+    def group(self) -> str:
+        """Return the name of the Spark job group in which broadcasts and subqueries of the stage run."""
+        return f"bind/{self.job_id}/{self.stage_id}.{self.stage_attempt}/{self.inputs_digest[:8]}"
+
+
+def stage_key(task_set: pb.TaskSet) -> StageKey:
+    """Return the key under which the bound stage of *task_set* is kept."""
+    digest = hashlib.sha256()
+    for location in task_set.inputs:
+        nonces = ",".join(output.nonce for output in location.outputs)
+        digest.update(f"{location.stage_id}:{nonces};".encode())
+    return StageKey(JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest())
+
+
+class Binder:
+    """Keeps the bound stages and the Spark sessions of jobs until the job is closed. Callable from any thread."""
+
+    def __init__(self, spark: SparkSession, kernel: Any) -> None:
+        self._spark = spark
+        self._kernel = kernel
+        self._jvm = Jvm(spark)
+        self._lock = threading.Lock()
+        self._sessions: dict[tuple[JobId, str], Any] = {}
+        self._bound: dict[StageKey, Future[Any]] = {}
+
+    def bound(self, task_set: pb.TaskSet, plan: StagePlan) -> Any:
+        """Return the kernel's ``Bound`` for the stage of *task_set*, which is bound once however many ask.
+
+        Broadcasts and subqueries of the stage run meanwhile. Failures of theirs are raised as py4j raised them; nothing
+        is kept then.
+        """
+        key = stage_key(task_set)
+        with self._lock:
+            known = self._bound.get(key)
+            if known is None:
+                mine: Future[Any] = Future()
+                self._bound[key] = mine
+        if known is not None:
+            return known.result()
+        try:
+            made = self._bind(key, task_set, plan)
+        except BaseException as e:
+            with self._lock:
+                self._bound.pop(key, None)
+            mine.set_exception(e)
+            raise
+        mine.set_result(made)
+        return made
+
+    def session(self, job_id: JobId, conf: Mapping[str, str]) -> Any:
+        """Return the JVM session of a job under *conf*."""
+        text = json.dumps(dict(sorted(conf.items())))
+        with self._lock:
+            session = self._sessions.get((job_id, text))
+            if session is None:
+                session = self._kernel.session(self._spark._jsparkSession, text)  # noqa: SLF001
+                self._sessions[job_id, text] = session
+        return session
+
+    def cancel(self, key: StageKey) -> None:
+        """Stop the broadcasts and subqueries of a stage that is being bound."""
+        self._kernel.cancelGroup(key.group)
+
+    def close_job(self, job_id: JobId) -> None:
+        """Forget all stages and sessions of a job; what is being bound is stopped."""
+        with self._lock:
+            gone = [key for key in self._bound if key.job_id == job_id]
+            unfinished = [key for key in gone if not self._bound[key].done()]
+            for key in gone:
+                del self._bound[key]
+            for known in [known for known in self._sessions if known[0] == job_id]:
+                del self._sessions[known]
+        for key in unfinished:
+            self.cancel(key)
+
+    def _bind(self, key: StageKey, task_set: pb.TaskSet, plan: StagePlan) -> Any:
+        session = self.session(key.job_id, plan.conf)
+        locations = {location.stage_id: location for location in task_set.inputs}
+        inputs: list[dict[str, Any] | None] = []
+        rebuilt: list[Any] = []
+        for source in plan.inputs:
+            match source:
+                case LeafInput(description=description):
+                    inputs.append(None)
+                    rebuilt.append(leaves.rebuild(self._jvm, session, description))
+                case ExchangeInput():
+                    inputs.append(_exchange_spec(key.job_id, source, locations[source.stage_id]))
+                    rebuilt.append(None)
+        spec = {"group": key.group, "partitions": plan.partitions, "inputs": inputs}
+        java_leaves = self._jvm.view.java.util.ArrayList()
+        for leaf in rebuilt:
+            java_leaves.add(leaf)
+        return self._kernel.bind(session, plan.fragment, json.dumps(spec), java_leaves)
+
+
+def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInputLocations) -> dict[str, Any]:
+    outputs = location.outputs
+    return {
+        "stage": source.stage_id,
+        "directory": stage_directory(job_id, source.stage_id),
+        "reads_all": source.reads_all,
+        "partitions": source.partitions,
+        "producers": list(range(len(outputs))),
+        "nonces": [output.nonce for output in outputs],
+        "rows": [output.rows for output in outputs],
+        "bytes": sum(output.bytes for output in outputs),
+    }

@@ -1,0 +1,98 @@
+package onager.kernel;
+
+import java.util.IdentityHashMap;
+import java.util.Map;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.BaseSubqueryExec;
+import org.apache.spark.sql.execution.ExecSubqueryExpression;
+import org.apache.spark.sql.execution.QueryExecution$;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * Makes a decoded fragment executable: its placeholders become leaves, every node is made anew (what is transient in a
+ * node, such as its session, is null after decoding), and the two preparation rules that a fragment still needs are applied.
+ */
+public final class Binder {
+    static final String PLACEHOLDER = "onager-input:";
+
+    /** Gives the leaf for each placeholder. */
+    public interface Leaves {
+        /** Return the leaf for input *index*; *broadcast*: it stands right below a broadcast, which takes any number of partitions. */
+        SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
+    }
+
+    private final Leaves leaves;
+    private final Map made = new IdentityHashMap();
+
+    public Binder(Leaves leaves) {
+        this.leaves = leaves;
+    }
+
+    /** Return the index of the placeholder *plan*, or -1 when it is none. */
+    static int index(SparkPlan plan) {
+        if (!(plan instanceof RDDScanExec)) {
+            return -1;
+        }
+        String name = ((RDDScanExec) plan).name();
+        return name.startsWith(PLACEHOLDER) ? Integer.parseInt(name.substring(PLACEHOLDER.length())) : -1;
+    }
+
+    /** Return the executable form of *fragment* in the active session. */
+    public SparkPlan bind(SparkPlan fragment, org.apache.spark.sql.classic.SparkSession session) {
+        SparkPlan bound = node(fragment, false);
+        Seq rules = QueryExecution$.MODULE$.preparations(session, scala.Option.empty(), false);
+        for (int i = 0; i < rules.size(); i++) {
+            Rule rule = (Rule) rules.apply(i);
+            String name = rule.getClass().getSimpleName();
+            if (name.equals("ApplyColumnarRulesAndInsertTransitions") || name.equals("CollapseCodegenStages")) {
+                bound = (SparkPlan) rule.apply(bound);
+            }
+        }
+        return bound;
+    }
+
+    private SparkPlan node(SparkPlan plan, boolean broadcast) {
+        SparkPlan known = (SparkPlan) made.get(plan);
+        if (known != null) {
+            return known; // a broadcast that occurs twice is built once
+        }
+        int index = index(plan);
+        SparkPlan out;
+        if (index >= 0) {
+            out = leaves.leaf(index, (RDDScanExec) plan, broadcast);
+        } else {
+            boolean below = plan instanceof BroadcastExchangeExec;
+            Seq children = plan.children();
+            Object[] bound = new Object[children.size()];
+            for (int i = 0; i < bound.length; i++) {
+                bound[i] = node((SparkPlan) children.apply(i), below);
+            }
+            out = bound.length == 0 ? plan : (SparkPlan) plan.withNewChildren(Kernel.seq(bound));
+            if (out.subqueries().size() > 0) {
+                out = (SparkPlan) out.transformExpressions(new Subqueries());
+            }
+        }
+        made.put(plan, out);
+        return out;
+    }
+
+    private final class Subqueries extends AbstractPartialFunction {
+        public boolean isDefinedAt(Object e) {
+            return e instanceof ExecSubqueryExpression;
+        }
+
+        public Object applyOrElse(Object e, scala.Function1 otherwise) {
+            if (!isDefinedAt(e)) {
+                return otherwise.apply(e);
+            }
+            ExecSubqueryExpression subquery = (ExecSubqueryExpression) e;
+            return subquery.withNewPlan((BaseSubqueryExec) node((SparkPlan) subquery.plan(), false));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+package onager.kernel;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.QueryContext;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.api.python.PythonException;
+
+/** Says of an exception what kind of failure it is, and what a person should read about it. */
+public final class Failures {
+    static final int DETAILS = 16 * 1024;
+
+    private Failures() {}
+
+    static String text(Throwable e) {
+        String name = e.getClass().getSimpleName();
+        return e.getMessage() == null ? name : e instanceof IOException && e.getClass() == IOException.class
+                ? e.getMessage() : name + ": " + e.getMessage();
+    }
+
+    /** The exception, its cause, the cause's cause and so on. */
+    private static List chain(Throwable e) {
+        List all = new ArrayList();
+        for (Throwable at = e; at != null && all.size() < 50 && !all.contains(at); at = at.getCause()) {
+            all.add(at);
+        }
+        return all;
+    }
+
+    private static Throwable first(List chain, Class wanted) {
+        for (int i = 0; i < chain.size(); i++) {
+            if (wanted.isInstance(chain.get(i))) {
+                return (Throwable) chain.get(i);
+            }
+        }
+        return null;
+    }
+
+    private static boolean isWorkerCrash(List chain) {
+        for (int i = 0; i < chain.size(); i++) {
+            String m = ((Throwable) chain.get(i)).getMessage();
+            if (m != null && (m.indexOf("Python worker exited unexpectedly") >= 0 || m.indexOf("Python worker process terminated") >= 0
+                    || m.indexOf("Python worker failed to connect back") >= 0 || m.indexOf("Failed while reserving memory") >= 0)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether the failure is that of an input or output, which another try may not meet again. */
+    private static boolean isIo(List chain) {
+        if (isWorkerCrash(chain) || first(chain, OutOfMemoryError.class) != null) {
+            return true;
+        }
+        SparkThrowable said = said(chain);
+        if (said != null && said.getCondition() != null && said.getCondition().startsWith("FAILED_EXECUTE_UDF")) {
+            return false; // the user's own function raised it
+        }
+        Throwable io = first(chain, IOException.class);
+        if (io == null || first(chain, PythonException.class) != null) {
+            return false;
+        }
+        return !(io instanceof FileNotFoundException) && !(io instanceof java.nio.file.NoSuchFileException)
+                && !(io instanceof com.fasterxml.jackson.core.JacksonException) && !(io instanceof java.nio.charset.CharacterCodingException);
+    }
+
+    /** The innermost exception that carries an error class of Spark's own: closest to what the user wrote. */
+    private static SparkThrowable said(List chain) {
+        for (int i = chain.size() - 1; i >= 0; i--) {
+            if (chain.get(i) instanceof SparkThrowable) {
+                SparkThrowable s = (SparkThrowable) chain.get(i);
+                if (s.getCondition() != null && !s.getCondition().startsWith("_LEGACY") && !s.getCondition().equals("INTERNAL_ERROR")) {
+                    return s;
+                }
+            }
+        }
+        return null;
+    }
+
+    private static String lastLine(String text) {
+        String[] lines = text.trim().split("\n");
+        int i = lines.length - 1;
+        return lines[i].trim();
+    }
+
+    /** Return the failure as the fields of the protocol's `Failure`; *killed*: the task had been asked to stop. */
+    public static Map describe(Throwable e, boolean killed) {
+        List chain = chain(e);
+        Map out = new LinkedHashMap();
+        FetchFailure fetch = (FetchFailure) first(chain, FetchFailure.class);
+        SparkThrowable said = said(chain);
+        Throwable python = first(chain, PythonException.class);
+        Throwable root = (Throwable) chain.get(chain.size() - 1);
+        if (killed || first(chain, TaskKilledException.class) != null || first(chain, InterruptedException.class) != null
+                || first(chain, java.nio.channels.ClosedByInterruptException.class) != null) {
+            out.put("kind", "TASK_KILLED");
+        } else if (fetch != null) {
+            out.put("kind", "FETCH_FAILED");
+            out.put("fetch_stage", Integer.valueOf(fetch.stage));
+            out.put("fetch_partition", Integer.valueOf(fetch.partition));
+            out.put("fetch_nonce", fetch.nonce);
+        } else {
+            out.put("kind", isIo(chain) ? "IO_ERROR" : "USER_ERROR");
+        }
+        out.put("message", message(chain, fetch, said, python, root));
+        if (said != null) {
+            out.put("error_class", said.getCondition());
+            out.put("sql_state", said.getSqlState() == null ? "" : said.getSqlState());
+            QueryContext[] context = said.getQueryContext();
+            out.put("query_context", context == null || context.length == 0 ? "" : context[0].summary());
+        } else if (python != null) {
+            String last = lastLine(python.getMessage());
+            int colon = last.indexOf(':');
+            out.put("error_class", colon < 0 ? last : last.substring(0, colon));
+        } else {
+            out.put("error_class", root.getClass().getName());
+        }
+        StringWriter trace = new StringWriter();
+        e.printStackTrace(new PrintWriter(trace));
+        String details = python == null ? trace.toString() : python.getMessage() + "\n" + trace;
+        out.put("details", details.length() > DETAILS ? details.substring(0, DETAILS) : details);
+        return out;
+    }
+
+    private static String message(List chain, FetchFailure fetch, SparkThrowable said, Throwable python, Throwable root) {
+        if (fetch != null) {
+            return fetch.getMessage();
+        }
+        Throwable exchange = first(chain, ExchangeFailure.class);
+        if (exchange != null) {
+            return exchange.getMessage();
+        }
+        if (isWorkerCrash(chain)) {
+            return "a Python worker died while it ran a function of the query (killed, out of memory, or crashed in native code)";
+        }
+        if (python != null) {
+            String trace = python.getMessage();
+            int at = trace.indexOf("Traceback (most recent call last)");
+            return at < 0 ? trace.trim() : lastLine(trace.substring(at));
+        }
+        if (said != null) {
+            String m = ((Throwable) said).getMessage();
+            return root == said || root.getMessage() == null || m.indexOf(root.getMessage()) >= 0 ? m : m + ": " + text(root);
+        }
+        return text(root);
+    }
+}

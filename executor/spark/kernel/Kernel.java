@@ -1,0 +1,381 @@
+package onager.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.ObjectInputStream;
+import java.io.ObjectStreamClass;
+import java.nio.channels.Channels;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.vector.ipc.WriteChannel;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StringType$;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.YearMonthIntervalType;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.collection.immutable.Seq;
+
+/**
+ * What Python calls. Every method takes and gives few, plain values, because a call costs a tenth of a millisecond and
+ * more: structures travel as JSON, results of many tasks in one answer.
+ */
+public final class Kernel {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    /** Stored bytes of a broadcast's input for each task that reads it. */
+    private static final long BROADCAST_READ_BYTES = 4L << 20;
+
+    private final SparkContext sc;
+    private final Store store;
+    private final int slots;
+    private final Tracker tracker;
+    final LinkedBlockingQueue events = new LinkedBlockingQueue();
+    private final Map runs = new ConcurrentHashMap();
+
+    public Kernel(SparkContext sc, String exchangeDir, int slots) {
+        this.sc = sc;
+        this.store = new Store(exchangeDir, new SerializableConfiguration(new Configuration(sc.hadoopConfiguration())));
+        this.slots = slots;
+        this.tracker = new Tracker(sc);
+        sc.addSparkListener(tracker);
+    }
+
+    static Seq seq(Object[] items) {
+        return scala.jdk.javaapi.CollectionConverters.asScala(java.util.Arrays.asList(items)).toSeq();
+    }
+
+    private static JsonNode item(JsonNode object, String list, int i) {
+        return (JsonNode) object.get(list).get(i);
+    }
+
+    private static Object decode(byte[] bytes) throws IOException, ClassNotFoundException {
+        return new Decoder(new ByteArrayInputStream(bytes)).readObject();
+    }
+
+    private static final class Decoder extends ObjectInputStream {
+        Decoder(InputStream in) throws IOException {
+            super(in);
+        }
+
+        protected Class resolveClass(ObjectStreamClass c) throws IOException, ClassNotFoundException {
+            try {
+                return Class.forName(c.getName(), false, Thread.currentThread().getContextClassLoader());
+            } catch (ClassNotFoundException e) {
+                return super.resolveClass(c);
+            }
+        }
+    }
+
+    /** Make a session of *base*'s context with the settings *conf*, a JSON object. */
+    public SparkSession session(SparkSession base, String conf) throws IOException {
+        SparkSession session = (SparkSession) base.newSession();
+        Iterator fields = JSON.readTree(conf).fields();
+        while (fields.hasNext()) {
+            Map.Entry e = (Map.Entry) fields.next();
+            session.sessionState().conf().setConfString((String) e.getKey(), ((JsonNode) e.getValue()).asText());
+        }
+        return session;
+    }
+
+    /** Let this thread's Spark jobs run under *session*'s settings and in the job group *group*. */
+    void enter(SparkSession session, String group) {
+        java.util.Properties p = new java.util.Properties();
+        scala.collection.Iterator all = session.sessionState().conf().getAllConfs().iterator();
+        while (all.hasNext()) {
+            scala.Tuple2 t = (scala.Tuple2) all.next();
+            if (((String) t._1()).startsWith("spark.")) {
+                p.setProperty((String) t._1(), (String) t._2());
+            }
+        }
+        p.setProperty("spark.jobGroup.id", group);
+        p.setProperty("spark.job.description", "onager " + group);
+        p.setProperty("spark.job.interruptOnCancel", "true");
+        p.setProperty(Tracker.RUN, group);
+        sc.setLocalProperties(p);
+        org.apache.spark.sql.SparkSession.setActiveSession(session);
+    }
+
+    /** A stage's plan, executable, and the RDD of its N partitions. */
+    public static final class Bound {
+        final SparkSession session;
+        final SparkPlan plan;
+        final RDD rdd;
+        final Seq output;
+        final DataType[] types;
+
+        Bound(SparkSession session, SparkPlan plan, RDD rdd) {
+            this.session = session;
+            this.plan = plan;
+            this.rdd = rdd;
+            this.output = plan.output();
+            this.types = new DataType[output.size()];
+            for (int i = 0; i < types.length; i++) {
+                types[i] = ((Attribute) output.apply(i)).dataType();
+            }
+        }
+
+        public int partitions() {
+            return rdd.getNumPartitions();
+        }
+    }
+
+    /**
+     * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
+     *
+     * <p>*spec* is JSON: {group, partitions, inputs: [null | {stage, directory, reads_all, partitions, producers: [..], nonces: [..],
+     * rows: [..], bytes}]}; *leaves* has a plan where inputs has null.
+     */
+    public Bound bind(SparkSession session, byte[] fragment, String spec, List leaves) throws Exception {
+        JsonNode s = JSON.readTree(spec);
+        enter(session, s.get("group").asText());
+        SparkPlan plan = (SparkPlan) decode(fragment);
+        SparkPlan bound = new Binder(new Inputs(s, leaves)).bind(plan, session);
+        RDD rdd = bound.execute();
+        int wanted = s.get("partitions").asInt();
+        if (rdd.getNumPartitions() != wanted) {
+            throw new IllegalStateException("the stage was planned with " + wanted + " partitions, but here its plan has "
+                    + rdd.getNumPartitions() + ": its files changed since, or its leaves do not agree\n" + bound.treeString());
+        }
+        return new Bound(session, bound, rdd);
+    }
+
+    /** Run a stage that has no plan of its own to bind: *rdd* gives rows of *plan*'s output. */
+    public Bound bound(SparkSession session, SparkPlan plan, RDD rdd) {
+        return new Bound(session, plan, rdd);
+    }
+
+    private final class Inputs implements Binder.Leaves {
+        private final JsonNode spec;
+        private final List leaves;
+
+        Inputs(JsonNode spec, List leaves) {
+            this.spec = spec;
+            this.leaves = leaves;
+        }
+
+        public SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast) {
+            JsonNode input = item(spec, "inputs", index);
+            if (input.isNull()) {
+                return (SparkPlan) leaves.get(index);
+            }
+            int n = input.get("producers").size();
+            int[] producers = new int[n];
+            String[] nonces = new String[n];
+            long[] rows = new long[n];
+            for (int i = 0; i < n; i++) {
+                producers[i] = item(input, "producers", i).asInt();
+                nonces[i] = item(input, "nonces", i).asText();
+                rows[i] = item(input, "rows", i).asLong();
+            }
+            int partitions = input.get("partitions").asInt();
+            int mode = ExchangeRDD.BUCKET;
+            if (input.get("reads_all").asBoolean()) {
+                mode = ExchangeRDD.SLICE;
+                if (broadcast) {
+                    long pieces = 1 + input.get("bytes").asLong() / BROADCAST_READ_BYTES;
+                    partitions = (int) Math.max(1L, Math.min(pieces, (long) Math.min(n, slots)));
+                }
+            }
+            Seq output = placeholder.output();
+            RDD rdd = new ExchangeRDD(sc, store, input.get("directory").asText(), input.get("stage").asInt(), producers, nonces, rows,
+                    output.size(), partitions, mode);
+            return Spark43.scan(output, rdd, "stage " + input.get("stage").asInt());
+        }
+    }
+
+    /**
+     * Begin to run partitions of a bound stage; returns at once. What becomes of each comes with `take`.
+     *
+     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..], layout: exchange | result | sink, directory, buckets, names: [..], format,
+     * options: {..}, staging}; *expression* is the serialised bucket expression, or empty.
+     */
+    public void submit(Bound bound, String spec, byte[] expression) throws Exception {
+        JsonNode s = JSON.readTree(spec);
+        String run = s.get("run").asText();
+        Map nonces = new HashMap();
+        Object[] partitions = new Object[s.get("partitions").size()];
+        for (int i = 0; i < partitions.length; i++) {
+            partitions[i] = Integer.valueOf(item(s, "partitions", i).asInt());
+            nonces.put(partitions[i], item(s, "nonces", i).asText());
+        }
+        Run started = new Run(this, sc, run, bound, seq(partitions), task(bound, s, run, nonces, expression));
+        runs.put(run, started);
+        started.start();
+    }
+
+    private Task task(Bound bound, JsonNode s, String run, Map nonces, byte[] expression) throws Exception {
+        String layout = s.get("layout").asText();
+        if (layout.equals("exchange")) {
+            Expression e = expression.length == 0 ? null : (Expression) decode(expression);
+            return new WriteExchange(run, nonces, bound.types, store, s.get("directory").asText(), s.get("buckets").asInt(), e, bound.output);
+        }
+        StructType schema = named(bound.output, s.get("names"));
+        if (layout.equals("result")) {
+            String zone = bound.session.sessionState().conf().sessionLocalTimeZone();
+            return new WriteResult(run, nonces, bound.types, store, s.get("directory").asText(), shown(schema), zone, projection(schema, zone));
+        }
+        scala.collection.immutable.Map options = options(s.get("options"));
+        Configuration conf = bound.session.sessionState().newHadoopConfWithOptions(options);
+        conf.set("fs.file.impl", "onager.kernel.LocalFiles");
+        conf.setBoolean("fs.file.impl.disable.cache", true);
+        Job job = Job.getInstance(conf);
+        org.apache.spark.sql.SparkSession.setActiveSession(bound.session);
+        OutputWriterFactory factory = Spark43.prepareWrite(Spark43.format(s.get("format").asText()), bound.session, job, options, schema);
+        return new WriteSink(run, nonces, bound.types, factory, schema, new SerializableConfiguration(job.getConfiguration()),
+                s.get("staging").asText());
+    }
+
+    private static scala.collection.immutable.Map options(JsonNode given) {
+        Map map = new HashMap();
+        Iterator fields = given.fields();
+        while (fields.hasNext()) {
+            Map.Entry e = (Map.Entry) fields.next();
+            map.put(e.getKey(), ((JsonNode) e.getValue()).asText());
+        }
+        scala.collection.immutable.Map plain = scala.collection.immutable.Map$.MODULE$.from(
+                scala.jdk.javaapi.CollectionConverters.asScala(map));
+        return org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$.MODULE$.apply(plain);
+    }
+
+    private static StructType named(Seq output, JsonNode names) {
+        StructField[] fields = new StructField[output.size()];
+        for (int i = 0; i < fields.length; i++) {
+            Attribute a = (Attribute) output.apply(i);
+            String name = names == null || names.isNull() ? a.name() : ((JsonNode) names.get(i)).asText();
+            fields[i] = new StructField(name, a.dataType(), a.nullable(), a.metadata());
+        }
+        return new StructType(fields);
+    }
+
+    /** The result's schema as clients see it: Arrow's readers know no year-month intervals, so those are text. */
+    private static StructType shown(StructType schema) {
+        StructField[] fields = new StructField[schema.fields().length];
+        for (int i = 0; i < fields.length; i++) {
+            StructField f = schema.fields()[i];
+            boolean text = f.dataType() instanceof YearMonthIntervalType;
+            if (!text && nested(f.dataType())) {
+                throw new IllegalArgumentException("column " + f.name() + " holds a year-month interval inside " + f.dataType().simpleString()
+                        + ", which no Arrow reader takes: cast it to string");
+            }
+            fields[i] = text ? new StructField(f.name(), StringType$.MODULE$, f.nullable(), Metadata.empty()) : f;
+        }
+        return new StructType(fields);
+    }
+
+    private static boolean nested(DataType type) {
+        if (type instanceof ArrayType) {
+            return nested(((ArrayType) type).elementType());
+        }
+        if (type instanceof MapType) {
+            return nested(((MapType) type).keyType()) || nested(((MapType) type).valueType());
+        }
+        if (type instanceof StructType) {
+            StructField[] fields = ((StructType) type).fields();
+            for (int i = 0; i < fields.length; i++) {
+                if (nested(fields[i].dataType())) {
+                    return true;
+                }
+            }
+        }
+        return type instanceof YearMonthIntervalType;
+    }
+
+    private static Seq projection(StructType schema, String zone) {
+        Object[] columns = new Object[schema.fields().length];
+        boolean any = false;
+        for (int i = 0; i < columns.length; i++) {
+            StructField f = schema.fields()[i];
+            boolean text = f.dataType() instanceof YearMonthIntervalType;
+            any = any || text;
+            columns[i] = Spark43.column(i, f.dataType(), f.nullable(), text, zone);
+        }
+        return any ? seq(columns) : null;
+    }
+
+    /** The Arrow IPC schema message of a result with *plan*'s output under *names*, a JSON list. */
+    public byte[] arrowSchema(SparkSession session, SparkPlan plan, String names) throws IOException {
+        StructType schema = shown(named(plan.output(), JSON.readTree(names)));
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        MessageSerializer.serialize(new WriteChannel(Channels.newChannel(out)),
+                WriteResult.arrow(schema, session.sessionState().conf().sessionLocalTimeZone()));
+        return out.toByteArray();
+    }
+
+    /** Stop partitions of a run; those not named go on. */
+    public void cancel(String run, List partitions) {
+        Run r = (Run) runs.get(run);
+        if (r != null) {
+            r.cancel(partitions, tracker);
+        }
+    }
+
+    /** Stop whatever runs in a job group, such as the broadcasts of a stage that is being bound. */
+    public void cancelGroup(String group) {
+        sc.cancelJobGroup(group);
+    }
+
+    void ended(String run, Throwable failure) {
+        runs.remove(run);
+        tracker.forget(run);
+        Map fields = new LinkedHashMap();
+        if (failure != null) {
+            fields.put("failure", Failures.describe(failure, false));
+        }
+        events.add(new Object[] {run, new Outcome(-1, fields, null)});
+    }
+
+    /** Describe an exception that reached Python, as JSON. */
+    public String describe(Throwable e) throws IOException {
+        return JSON.writeValueAsString(Failures.describe(e, false));
+    }
+
+    /**
+     * Wait up to *timeoutMs* for news, then return all there is (at most about 8 MiB): int32 length of a JSON list of events, the list,
+     * and the inline results one after another. An event of partition -1 says that its run has ended.
+     */
+    public byte[] take(long timeoutMs) throws IOException, InterruptedException {
+        List taken = new ArrayList();
+        ByteArrayOutputStream blobs = new ByteArrayOutputStream();
+        Object[] event = (Object[]) events.poll(timeoutMs, TimeUnit.MILLISECONDS);
+        while (event != null) {
+            Outcome outcome = (Outcome) event[1];
+            Map json = new LinkedHashMap(outcome.fields);
+            json.put("run", event[0]);
+            json.put("partition", Integer.valueOf(outcome.partition));
+            if (outcome.inline != null) {
+                json.put("inline_bytes", Integer.valueOf(outcome.inline.length));
+                blobs.write(outcome.inline, 0, outcome.inline.length);
+            }
+            taken.add(json);
+            event = blobs.size() > 8 << 20 ? null : (Object[]) events.poll();
+        }
+        byte[] text = JSON.writeValueAsBytes(taken);
+        java.nio.ByteBuffer out = java.nio.ByteBuffer.allocate(4 + text.length + blobs.size());
+        return out.putInt(text.length).put(text).put(blobs.toByteArray()).array();
+    }
+}

@@ -1,0 +1,56 @@
+package onager.kernel;
+
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EvalMode$;
+import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.datasources.DataSourceUtils;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StringType$;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+
+/** Every call of the kernel whose shape changes between minor versions of Spark; written for 4.3. */
+final class Spark43 {
+    private Spark43() {}
+
+    static RDDScanExec scan(Seq output, RDD rdd, String name) {
+        return new RDDScanExec(output, rdd, name, new UnknownPartitioning(rdd.getNumPartitions()),
+                Kernel.seq(new Object[0]), scala.Option.empty());
+    }
+
+    /** The column at *ordinal*, as it is or as text. */
+    static Object column(int ordinal, DataType type, boolean nullable, boolean asText, String zone) {
+        BoundReference reference = new BoundReference(ordinal, type, nullable);
+        return asText ? new Cast(reference, StringType$.MODULE$, scala.Option.apply(zone), EvalMode$.MODULE$.LEGACY()) : reference;
+    }
+
+    static FileFormat format(String name) throws ReflectiveOperationException {
+        String base = "org.apache.spark.sql.execution.datasources.";
+        String made;
+        if (name.equals("parquet")) {
+            made = "parquet.ParquetFileFormat";
+        } else if (name.equals("csv")) {
+            made = "csv.CSVFileFormat";
+        } else if (name.equals("json")) {
+            made = "json.JsonFileFormat";
+        } else if (name.equals("orc")) {
+            made = "orc.OrcFileFormat";
+        } else {
+            throw new IllegalArgumentException("a sink is written as parquet, csv, json or orc, not as " + name);
+        }
+        return (FileFormat) Class.forName(base + made).getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+    }
+
+    static OutputWriterFactory prepareWrite(FileFormat format, SparkSession session, Job job,
+            scala.collection.immutable.Map options, StructType schema) {
+        DataSourceUtils.verifySchema(format, schema, false);
+        return format.prepareWrite(session, job, options, schema);
+    }
+}

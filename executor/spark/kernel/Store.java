@@ -1,0 +1,217 @@
+package onager.kernel;
+
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.spark.util.SerializableConfiguration;
+
+/**
+ * The exchange directory: plain files where it is local (Hadoop's local file system forks a process for every file that
+ * it makes), Hadoop's FileSystem where its path has another scheme. Files appear whole, by a rename, or not at all.
+ */
+public final class Store implements Serializable {
+    public final String root;
+    private final boolean local;
+    private final SerializableConfiguration conf;
+
+    public Store(String root, SerializableConfiguration conf) {
+        this.root = root.startsWith("file:") ? Paths.get(java.net.URI.create(triple(root))).toString() : root;
+        this.local = this.root.indexOf(":/") < 0;
+        this.conf = conf;
+    }
+
+    private static String triple(String uri) {
+        return uri.startsWith("file:///") ? uri : "file://" + uri.substring("file:".length());
+    }
+
+    /** Return the path of the file called *name* (slashes allowed) below the directory. */
+    public String path(String name) {
+        return root + "/" + name;
+    }
+
+    private FileSystem hadoop(String path) throws IOException {
+        Configuration c = conf.value();
+        return new org.apache.hadoop.fs.Path(path).getFileSystem(c);
+    }
+
+    /** A file being written: its bytes go to a hidden name until `commit`. */
+    public final class Pending {
+        private final String temporary;
+        private final String path;
+        private final OutputStream out;
+        public long position = 0;
+
+        Pending(String path, String temporary, OutputStream out) {
+            this.path = path;
+            this.temporary = temporary;
+            this.out = out;
+        }
+
+        public void write(byte[] bytes, int offset, int length) throws IOException {
+            try {
+                out.write(bytes, offset, length);
+            } catch (java.nio.channels.ClosedByInterruptException e) {
+                throw e;
+            } catch (IOException e) {
+                throw ExchangeFailure.ofWrite(root, e);
+            }
+            position += length;
+        }
+
+        public void commit() throws IOException {
+            try {
+                out.close();
+                rename(temporary, path);
+            } catch (IOException e) {
+                throw ExchangeFailure.ofWrite(root, e);
+            }
+        }
+
+        /** Drop what was written; used when the execution failed, and never throws. */
+        public void abort() {
+            try {
+                out.close();
+            } catch (Throwable e) {
+                // the file is thrown away whatever close says
+            }
+            try {
+                if (local) {
+                    Files.deleteIfExists(Paths.get(temporary, new String[0]));
+                } else {
+                    hadoop(temporary).delete(new org.apache.hadoop.fs.Path(temporary), false);
+                }
+            } catch (Throwable e) {
+                // left behind; it goes with the job's directory
+            }
+        }
+    }
+
+    private void rename(String from, String to) throws IOException {
+        if (local) {
+            Files.move(Paths.get(from, new String[0]), Paths.get(to, new String[0]),
+                    new java.nio.file.CopyOption[] {StandardCopyOption.ATOMIC_MOVE});
+        } else if (!hadoop(from).rename(new org.apache.hadoop.fs.Path(from), new org.apache.hadoop.fs.Path(to))) {
+            throw new IOException("renaming " + from + " to " + to + " was refused");
+        }
+    }
+
+    /** Begin the file *name*; directories between the root and it are made, the root itself is not. */
+    public Pending create(String name) throws IOException {
+        String path = path(name);
+        int slash = path.lastIndexOf('/');
+        String temporary = path.substring(0, slash + 1) + "." + path.substring(slash + 1) + ".tmp";
+        try {
+            if (!local) {
+                return new Pending(path, temporary, hadoop(path).create(new org.apache.hadoop.fs.Path(temporary), true));
+            }
+            if (!Files.isDirectory(Paths.get(root, new String[0]), new java.nio.file.LinkOption[0])) {
+                throw new ExchangeFailure("exchange directory " + root + " is not there (or not a directory): create or mount it", null);
+            }
+            Path file = Paths.get(temporary, new String[0]);
+            FileChannel channel;
+            try {
+                channel = open(file);
+            } catch (NoSuchFileException e) {
+                Files.createDirectories(file.getParent(), new java.nio.file.attribute.FileAttribute[0]);
+                channel = open(file);
+            }
+            return new Pending(path, temporary, Channels.newOutputStream(channel));
+        } catch (ExchangeFailure e) {
+            throw e;
+        } catch (IOException e) {
+            throw ExchangeFailure.ofWrite(root, e);
+        }
+    }
+
+    private static FileChannel open(Path file) throws IOException {
+        return FileChannel.open(file, new java.nio.file.OpenOption[] {
+            StandardOpenOption.WRITE, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING});
+    }
+
+    /** A file open for reading at any position. */
+    public abstract static class Source {
+        public long size;
+
+        /** Read exactly *length* bytes from *position* on; a shorter file is an EOFException. */
+        public abstract void read(long position, byte[] into, int length) throws IOException;
+
+        public abstract void close();
+    }
+
+    /** Whether the directory itself can be seen; tells a lost file from a lost volume. */
+    public boolean exists() {
+        try {
+            return local
+                    ? Files.isDirectory(Paths.get(root, new String[0]), new java.nio.file.LinkOption[0])
+                    : hadoop(root).exists(new org.apache.hadoop.fs.Path(root));
+        } catch (IOException e) {
+            return false;
+        }
+    }
+
+    public Source open(String name) throws IOException {
+        return local ? (Source) new LocalSource(path(name)) : (Source) new HadoopSource(path(name));
+    }
+
+    private static final class LocalSource extends Source {
+        private final FileChannel channel;
+
+        LocalSource(String path) throws IOException {
+            channel = FileChannel.open(Paths.get(path, new String[0]), new java.nio.file.OpenOption[] {StandardOpenOption.READ});
+            size = channel.size();
+        }
+
+        public void read(long position, byte[] into, int length) throws IOException {
+            ByteBuffer buffer = ByteBuffer.wrap(into, 0, length);
+            while (buffer.hasRemaining()) {
+                int n = channel.read(buffer, position + buffer.position());
+                if (n < 0) {
+                    throw new java.io.EOFException("it ends early");
+                }
+            }
+        }
+
+        public void close() {
+            try {
+                channel.close();
+            } catch (IOException e) {
+                // nothing was written through it
+            }
+        }
+    }
+
+    private final class HadoopSource extends Source {
+        private final FSDataInputStream in;
+
+        HadoopSource(String path) throws IOException {
+            org.apache.hadoop.fs.Path p = new org.apache.hadoop.fs.Path(path);
+            FileSystem fs = hadoop(path);
+            size = fs.getFileStatus(p).getLen();
+            in = fs.open(p);
+        }
+
+        public void read(long position, byte[] into, int length) throws IOException {
+            in.readFully(position, into, 0, length);
+        }
+
+        public void close() {
+            try {
+                in.close();
+            } catch (IOException e) {
+                // nothing was written through it
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+package onager.kernel;
+
+import java.io.Serializable;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.TaskContext;
+import org.apache.spark.executor.TaskMetrics;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.types.DataType;
+import scala.collection.Iterator;
+import scala.runtime.AbstractFunction2;
+
+/**
+ * What Spark runs for each partition of a task set. A partition that fails does not fail its Spark job: the exception
+ * becomes that partition's outcome, so its neighbours go on.
+ */
+public abstract class Task extends AbstractFunction2 implements Serializable {
+    /** Runs and partitions that nobody wants any more, in this process: `run/partition`. Spark starts a killed task again. */
+    static final Set UNWANTED = ConcurrentHashMap.newKeySet();
+
+    /** What a written partition amounts to. */
+    static final class Written {
+        long rows = 0;
+        long bytes = 0;
+        String[] files = new String[0];
+        byte[] inline = null;
+        boolean isInline = false;
+    }
+
+    protected final String run;
+    protected final DataType[] types;
+    private final Map nonces;
+
+    /** *nonces*: by partition, as Integer to String, the name of this execution. */
+    protected Task(String run, Map nonces, DataType[] types) {
+        this.run = run;
+        this.nonces = nonces;
+        this.types = types;
+    }
+
+    /** Consume *rows* and write them; *nonce* names this execution's files. */
+    protected abstract Written write(TaskContext context, int partition, String nonce, Iterator rows) throws Exception;
+
+    public Object apply(Object taskContext, Object rows) {
+        TaskContext context = (TaskContext) taskContext;
+        int partition = context.partitionId();
+        long started = System.currentTimeMillis();
+        Map fields = new LinkedHashMap();
+        byte[] inline = null;
+        fields.put("started_ms", Long.valueOf(started));
+        try {
+            if (UNWANTED.contains(run + "/" + partition)) {
+                throw new org.apache.spark.TaskKilledException("cancelled");
+            }
+            Written w = write(context, partition, (String) nonces.get(Integer.valueOf(partition)), (Iterator) rows);
+            inline = w.inline;
+            fields.put("rows", Long.valueOf(w.rows));
+            fields.put("bytes", Long.valueOf(w.bytes));
+            fields.put("files", w.files);
+            fields.put("inline", Boolean.valueOf(w.isInline));
+        } catch (Throwable e) {
+            fields.put("failure", Failures.describe(e, context.isInterrupted()));
+            Thread.interrupted(); // the flag has been heard; Spark's own reporting must not trip over it
+        }
+        TaskMetrics m = context.taskMetrics();
+        long now = System.currentTimeMillis();
+        fields.put("ended_ms", Long.valueOf(now));
+        fields.put("bytes_in", Long.valueOf(m.shuffleReadMetrics().localBytesRead()));
+        fields.put("spill_bytes", Long.valueOf(m.diskBytesSpilled()));
+        fields.put("peak_memory_bytes", Long.valueOf(m.peakExecutionMemory()));
+        return new Outcome(partition, fields, inline);
+    }
+
+    /** Rows as UnsafeRow: nearly every operator makes them so, the rest are converted. */
+    protected final UnsafeRow unsafe(Object row, UnsafeProjection[] lazy) {
+        if (row instanceof UnsafeRow) {
+            return (UnsafeRow) row;
+        }
+        if (lazy[0] == null) {
+            lazy[0] = UnsafeProjection.create(types);
+        }
+        return lazy[0].apply((InternalRow) row);
+    }
+}

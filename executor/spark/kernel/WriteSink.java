@@ -1,0 +1,81 @@
+package onager.kernel;
+
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.TaskType;
+import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.OutputWriter;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.collection.Iterator;
+
+/**
+ * Writes a partition as one file of a dataset, below the staging directory in a directory of this execution's own. Of the
+ * empty partitions only the first writes one (with the schema), so that an empty dataset can be read.
+ */
+public final class WriteSink extends Task {
+    private final OutputWriterFactory factory;
+    private final StructType schema;
+    private final SerializableConfiguration conf;
+    private final String staging;
+
+    public WriteSink(String run, Map nonces, DataType[] types, OutputWriterFactory factory, StructType schema,
+            SerializableConfiguration conf, String staging) {
+        super(run, nonces, types);
+        this.factory = factory;
+        this.schema = schema;
+        this.conf = conf;
+        this.staging = staging;
+    }
+
+    protected Written write(TaskContext context, int partition, String nonce, Iterator rows) throws Exception {
+        Written done = new Written();
+        if (partition > 0 && !rows.hasNext()) {
+            return done;
+        }
+        Configuration c = new Configuration(conf.value());
+        TaskAttemptID id = new TaskAttemptID("onager", 0, TaskType.MAP, partition, 0);
+        c.set("mapreduce.task.attempt.id", id.toString());
+        c.set("mapreduce.task.id", id.getTaskID().toString());
+        c.setBoolean("mapreduce.task.ismap", true);
+        c.setInt("mapreduce.task.partition", partition);
+        TaskAttemptContext attempt = new TaskAttemptContextImpl(c, id);
+        String number = String.valueOf(100000 + partition);
+        String padded = partition < 100000 ? number.substring(1) : String.valueOf(partition);
+        String name = nonce + "/part-" + padded + "-" + nonce + factory.getFileExtension(attempt);
+        Path path = new Path(staging, name);
+        FileSystem fs = path.getFileSystem(c);
+        boolean written = false;
+        try {
+            OutputWriter writer = factory.newInstance(path.toString(), schema, attempt);
+            try {
+                while (rows.hasNext()) {
+                    writer.write((InternalRow) rows.next());
+                    done.rows++;
+                    if ((done.rows & 1023L) == 0L) {
+                        context.killTaskIfInterrupted();
+                    }
+                }
+            } finally {
+                writer.close();
+            }
+            context.killTaskIfInterrupted();
+            done.bytes = fs.getFileStatus(path).getLen();
+            done.files = new String[] {name};
+            written = true;
+            return done;
+        } finally {
+            if (!written) {
+                fs.delete(new Path(staging, nonce), true);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+"""The executor's SparkSession: how it is started, warmed up, and found to be dead."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
+
+from executor.spark.kernel_jar import kernel_jar
+from onager.errors import InvalidSettingError, OnagerError
+from onager.exchange_layout import has_scheme
+
+_GIB = 1024**3
+_MEMORY_PER_SLOT = 2 * _GIB
+_SHARE_OF_MACHINE = 0.4
+
+
+def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> SparkSession:
+    """Start this process's Spark, by default ``local[slots]`` on the loopback interface without a user interface.
+
+    *conf* wins over every default. With another master the kernel's jar is handed to that cluster's executors, and
+    *exchange_dir* has to be one that they share.
+    """
+    settings = _defaults(slots) | dict(conf)
+    master = settings["spark.master"]
+    jar = str(kernel_jar())
+    given = settings.get("spark.driver.extraClassPath")
+    settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
+    if not master.startswith("local["):
+        settings["spark.jars"] = ",".join(filter(None, [jar, settings.get("spark.jars")]))
+        if not has_scheme(exchange_dir) and "onager.exchange.shared" not in conf:
+            raise InvalidSettingError(
+                "exchange_dir",
+                exchange_dir,
+                f"the executors of {master} have to reach it: give a shared file system's URI, or, when it is a shared "
+                "volume mounted at the same place everywhere, --spark-conf onager.exchange.shared=true",
+            )
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as e:
+        raise OnagerError(f"Spark could not be started: {e}; is Java 17 or newer installed (JAVA_HOME)?") from e
+    return spark
+
+
+def _defaults(slots: int) -> dict[str, str]:
+    memory = max(_GIB, min(slots * _MEMORY_PER_SLOT, int(psutil.virtual_memory().total * _SHARE_OF_MACHINE)))
+    return {
+        "spark.master": f"local[{slots}]",
+        "spark.app.name": "onager-executor",
+        "spark.driver.memory": f"{memory // 1024**2}m",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "onager-warehouse"),  # noqa: PTH118
+        "spark.python.authenticate.socketTimeout": "30s",
+        # A cancelled Python function gets this long to end by itself before its worker is killed.
+        "spark.python.task.killTimeout": "500ms",
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    }
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Return whether the session's JVM still runs."""
+    process: Any = spark.sparkContext._gateway.proc  # noqa: SLF001  (PySpark keeps it nowhere else)
+    return process.poll() is None
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Load what the first query would wait for: code generation, Parquet's classes, a Python worker for every slot."""
+    slots = spark.sparkContext.defaultParallelism
+    plus_one = udf(lambda x: x + 1, LongType())
+    frame = spark.range(0, 64 * slots, 1, slots)
+    frame.select((frame.id % 7).alias("k"), plus_one(frame.id).alias("v")).groupBy("k").sum("v").orderBy("k").collect()

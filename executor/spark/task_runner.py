@@ -1,0 +1,291 @@
+"""Runs tasks of query stages: the interface that the agent's worker builds on.
+
+    runner = StageRunner(spark, executor_id=…, exchange_dir=…, slots=…, shared=True, clock=SystemClock())
+    runner.run(task_set, stage_plan, on_report)   # returns at once; on_report(TaskReport) once per task, any thread
+    runner.cancel([task_key, …])                  # each is reported TASK_KILLED at once, unless reported before
+    runner.close_job(job_id)                      # forget bound stages, sessions, broadcasts; cancels what runs
+    runner.close()
+
+A `TaskSet` (``work = QUERY``) and its `StagePlan` are run as one Spark job over the stage's own partitions; outcomes
+come partition by partition. Nothing that happens to a task is raised: it is in its report. Output goes where
+`onager.exchange_layout` says, under a nonce that is drawn here for every run of a task.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from executor.spark import failures
+from executor.spark.binder import Binder, StageKey, stage_key
+from executor.spark.outcomes import take
+from executor.spark.session import is_alive
+from executor.spark.stage_plan import HashOutput, ResultOutput, RoundRobinOutput, SingleOutput, StagePlan
+from onager.clock import Clock
+from onager.exchange_layout import local_path, stage_directory, staging_directory
+from onager.ids import JobId, Nonce, TaskKey, new_nonce
+from onager.protocol import onager_pb2 as pb
+
+OnReport = Callable[[pb.TaskReport], None]
+"""Takes the report of one task; may be called from any thread, once per task."""
+
+_POLL_MS = 500
+_ENDED = -1
+"""The partition of the event that says that a run has ended."""
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One task set on its way through Spark; guarded by the runner's lock."""
+
+    name: str
+    stage: StageKey
+    task_set: pb.TaskSet
+    on_report: OnReport
+    started_ms: int
+    open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
+    """By partition: tasks that were not reported yet."""
+    submitted: bool = False
+
+
+class StageRunner:
+    """Runs the tasks of stages in this process's Spark. Methods return quickly and may be called from any thread."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        executor_id: str,
+        exchange_dir: str,
+        slots: int,
+        shared: bool,
+        clock: Clock,
+    ) -> None:
+        self._spark = spark
+        self._executor_id = executor_id
+        self._shared = shared
+        self._clock = clock
+        view = spark._jvm  # noqa: SLF001  (PySpark offers no public way to the JVM)
+        context = spark.sparkContext._jsc.sc()  # noqa: SLF001
+        self.kernel: Any = view.onager.kernel.Kernel(context, local_path(exchange_dir), slots)
+        self.binder = Binder(spark, self.kernel)
+        self._lock = threading.Lock()
+        self._runs: dict[str, _Run] = {}
+        self._count = 0
+        self._closed = False
+        self._starters = ThreadPoolExecutor(max_workers=slots + 2, thread_name_prefix="onager-start")
+        self._listener = threading.Thread(target=self._listen, name="onager-outcomes", daemon=True)
+        self._listener.start()
+
+    def run(self, task_set: pb.TaskSet, plan: StagePlan, on_report: OnReport) -> None:
+        """Start the tasks of *task_set*, a part of the stage *plan*."""
+        with self._lock:
+            self._count += 1
+            name = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}/{self._count}"
+            run = _Run(name, stage_key(task_set), task_set, on_report, self._clock.now_ms())
+            for task in task_set.tasks:
+                key = TaskKey(
+                    JobId(task_set.job_id),
+                    run.stage.stage_id,
+                    task_set.stage_attempt,
+                    task.partition,  # type: ignore[arg-type]
+                    task.task_attempt,
+                )
+                run.open[task.partition] = (key, new_nonce())
+            self._runs[name] = run
+        self._starters.submit(self._start, run, plan)
+
+    def cancel(self, tasks: Iterable[TaskKey]) -> None:
+        """Stop *tasks*; those that are not known here, or were reported, are passed over."""
+        wanted = set(tasks)
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            self._cancel(run, wanted, "cancelled")
+
+    def close_job(self, job_id: str) -> None:
+        """Stop what runs of a job and forget what was kept for it; harmless to repeat."""
+        with self._lock:
+            runs = [run for run in self._runs.values() if run.task_set.job_id == job_id]
+        for run in runs:
+            self._cancel(run, {key for key, _ in list(run.open.values())}, "the job has ended")
+        self.binder.close_job(JobId(job_id))
+
+    def is_alive(self) -> bool:
+        """Return whether tasks can still run here; once false it stays so."""
+        return not self._closed and is_alive(self._spark)
+
+    def close(self) -> None:
+        """Stop everything; tasks that still ran are reported as killed. The SparkSession is left to its owner."""
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            self._cancel(run, {key for key, _ in list(run.open.values())}, "the executor stops")
+        self._closed = True
+        self._starters.shutdown(wait=False, cancel_futures=True)
+        self._listener.join(timeout=2 * _POLL_MS / 1000)
+
+    # ------------------------------------------------------------ on the way in
+
+    def _start(self, run: _Run, plan: StagePlan) -> None:
+        try:
+            bound = self.binder.bound(run.task_set, plan)
+            with self._lock:
+                todo = sorted((partition, nonce) for partition, (_, nonce) in run.open.items())
+                run.submitted = bool(todo)
+            if todo:
+                spec, expression = self._output_spec(run, plan, todo)
+                self.kernel.submit(bound, json.dumps(spec), expression)
+            else:
+                self._forget(run)
+        except Exception as e:  # noqa: BLE001 - whatever it is belongs into the reports
+            self._fail_rest(run, failures.from_exception(self.kernel, e))
+
+    def _output_spec(self, run: _Run, plan: StagePlan, todo: list[tuple[int, Nonce]]) -> tuple[dict[str, Any], bytes]:
+        task_set = run.task_set
+        spec: dict[str, Any] = {
+            "run": run.name,
+            "partitions": [partition for partition, _ in todo],
+            "nonces": [nonce for _, nonce in todo],
+            "directory": stage_directory(task_set.job_id, task_set.stage_id),
+        }
+        match plan.output:
+            case HashOutput(buckets=buckets, expression=expression):
+                return spec | {"layout": "exchange", "buckets": buckets}, expression
+            case RoundRobinOutput(buckets=buckets):
+                return spec | {"layout": "exchange", "buckets": buckets}, b""
+            case SingleOutput():
+                return spec | {"layout": "exchange", "buckets": 1}, b""
+            case ResultOutput() if task_set.output.kind == "sink":
+                sink = task_set.sink
+                return spec | {
+                    "layout": "sink",
+                    "names": plan.column_names,
+                    "format": sink.format,
+                    "options": dict(sink.options),
+                    "staging": staging_directory(sink.path, task_set.job_id),
+                }, b""
+            case ResultOutput():
+                return spec | {"layout": "result", "names": plan.column_names}, b""
+
+    def _cancel(self, run: _Run, wanted: set[TaskKey], why: str) -> None:
+        with self._lock:
+            gone = {partition: key for partition, (key, _) in run.open.items() if key in wanted}
+            for partition in gone:
+                del run.open[partition]
+            whole = not run.open
+            submitted = run.submitted
+        if not gone:
+            return
+        now = self._clock.now_ms()
+        for key in gone.values():
+            self._report(run, _report_of(key, run.started_ms, now, failures.killed(why)))
+        try:
+            if submitted:
+                self.kernel.cancel(run.name, self._int_list(gone))
+            elif whole:
+                self.binder.cancel(run.stage)
+        except Exception as e:  # noqa: BLE001 - the JVM is gone, and the tasks with it
+            log.warning("cancel_failed", run=run.name, error=str(e))
+
+    def _int_list(self, numbers: Iterable[int]) -> Any:
+        made = self._spark._jvm.java.util.ArrayList()  # noqa: SLF001
+        for number in numbers:
+            made.add(number)
+        return made
+
+    # ------------------------------------------------------------ on the way out
+
+    def _listen(self) -> None:
+        while not self._closed:
+            try:
+                events = take(self.kernel, _POLL_MS)
+            except Exception as e:  # noqa: BLE001 - the JVM has died, or this runner is being closed
+                if not self._closed:
+                    self._lose_jvm(e)
+                return
+            for event, inline in events:
+                self._on_event(event, inline)
+
+    def _on_event(self, event: dict[str, Any], inline: bytes) -> None:
+        with self._lock:
+            run = self._runs.get(event["run"])
+            mine = run.open.pop(event["partition"], None) if run else None
+        if run is None:
+            return
+        if event["partition"] == _ENDED:
+            described = event.get("failure") or {
+                "kind": failures.IO_ERROR,
+                "message": "Spark ended the task without a result",
+            }
+            self._fail_rest(run, failures.from_kernel(described))
+        elif mine is not None:
+            self._report(run, self._report_of_event(mine, event, inline))
+
+    def _report_of_event(self, mine: tuple[TaskKey, Nonce], event: dict[str, Any], inline: bytes) -> pb.TaskReport:
+        key, nonce = mine
+        started, ended = event["started_ms"], event["ended_ms"]
+        if "failure" in event:
+            return _report_of(key, started, ended, failures.from_kernel(event["failure"]))
+        report = _report_of(key, started, ended, None)
+        success = report.success
+        success.output.nonce = nonce
+        success.output.executor_id = self._executor_id
+        success.output.shared = self._shared
+        success.output.rows = event["rows"]
+        success.output.bytes = event["bytes"]
+        success.output.inline = event["inline"]
+        success.output.files.extend(event["files"])
+        success.inline_result = inline
+        success.metrics.run_ms = ended - started
+        success.metrics.rows_out = event["rows"]
+        success.metrics.bytes_out = event["bytes"]
+        success.metrics.bytes_in = event["bytes_in"]
+        success.metrics.spill_bytes = event["spill_bytes"]
+        success.metrics.peak_memory_bytes = event["peak_memory_bytes"]
+        return report
+
+    def _fail_rest(self, run: _Run, failure: pb.Failure) -> None:
+        self._forget(run)
+        with self._lock:
+            rest = [key for key, _ in run.open.values()]
+            run.open.clear()
+        now = self._clock.now_ms()
+        for key in rest:
+            self._report(run, _report_of(key, run.started_ms, now, failure))
+
+    def _lose_jvm(self, error: Exception) -> None:
+        log.error("jvm_lost", error=str(error))
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            self._fail_rest(run, failures.from_exception(self.kernel, ConnectionError(str(error))))
+
+    def _forget(self, run: _Run) -> None:
+        with self._lock:
+            self._runs.pop(run.name, None)
+
+    def _report(self, run: _Run, report: pb.TaskReport) -> None:
+        try:
+            run.on_report(report)
+        except Exception:
+            log.exception("report_callback_failed", run=run.name)
+
+
+def _report_of(key: TaskKey, started_ms: int, ended_ms: int, failure: pb.Failure | None) -> pb.TaskReport:
+    report = pb.TaskReport(started_ms=started_ms, ended_ms=ended_ms)
+    report.task.job_id = key.job_id
+    report.task.stage_id = key.stage_id
+    report.task.stage_attempt = key.stage_attempt
+    report.task.partition = key.partition
+    report.task.task_attempt = key.task_attempt
+    if failure is not None:
+        report.failure.CopyFrom(failure)
+    return report
