@@ -44,7 +44,7 @@ class Reporter:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._sent_before: set[TaskKey] = set()
+        self._unanswered: set[TaskKey] = set()
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self.refills = True
         """Whether the scheduler may fill the slots that reports free; false while draining."""
@@ -96,9 +96,8 @@ class Reporter:
     async def _send(self, batch: list[pb.TaskReport]) -> bool:
         """Return whether every report of *batch* was acknowledged."""
         keys = {task_key(report.task) for report in batch}
-        # Slots that an earlier, possibly lost answer may have filled are not offered again: the next poll offers them.
-        fresh = keys - self._sent_before if self.refills else set()
-        self._sent_before |= keys
+        # Slots that a lost answer may have filled are not offered again: the next poll offers them.
+        fresh = keys - self._unanswered if self.refills else set()
         self._idle.clear()
         try:
             answer = await self._gateway.report(
@@ -114,13 +113,14 @@ class Reporter:
             self._on_unknown()
             return False
         except OnagerError as e:
+            self._unanswered |= keys
             self._log.warning("report_not_delivered", tasks=len(batch), error=str(e))
             return False
         finally:
             self._idle.set()
         acknowledged = {task_key(task) for task in answer.acknowledged}
         self._attempts.acknowledge(acknowledged)
-        self._sent_before -= acknowledged
+        self._unanswered -= keys
         self._on_answer(answer)
         return keys <= acknowledged
 
