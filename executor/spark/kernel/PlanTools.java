@@ -1,0 +1,312 @@
+package onager.kernel;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.OpenOption;
+import java.nio.file.Paths;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.List;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.rdd.EmptyRDD;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
+import org.apache.spark.sql.execution.BaseSubqueryExec;
+import org.apache.spark.sql.execution.CoalesceExec;
+import org.apache.spark.sql.execution.CollectLimitExec;
+import org.apache.spark.sql.execution.ColumnarToRowExec;
+import org.apache.spark.sql.execution.ExecSubqueryExpression;
+import org.apache.spark.sql.execution.InputAdapter;
+import org.apache.spark.sql.execution.LocalLimitExec;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.ReusedSubqueryExec;
+import org.apache.spark.sql.execution.RowToColumnarExec;
+import org.apache.spark.sql.execution.SampleExec;
+import org.apache.spark.sql.execution.SortExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
+import org.apache.spark.sql.execution.WholeStageCodegenExec;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
+import org.apache.spark.sql.execution.joins.BaseJoinExec;
+import scala.Function1;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag$;
+import scala.runtime.AbstractPartialFunction;
+
+/**
+ * What the planner asks of a physical plan, in one call each instead of one call per node: an outline to decide on,
+ * and fragments with some nodes replaced.
+ */
+public final class PlanTools {
+    private static final String PYTHON = "org.apache.spark.sql.execution.python.";
+
+    private PlanTools() {}
+
+    /**
+     * Lists every node of a plan, parents first, those of subqueries included; code generation and row/column
+     * transitions are left out.
+     *
+     * @return {String, List of SparkPlan}: one line per node, and the nodes in the same order. The fields of a line
+     *     are separated by tabs: the parent's line (-1 for the root), role (child, subquery, reused), simple class
+     *     name, plan id, letters ("n": an expression is not deterministic, "p": runs Python), and what is particular
+     *     to its class ("" for most).
+     */
+    public static Object[] outline(SparkPlan root) {
+        StringBuilder text = new StringBuilder();
+        ArrayList nodes = new ArrayList();
+        HashSet seen = new HashSet();
+        ArrayList reused = new ArrayList();
+        walk(root, -1, "child", text, nodes, seen, reused);
+        for (int i = 0; i < reused.size(); i++) {
+            Object[] entry = (Object[]) reused.get(i);
+            SparkPlan exchange = (SparkPlan) entry[1];
+            if (!seen.contains(Integer.valueOf(exchange.id()))) {
+                walk(exchange, ((Integer) entry[0]).intValue(), "reused", text, nodes, seen, reused);
+            }
+        }
+        return new Object[] {text.toString(), nodes};
+    }
+
+    private static void walk(
+            SparkPlan wrapped, int parent, String role, StringBuilder text, List nodes, HashSet seen, List reused) {
+        SparkPlan node = unwrapped(wrapped);
+        int index = nodes.size();
+        nodes.add(node);
+        seen.add(Integer.valueOf(node.id()));
+        text.append(parent).append('\t').append(role).append('\t');
+        text.append(node.getClass().getSimpleName()).append('\t').append(node.id()).append('\t');
+        text.append(isDeterministic(node) ? "" : "n");
+        text.append(node.getClass().getName().startsWith(PYTHON) ? "p" : "").append('\t');
+        text.append(particulars(node)).append('\n');
+        if (node instanceof ReusedExchangeExec) {
+            reused.add(new Object[] {Integer.valueOf(index), ((ReusedExchangeExec) node).child()});
+        }
+        if (node instanceof ReusedSubqueryExec) {
+            reused.add(new Object[] {Integer.valueOf(index), ((ReusedSubqueryExec) node).child()});
+        } else {
+            Iterator children = node.children().iterator();
+            while (children.hasNext()) {
+                walk((SparkPlan) children.next(), index, "child", text, nodes, seen, reused);
+            }
+        }
+        Iterator subqueries = node.subqueries().iterator();
+        while (subqueries.hasNext()) {
+            walk((SparkPlan) subqueries.next(), index, "subquery", text, nodes, seen, reused);
+        }
+    }
+
+    private static SparkPlan unwrapped(SparkPlan wrapped) {
+        SparkPlan node = wrapped;
+        while (node instanceof WholeStageCodegenExec
+                || node instanceof InputAdapter
+                || node instanceof ColumnarToRowExec
+                || node instanceof RowToColumnarExec) {
+            node = (SparkPlan) node.children().head();
+        }
+        return node;
+    }
+
+    private static boolean isDeterministic(SparkPlan node) {
+        Iterator expressions = node.expressions().iterator();
+        while (expressions.hasNext()) {
+            if (!((Expression) expressions.next()).deterministic()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static String particulars(SparkPlan node) {
+        if (node instanceof ShuffleExchangeExec) {
+            Partitioning partitioning = ((ShuffleExchangeExec) node).outputPartitioning();
+            return partitioning.getClass().getSimpleName().replace("$", "") + " " + partitioning.numPartitions();
+        }
+        if (node instanceof ReusedExchangeExec) {
+            SparkPlan exchange = ((ReusedExchangeExec) node).child();
+            return exchange.id() + " " + exchange.getClass().getSimpleName();
+        }
+        if (node instanceof ReusedSubqueryExec) {
+            return String.valueOf(((ReusedSubqueryExec) node).child().id());
+        }
+        if (node instanceof CoalesceExec) {
+            return String.valueOf(((CoalesceExec) node).numPartitions());
+        }
+        if (node instanceof BaseAggregateExec) {
+            return ((BaseAggregateExec) node).requiredChildDistributionExpressions().isDefined() ? "final" : "partial";
+        }
+        if (node instanceof BaseJoinExec) {
+            return String.valueOf(((BaseJoinExec) node).joinType()).replace("$", "");
+        }
+        if (node instanceof SampleExec) {
+            return ((SampleExec) node).withReplacement() ? "with replacement" : "";
+        }
+        return "";
+    }
+
+    /** Returns a copy of a plan without code generation and transitions, each node of {@code cut} replaced. */
+    public static SparkPlan fragment(SparkPlan root, List cut, List replacements) {
+        IdentityHashMap map = new IdentityHashMap();
+        for (int i = 0; i < cut.size(); i++) {
+            map.put(cut.get(i), replacements.get(i));
+        }
+        return replaced(root, map);
+    }
+
+    private static SparkPlan replaced(SparkPlan wrapped, IdentityHashMap map) {
+        SparkPlan node = unwrapped(wrapped);
+        Object replacement = map.get(node);
+        if (replacement != null) {
+            return (SparkPlan) replacement;
+        }
+        if (!node.subqueries().isEmpty()) {
+            node = (SparkPlan) node.transformExpressions(new SubqueryReplacement(map));
+        }
+        Seq children = node.children();
+        if (children.isEmpty()) {
+            return node;
+        }
+        ArrayList made = new ArrayList();
+        Iterator old = children.iterator();
+        boolean isChanged = false;
+        while (old.hasNext()) {
+            SparkPlan child = (SparkPlan) old.next();
+            SparkPlan other = replaced(child, map);
+            isChanged = isChanged || other != child;
+            made.add(other);
+        }
+        return isChanged ? (SparkPlan) node.withNewChildren(seq(made)) : node;
+    }
+
+    private static final class SubqueryReplacement extends AbstractPartialFunction {
+        private final IdentityHashMap map;
+
+        SubqueryReplacement(IdentityHashMap map) {
+            this.map = map;
+        }
+
+        public boolean isDefinedAt(Object expression) {
+            return expression instanceof ExecSubqueryExpression;
+        }
+
+        public Object applyOrElse(Object expression, Function1 otherwise) {
+            if (!(expression instanceof ExecSubqueryExpression)) {
+                return otherwise.apply(expression);
+            }
+            ExecSubqueryExpression subquery = (ExecSubqueryExpression) expression;
+            return subquery.withNewPlan((BaseSubqueryExec) replaced((SparkPlan) subquery.plan(), map));
+        }
+    }
+
+    /** Returns the leaf that stands for an input of a stage: {@code like} gives the columns. */
+    public static SparkPlan placeholder(SparkPlan like, String name) {
+        RDD none = new EmptyRDD(like.session().sparkContext(), ClassTag$.MODULE$.apply(Object.class));
+        return new RDDScanExec(like.output(), none, name, new UnknownPartitioning(0), noItems(), Option.apply(null));
+    }
+
+    /** Returns a node with its only child replaced. */
+    public static SparkPlan withChild(SparkPlan node, SparkPlan child) {
+        ArrayList children = new ArrayList();
+        children.add(child);
+        return (SparkPlan) node.withNewChildren(seq(children));
+    }
+
+    /** Returns the first rows of each partition that a limit above could take, over {@code child}. */
+    public static SparkPlan localLimit(SparkPlan limit, SparkPlan child) {
+        if (limit instanceof TakeOrderedAndProjectExec) {
+            TakeOrderedAndProjectExec top = (TakeOrderedAndProjectExec) limit;
+            return new LocalLimitExec(top.limit(), new SortExec(top.sortOrder(), false, child, 0));
+        }
+        return new LocalLimitExec(((CollectLimitExec) limit).limit(), child);
+    }
+
+    /** Returns the Java serialisation of the expression that chooses the bucket of a row. */
+    public static byte[] bucketExpression(ShuffleExchangeExec exchange) throws IOException {
+        return serialize(((HashPartitioning) exchange.outputPartitioning()).partitionIdExpression());
+    }
+
+    /**
+     * Lists the Python functions in a node's expressions.
+     *
+     * @return one string each: name, number of broadcast variables, and "1" if it refers to an accumulator of the
+     *     user's, separated by tabs.
+     */
+    public static String pythonFunctions(SparkPlan node) {
+        StringBuilder text = new StringBuilder();
+        Iterator expressions = node.expressions().iterator();
+        while (expressions.hasNext()) {
+            pythonFunctions((Expression) expressions.next(), text);
+        }
+        return text.toString();
+    }
+
+    private static void pythonFunctions(Expression expression, StringBuilder text) {
+        if (expression instanceof PythonFuncExpression) {
+            PythonFuncExpression function = (PythonFuncExpression) expression;
+            PythonFunction code = function.func();
+            text.append(function.name().replace('\t', ' ').replace('\n', ' ')).append('\t');
+            text.append(code.broadcastVars().size()).append('\t');
+            text.append(contains(code.command(), "_deserialize_accumulator") ? "1" : "0").append('\n');
+        }
+        Iterator children = expression.children().iterator();
+        while (children.hasNext()) {
+            pythonFunctions((Expression) children.next(), text);
+        }
+    }
+
+    private static boolean contains(Seq command, String word) {
+        byte[] bytes = new byte[command.size()];
+        Iterator items = command.iterator();
+        for (int i = 0; items.hasNext(); i++) {
+            bytes[i] = ((Byte) items.next()).byteValue();
+        }
+        return new String(bytes, StandardCharsets.ISO_8859_1).contains(word);
+    }
+
+    /** Returns the Java serialisation of a plan or an expression. */
+    public static byte[] serialize(Object thing) throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        ObjectOutputStream stream = new ObjectOutputStream(bytes);
+        stream.writeObject(thing);
+        stream.close();
+        return bytes.toByteArray();
+    }
+
+    /** Writes the Java serialisation of a fragment into a file, and returns the fragment as text. */
+    public static String finish(SparkPlan fragment, String target) throws IOException {
+        write(target, fragment);
+        return fragment.treeString();
+    }
+
+    /** Writes a Java serialisation into a file: the gateway to Python takes 40 ms for an answer above 8 KiB. */
+    static void write(String target, Object thing) throws IOException {
+        Files.write(Paths.get(target, new String[0]), serialize(thing), new OpenOption[0]);
+    }
+
+    /** Returns what {@link #serialize} wrote. */
+    public static Object deserialize(byte[] bytes) throws IOException, ClassNotFoundException {
+        return new ObjectInputStream(new ByteArrayInputStream(bytes)).readObject();
+    }
+
+    static Seq seq(List items) {
+        return CollectionConverters.asScala(items).toSeq();
+    }
+
+    static Seq noItems() {
+        return seq(new ArrayList());
+    }
+}

@@ -1,0 +1,131 @@
+"""Stage plans as bytes: one container with a version, the same bytes for the same plan.
+
+    "ONGRPLAN"  version: u16  header length: u32  header: JSON (UTF-8)  attachments, one after another
+
+The header is the `StagePlan` with each binary field replaced by ``[offset, length]`` among the attachments.
+"""
+
+import hashlib
+import json
+import struct
+from typing import Any
+
+from executor.spark.stage_plan import (
+    ExchangeInput,
+    HashOutput,
+    LeafInput,
+    ResultOutput,
+    RoundRobinOutput,
+    SingleOutput,
+    StageOutput,
+    StagePlan,
+    StageSource,
+)
+from onager.errors import VersionMismatchError
+
+MAGIC = b"ONGRPLAN"
+VERSION = 1
+_PREFIX = struct.Struct(">8sHI")
+
+
+def encode(plan: StagePlan) -> bytes:
+    """Return *plan* as bytes, uncompressed."""
+    attachments = bytearray()
+
+    def attach(content: bytes) -> list[int]:
+        place = [len(attachments), len(content)]
+        attachments.extend(content)
+        return place
+
+    header = {
+        "fragment": attach(plan.fragment),
+        "inputs": [_source_to_json(source, attach) for source in plan.inputs],
+        "output": _output_to_json(plan.output, attach),
+        "partitions": plan.partitions,
+        "column_names": list(plan.column_names),
+        "conf": plan.conf,
+    }
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    return _PREFIX.pack(MAGIC, VERSION, len(text)) + text + bytes(attachments)
+
+
+def decode(data: bytes) -> StagePlan:
+    """Return the plan that `encode` wrote.
+
+    Raises `VersionMismatchError` when *data* is of another version, and ValueError when it is no stage plan.
+    """
+    if len(data) < _PREFIX.size:
+        raise ValueError(f"a stage plan has at least {_PREFIX.size} bytes, this has {len(data)}")
+    magic, version, length = _PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise ValueError("these bytes are not a stage plan")
+    if version != VERSION:
+        raise VersionMismatchError(
+            f"the stage plan has version {version}, this executor reads version {VERSION}; "
+            "run the same version of Onager on every executor"
+        )
+    start = _PREFIX.size + length
+    header = json.loads(data[_PREFIX.size : start])
+
+    def attached(place: list[int]) -> bytes:
+        offset, size = place
+        return data[start + offset : start + offset + size]
+
+    return StagePlan(
+        fragment=attached(header["fragment"]),
+        inputs=tuple(_source_from_json(source, attached) for source in header["inputs"]),
+        output=_output_from_json(header["output"], attached),
+        partitions=header["partitions"],
+        column_names=tuple(header["column_names"]),
+        conf=header["conf"],
+    )
+
+
+def digest(data: bytes) -> str:
+    """Return the name of encoded bytes in the store: their SHA-256, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
+    match source:
+        case ExchangeInput():
+            return {
+                "kind": "exchange",
+                "stage_id": source.stage_id,
+                "reads_all": source.reads_all,
+                "partitions": source.partitions,
+            }
+        case LeafInput():
+            return {"kind": "leaf", "description": attach(source.description), "label": source.label}
+
+
+def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
+    if source["kind"] == "exchange":
+        return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"])
+    return LeafInput(attached(source["description"]), source["label"])
+
+
+def _output_to_json(output: StageOutput, attach: Any) -> dict[str, Any]:
+    match output:
+        case HashOutput():
+            return {"kind": "hash", "buckets": output.buckets, "expression": attach(output.expression)}
+        case RoundRobinOutput():
+            return {"kind": "round_robin", "buckets": output.buckets}
+        case SingleOutput():
+            return {"kind": "single"}
+        case ResultOutput():
+            return {"kind": "result"}
+
+
+def _output_from_json(output: dict[str, Any], attached: Any) -> StageOutput:
+    match output["kind"]:
+        case "hash":
+            return HashOutput(output["buckets"], attached(output["expression"]))
+        case "round_robin":
+            return RoundRobinOutput(output["buckets"])
+        case "single":
+            return SingleOutput()
+        case "result":
+            return ResultOutput()
+        case kind:
+            raise ValueError(f"the stage plan has an output of unknown kind {kind!r}")

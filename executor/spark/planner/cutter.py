@@ -1,0 +1,275 @@
+"""Cutting a physical plan into stages at its exchanges, limits and subqueries.
+
+The plan was made with adaptive execution off, so every exchange is in it. Each exchange's child becomes a stage of its
+own; where it stood, its consumer gets a placeholder leaf, and so does every source. What is left between is the
+fragment that a stage's tasks run.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from executor.spark import leaves
+from executor.spark.jvm import Jvm
+from executor.spark.planner.determinism import is_deterministic
+from executor.spark.planner.naming import stage_name
+from executor.spark.planner.nodes import ADVICE, DEFAULT_ADVICE, EXCHANGES, KNOWN, LIMITS_TO_ONE, SUBQUERIES, Tasks
+from executor.spark.planner.outline import Outline, PlanNode
+from executor.spark.planner.python_code import check_python_functions
+from executor.spark.stage_plan import (
+    PLACEHOLDER_PREFIX,
+    ExchangeInput,
+    HashOutput,
+    LeafInput,
+    ResultOutput,
+    RoundRobinOutput,
+    SingleOutput,
+    StageOutput,
+    StagePlan,
+    StageSource,
+)
+from onager.errors import UnsupportedPlanError
+
+HASH_PARTITIONINGS = frozenset({"HashPartitioning"})
+SINGLE_PARTITIONINGS = frozenset({"SinglePartition", "RangePartitioning"})
+"""A range partitioning is one bucket for now: sorted in one task, so the order is that of plain Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutStage:
+    """One stage of a plan, ready to be encoded."""
+
+    stage_id: int
+    """From 1, producers before consumers."""
+    name: str
+    plan: StagePlan
+    is_deterministic: bool
+    text: str
+    """The fragment, as Spark prints plans."""
+    input_bytes: int
+    """What its leaves read."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A stage while it is being cut out."""
+
+    cut: list[PlanNode] = field(default_factory=list)
+    replacements: list[Any] = field(default_factory=list)
+    inputs: list[StageSource] = field(default_factory=list)
+    input_bytes: int = 0
+
+
+class Cutter:
+    """Cuts one physical plan, which the JVM session *session* made; *scratch* is an empty directory."""
+
+    def __init__(
+        self,
+        jvm: Jvm,
+        session: Any,
+        plan: Any,
+        *,
+        conf: dict[str, str],
+        column_names: Sequence[str],
+        scratch: Path,
+    ) -> None:
+        self._jvm = jvm
+        self._session = session
+        self._scratch = scratch
+        self._tools = jvm.package("onager.kernel.PlanTools")
+        self._outline = Outline(jvm, plan)
+        self._conf = conf
+        self._column_names = tuple(column_names)
+        self._described: dict[int, leaves.DescribedLeaf] = {}
+        self._partitions: dict[int, int] = {}
+        self._produced: dict[int, int] = {}
+        self.stages: list[CutStage] = []
+
+    def cut(self) -> list[CutStage]:
+        """Return the stages, producers before consumers, the result's last.
+
+        Raises `UnsupportedPlanError`, which names the operator, when a part of the plan cannot be run in pieces.
+        """
+        for node in self._outline.nodes:
+            self._check(node)
+        self._stage(self._outline.root, ResultOutput())
+        return self.stages
+
+    # ------------------------------------------------------------ what can be cut
+
+    def _check(self, node: PlanNode) -> None:
+        if node.kind not in KNOWN and node.kind not in EXCHANGES | leaves.LEAVES | SUBQUERIES:
+            raise UnsupportedPlanError(f"{node.kind} in the physical plan", ADVICE.get(node.kind, DEFAULT_ADVICE))
+        if node.runs_python:
+            check_python_functions(self._jvm, self._outline.handle(node))
+        if node.kind == "ShuffleExchangeExec":
+            partitioning = node.particulars.split(" ")[0]
+            known = HASH_PARTITIONINGS | SINGLE_PARTITIONINGS | {"RoundRobinPartitioning"}
+            if partitioning not in known:
+                raise UnsupportedPlanError(
+                    f"an exchange by {partitioning}", "repartition by columns, or by a number of partitions alone"
+                )
+
+    # ------------------------------------------------------------ stages
+
+    def _stage(self, root: PlanNode, output: StageOutput, *, limit: PlanNode | None = None) -> int:
+        """Cut out the stage that computes *root* (up to *limit*, in each partition), after its producers."""
+        draft = _Draft()
+        self._visit(root, draft)
+        handles = [self._outline.handle(node) for node in draft.cut]
+        fragment = self._tools.fragment(self._outline.handle(root), handles, draft.replacements)
+        if limit is not None:
+            fragment = self._tools.localLimit(self._outline.handle(limit), fragment)
+        written = self._scratch / f"fragment-{len(self.stages) + 1}"
+        text = str(self._tools.finish(fragment, str(written)))
+        plan = StagePlan(
+            fragment=written.read_bytes(),
+            inputs=tuple(draft.inputs),
+            output=output,
+            partitions=self._tasks(root),
+            column_names=self._column_names if isinstance(output, ResultOutput) else (),
+            conf=self._conf,
+        )
+        self.stages.append(
+            CutStage(
+                stage_id=len(self.stages) + 1,
+                name=stage_name(self._outline, root, self._described, limit=limit),
+                plan=plan,
+                is_deterministic=is_deterministic(self._outline, root, output, limit=limit),
+                text=text,
+                input_bytes=draft.input_bytes,
+            )
+        )
+        return len(self.stages)
+
+    def _produce(self, exchange: PlanNode) -> int:
+        """Return the id of the stage whose output *exchange* carries; cut it out when it is the first to ask."""
+        if exchange.plan_id not in self._produced:
+            self._produced[exchange.plan_id] = self._stage(exchange.child, self._output(exchange))
+        return self._produced[exchange.plan_id]
+
+    def _output(self, exchange: PlanNode) -> StageOutput:
+        if exchange.kind != "ShuffleExchangeExec":
+            return SingleOutput()
+        partitioning, buckets = exchange.particulars.split(" ")
+        if partitioning in SINGLE_PARTITIONINGS:
+            return SingleOutput()
+        if partitioning == "RoundRobinPartitioning":
+            return RoundRobinOutput(int(buckets))
+        return HashOutput(int(buckets), bytes(self._tools.bucketExpression(self._outline.handle(exchange))))
+
+    # ------------------------------------------------------------ nodes
+
+    def _visit(self, node: PlanNode, draft: _Draft) -> None:
+        """Put what stands below *node* in other stages, or outside of the plan, into *draft*."""
+        if node.kind in leaves.LEAVES:
+            self._replace_leaf(node, draft)
+            return
+        if node.kind in EXCHANGES:
+            self._replace_exchange(node, draft)
+            return
+        if node.kind in LIMITS_TO_ONE and self._tasks(node.child) > 1:
+            producer = self._stage(node.child, SingleOutput(), limit=node)
+            leaf = self._placeholder(draft, node.child, ExchangeInput(producer, reads_all=False))
+            self._replace(draft, node, self._tools.withChild(self._outline.handle(node), leaf))
+            return
+        for child in node.children:
+            self._visit(child, draft)
+        self._visit_subqueries(node, draft)
+
+    def _visit_subqueries(self, node: PlanNode, draft: _Draft) -> None:
+        for subquery in node.subqueries:
+            original = self._outline.original(subquery)
+            producer = self._produce(original)
+            leaf = self._placeholder(draft, original.child, ExchangeInput(producer, reads_all=True))
+            self._replace(draft, subquery, self._tools.withChild(self._outline.handle(original), leaf))
+
+    def _replace_leaf(self, node: PlanNode, draft: _Draft) -> None:
+        described = self._describe(node)
+        draft.input_bytes += described.input_bytes
+        leaf = self._placeholder(draft, node, LeafInput(described.description, described.label))
+        if node.subqueries:
+            # Partition filters that wait for a subquery: the files are read, and the rows filtered instead.
+            self._visit_subqueries(node, draft)
+            scan = self._outline.handle(node)
+            filtered = self._jvm.package("onager.kernel.Leaves").underRuntimeFilters(scan, leaf)
+            handles = [self._outline.handle(cut) for cut in draft.cut]
+            leaf = self._tools.fragment(filtered, handles, draft.replacements)
+        self._replace(draft, node, leaf)
+
+    def _replace_exchange(self, node: PlanNode, draft: _Draft) -> None:
+        exchange = self._outline.original(node)
+        producer = self._produce(exchange)
+        if exchange.kind == "BroadcastExchangeExec":
+            leaf = self._placeholder(draft, node, ExchangeInput(producer, reads_all=True))
+            self._replace(draft, node, self._tools.withChild(self._outline.handle(exchange), leaf))
+        else:
+            source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange))
+            self._replace(draft, node, self._placeholder(draft, node, source))
+
+    def _placeholder(self, draft: _Draft, columns_of: PlanNode, source: StageSource) -> Any:
+        draft.inputs.append(source)
+        name = f"{PLACEHOLDER_PREFIX}{len(draft.inputs) - 1}"
+        return self._tools.placeholder(self._outline.handle(columns_of), name)
+
+    def _replace(self, draft: _Draft, node: PlanNode, replacement: Any) -> None:
+        draft.cut.append(node)
+        draft.replacements.append(replacement)
+
+    def _describe(self, node: PlanNode) -> leaves.DescribedLeaf:
+        if node.index not in self._described:
+            handle = self._outline.handle(node)
+            target = self._scratch / f"leaf-{node.index}"
+            self._described[node.index] = leaves.describe(self._jvm, self._session, node.kind, handle, target)
+        return self._described[node.index]
+
+    # ------------------------------------------------------------ partitions
+
+    def _tasks(self, node: PlanNode) -> int:
+        """Return how many partitions the output of *node* has."""
+        if node.index not in self._partitions:
+            self._partitions[node.index] = self._count_tasks(node)
+        return self._partitions[node.index]
+
+    def _count_tasks(self, node: PlanNode) -> int:
+        if node.kind in leaves.LEAVES:
+            return self._describe(node).partitions
+        if node.kind in EXCHANGES:
+            exchange = self._outline.original(node)
+            if exchange.kind == "BroadcastExchangeExec":
+                return 1
+            partitioning, buckets = exchange.particulars.split(" ")
+            return 1 if partitioning in SINGLE_PARTITIONINGS else int(buckets)
+        rule = KNOWN[node.kind].tasks
+        if rule is Tasks.ONE:
+            return 1
+        if rule is Tasks.STREAMED:
+            return self._tasks(streamed_child(self._outline, node))
+        counts = [self._tasks(child) for child in node.children]
+        if rule is Tasks.EQUAL and len(set(counts)) > 1:
+            raise UnsupportedPlanError(
+                f"{node.kind} over inputs of {' and '.join(map(str, sorted(set(counts))))} partitions",
+                "repartition both sides by the join's columns",
+            )
+        most = int(node.particulars) if rule is Tasks.COALESCED else 0
+        return combined(rule, counts, most)
+
+
+def combined(rule: Tasks, counts: Sequence[int], most: int) -> int:
+    """Return the partitions of an operator over children of *counts* partitions; *most* counts for COALESCED alone."""
+    match rule:
+        case Tasks.SUM:
+            return sum(counts)
+        case Tasks.PRODUCT:
+            return math.prod(counts)
+        case Tasks.COALESCED:
+            return 1 if most == 1 else min(most, counts[0])
+        case _:
+            return counts[0]
+
+
+def streamed_child(outline: Outline, join: PlanNode) -> PlanNode:
+    """Return the child of a broadcast join whose rows are not broadcast."""
+    return next(child for child in join.children if outline.original(child).kind != "BroadcastExchangeExec")

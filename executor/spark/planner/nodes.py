@@ -1,0 +1,93 @@
+"""The operators of Spark's physical plans that Onager runs in pieces, and what cutting needs to know of each.
+
+A plan with any other operator is refused by name: an operator that nobody has looked at could depend on running in one
+process, and give a wrong answer without a sign. Every row of the table has a test.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Tasks(StrEnum):
+    """How many partitions an operator's output has, given those of its inputs."""
+
+    CHILD = "as its only child"
+    STREAMED = "as the child that is not broadcast"
+    EQUAL = "as each of its children, which must agree"
+    SUM = "the sum over its children"
+    PRODUCT = "the product over its children"
+    ONE = "one"
+    COALESCED = "at most a given number"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What the planner knows about one class of operators."""
+
+    tasks: Tasks
+    label: str
+    """For a stage's name; empty for what every stage has (filters, projections)."""
+    is_order_sensitive: bool = False
+    """Whether its output as a multiset depends on the order of its input rows."""
+    scrambles: bool = False
+    """Whether the order of its output depends on more than its input, such as the memory at hand."""
+
+
+def _python(label: str, tasks: Tasks = Tasks.CHILD) -> Operator:
+    return Operator(tasks, label, is_order_sensitive=True)
+
+
+KNOWN: dict[str, Operator] = {
+    "FilterExec": Operator(Tasks.CHILD, ""),
+    "ProjectExec": Operator(Tasks.CHILD, ""),
+    "SortExec": Operator(Tasks.CHILD, "sort"),
+    "ExpandExec": Operator(Tasks.CHILD, "expand"),
+    "GenerateExec": Operator(Tasks.CHILD, "generate"),
+    "SampleExec": Operator(Tasks.CHILD, "sample", is_order_sensitive=True),
+    "CollectMetricsExec": Operator(Tasks.CHILD, ""),
+    "HashAggregateExec": Operator(Tasks.CHILD, "aggregate", scrambles=True),
+    "ObjectHashAggregateExec": Operator(Tasks.CHILD, "aggregate", scrambles=True),
+    "SortAggregateExec": Operator(Tasks.CHILD, "aggregate"),
+    "MergingSessionsExec": Operator(Tasks.CHILD, "merge sessions", is_order_sensitive=True),
+    "UpdatingSessionsExec": Operator(Tasks.CHILD, "sessions", is_order_sensitive=True),
+    "WindowExec": Operator(Tasks.CHILD, "window", is_order_sensitive=True),
+    "WindowGroupLimitExec": Operator(Tasks.CHILD, "window limit", is_order_sensitive=True),
+    "LocalLimitExec": Operator(Tasks.CHILD, "limit", is_order_sensitive=True),
+    "GlobalLimitExec": Operator(Tasks.CHILD, "limit", is_order_sensitive=True),
+    "CollectLimitExec": Operator(Tasks.ONE, "limit", is_order_sensitive=True),
+    "TakeOrderedAndProjectExec": Operator(Tasks.ONE, "top", is_order_sensitive=True),
+    "CoalesceExec": Operator(Tasks.COALESCED, "coalesce"),
+    "UnionExec": Operator(Tasks.SUM, "union"),
+    "BroadcastHashJoinExec": Operator(Tasks.STREAMED, "broadcast join"),
+    "BroadcastNestedLoopJoinExec": Operator(Tasks.STREAMED, "nested-loop join"),
+    "SortMergeJoinExec": Operator(Tasks.EQUAL, "sort-merge join"),
+    "ShuffledHashJoinExec": Operator(Tasks.EQUAL, "hash join"),
+    "CartesianProductExec": Operator(Tasks.PRODUCT, "cartesian product"),
+    "BatchEvalPythonExec": _python("Python"),
+    "ArrowEvalPythonExec": _python("Python"),
+    "BatchEvalPythonUDTFExec": _python("Python"),
+    "ArrowEvalPythonUDTFExec": _python("Python"),
+    "ArrowAggregatePythonExec": _python("Python aggregate"),
+    "ArrowWindowPythonExec": _python("Python window"),
+    "MapInPandasExec": _python("Python"),
+    "MapInArrowExec": _python("Python"),
+    "FlatMapGroupsInPandasExec": _python("Python groups"),
+    "FlatMapGroupsInArrowExec": _python("Python groups"),
+    "FlatMapCoGroupsInPandasExec": _python("Python groups", Tasks.EQUAL),
+    "FlatMapCoGroupsInArrowExec": _python("Python groups", Tasks.EQUAL),
+}
+
+EXCHANGES = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec", "ReusedExchangeExec"})
+LIMITS_TO_ONE = frozenset({"TakeOrderedAndProjectExec", "CollectLimitExec"})
+SUBQUERIES = frozenset({"SubqueryExec", "ReusedSubqueryExec"})
+
+ADVICE: dict[str, str] = {
+    "BatchScanExec": "read files with format parquet, csv, json, orc or text; write the rows to such files first",
+    "RowDataSourceScanExec": "write the table's rows to Parquet files first, and read these in the query",
+    "InMemoryTableScanExec": "leave cache() and CACHE TABLE out: stage outputs are kept until the job ends",
+    "ExternalRDDScanExec": "make the DataFrame with createDataFrame, or write the rows to files first",
+    "AttachDistributedSequenceExec": "give the frame an index column instead of pandas-on-Spark's default index",
+    "UnionLoopExec": "write the recursion out, or materialise its result as files first",
+    "SparkScriptTransformationExec": "use a Python function (mapInPandas) instead of TRANSFORM",
+}
+DEFAULT_ADVICE = "it is not among the operators that can be run in pieces; rewrite the query without it"

@@ -1,0 +1,68 @@
+"""A physical plan as Python sees it: its nodes with what decisions need of them, fetched from the JVM in one call."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from executor.spark.jvm import Jvm
+
+
+@dataclass(slots=True, eq=False)
+class PlanNode:
+    """A node of a physical plan; its JVM object is fetched when somebody needs it."""
+
+    index: int
+    kind: str
+    """Simple class name: ``HashAggregateExec``."""
+    plan_id: int
+    is_deterministic: bool
+    """Whether every expression of the node gives the same value when it is evaluated again."""
+    runs_python: bool
+    particulars: str
+    """What the outline says of this class alone, such as ``HashPartitioning 5`` of an exchange."""
+    children: list["PlanNode"] = field(default_factory=list)
+    subqueries: list["PlanNode"] = field(default_factory=list)
+
+    @property
+    def child(self) -> "PlanNode":
+        """The only child."""
+        (only,) = self.children
+        return only
+
+
+class Outline:
+    """The nodes of one physical plan, without code generation and row/column transitions."""
+
+    def __init__(self, jvm: Jvm, plan: Any) -> None:
+        text, self._handles = jvm.package("onager.kernel.PlanTools").outline(plan)
+        self.nodes: list[PlanNode] = []
+        self._by_plan_id: dict[int, PlanNode] = {}
+        self._fetched: dict[int, Any] = {}
+        for line in text.splitlines():
+            self._add(line)
+
+    def _add(self, line: str) -> None:
+        parent, role, kind, plan_id, letters, particulars = line.split("\t")
+        node = PlanNode(len(self.nodes), kind, int(plan_id), "n" not in letters, "p" in letters, particulars)
+        self.nodes.append(node)
+        self._by_plan_id.setdefault(node.plan_id, node)
+        if role == "child" and parent != "-1":
+            self.nodes[int(parent)].children.append(node)
+        elif role == "subquery":
+            self.nodes[int(parent)].subqueries.append(node)
+
+    @property
+    def root(self) -> PlanNode:
+        """The node that gives the result."""
+        return self.nodes[0]
+
+    def handle(self, node: PlanNode) -> Any:
+        """Return the JVM object of *node*."""
+        if node.index not in self._fetched:
+            self._fetched[node.index] = self._handles.get(node.index)
+        return self._fetched[node.index]
+
+    def original(self, node: PlanNode) -> PlanNode:
+        """Return the exchange or subquery that *node* stands for: itself, or what a reused one refers to."""
+        while node.kind in {"ReusedExchangeExec", "ReusedSubqueryExec"}:
+            node = self._by_plan_id[int(node.particulars.split(" ")[0])]
+        return node
