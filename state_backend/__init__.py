@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
+from state_backend.kept_lease import KeptLease, keep_lease
 from state_backend.limits import (
     MAX_REQUEST_BYTES,
     MAX_TXN_OPS,
@@ -51,6 +52,7 @@ __all__ = [
     "DeleteRange",
     "EventKind",
     "Fenced",
+    "KeptLease",
     "KeyRange",
     "KeyRef",
     "KeyValue",
@@ -66,6 +68,7 @@ __all__ = [
     "StateBackendClient",
     "TxnResult",
     "WatchEvent",
+    "keep_lease",
     "op_bytes",
     "open_backend",
     "split_ops",

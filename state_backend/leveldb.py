@@ -13,7 +13,7 @@ callers are told. While that fails, everything is refused as unavailable, and ea
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Self, TypeVar
@@ -30,6 +30,7 @@ T = TypeVar("T")
 _GROUP_COMMANDS: Final = 1024
 """Most commands of one group, which bounds the memory of a batch (commands carry up to 1.5 MiB, most far less)."""
 _GROUP_NUMBER: Final = b"mgroup"
+_NOTHING: Final = Group({}, (), has_freed_lock=False)
 
 
 class LevelDBBackend(LocalBackend):
@@ -163,23 +164,29 @@ class _Worker:
             request.settle()
 
     def _serve(self, requests: list[_Request]) -> Group:
+        lost_revision = None
         if self._is_broken:
             self._reopen()
+            lost_revision = self.engine.revision
         self.engine.run(Engine.expire)
-        for request in requests:
-            if not request.is_read:
-                request.run(self.engine.run)
+        writes = [request for request in requests if not request.is_read]
+        for request in writes:
+            request.run(self.engine.run)
         group = self.engine.take()
         try:
             self._write(group)
         except plyvel.IOError as error:
             if not self._has_survived(error):
-                raise StateUnavailableError(f"{self._directory.path}: {reason(error)}; nothing was written") from error
+                group = _NOTHING
+                for request in writes:
+                    request.error = StateUnavailableError(
+                        f"{self._directory.path}: {reason(error)}; nothing was written"
+                    )
         # Reads were asked at the same time as the writes of the group: seeing all of them is linearizable.
         for request in requests:
             if request.is_read:
                 request.run(lambda command: command(self.engine))
-        return group
+        return replace(group, lost_revision=lost_revision)
 
     def _write(self, group: Group) -> None:
         if not group.writes:

@@ -145,7 +145,10 @@ def _writable_directory(path: Path) -> Path:
 
 
 def _check_files(path: Path) -> None:
-    """Raise `StateCorruptError` for damage that LevelDB passes over: missing files, wrong lengths of records."""
+    """Raise `StateCorruptError` for damage that LevelDB passes over.
+
+    Missing files, wrong lengths of records.
+    """
     names = {entry.name for entry in path.iterdir()}
     parts = sorted(name for name in names if name.endswith((".log", ".ldb")))
     if "CURRENT" not in names:

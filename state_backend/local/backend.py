@@ -61,6 +61,8 @@ class LocalBackend(StateBackendClient):
 
     def deliver(self, group: Group) -> None:
         """Tell watches and waiters of locks what became durable."""
+        if group.lost_revision is not None:
+            self._hub.lose(group.lost_revision)
         self._hub.publish(group.events)
         if group.has_freed_lock:
             self._wake_lock_waiters()

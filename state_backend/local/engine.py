@@ -49,6 +49,8 @@ class Group:
     writes: Mapping[bytes, bytes | None]
     events: Sequence[WatchEvent]
     has_freed_lock: bool
+    lost_revision: int | None = None
+    """Set when events up to this revision could not be told: the outcome of a write was unknown."""
 
 
 class Engine:

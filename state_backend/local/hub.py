@@ -38,10 +38,10 @@ class WatchHub:
         for history in touched.values():
             history.wake()
 
-    def compact(self) -> None:
-        """Drop the whole history: watches that have not seen all of it are told so."""
+    def lose(self, revision: int) -> None:
+        """Forget everything up to *revision*: whoever has not listed since has lost events, and is told so."""
         for history in self._histories.values():
-            history.compact()
+            history.lose(revision)
 
     def close(self) -> None:
         """Fail every watch, and those to come."""
@@ -98,9 +98,11 @@ class _History:
         while len(self._events) > self._most_events or self._bytes > self._most_bytes:
             self._drop()
 
-    def compact(self) -> None:
-        while self._events:
-            self._drop()
+    def lose(self, revision: int) -> None:
+        self._start = self.end + 1  # one past the end stands for what was lost
+        self._events.clear()
+        self._bytes = 0
+        self._compacted = revision
         self.wake()
 
     def position_of(self, revision: int) -> int:

@@ -346,7 +346,7 @@ async def test_a_first_opening_that_was_killed_can_be_repeated(tmp_path):
 FULL_DISK = """
     import asyncio, os, resource, signal, sys
     from pathlib import Path
-    from onager.errors import StateUnavailableError
+    from onager.errors import StateUnavailableError, WatchCompactedError
     from state_backend import Keyspace, Put, ABSENT, Committed, OutcomeUnknown
     from state_backend.leveldb import LevelDBBackend
 
@@ -368,7 +368,21 @@ FULL_DISK = """
                     (unknown if isinstance(result, OutcomeUnknown) else done).append(key)
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             await backend.keep_alive(lease.id)
-            await backend.put(Keyspace.JobLog, "job/last", b"")
+            async with backend.watch(Keyspace.JobHeads) as events:
+                # So full that the database cannot even be opened again: nobody can say what happened.
+                resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+                result = await backend.put_txn([Put(Keyspace.JobHeads, "job", bytes(100_000))])
+                assert isinstance(result, OutcomeUnknown), result
+                try:
+                    await backend.get(Keyspace.JobHeads, "job")
+                except StateUnavailableError as error:
+                    assert "free some space" in str(error), error
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                await backend.put(Keyspace.JobLog, "job/last", b"")
+                try:
+                    await anext(events)
+                except WatchCompactedError:
+                    pass
             stored = {(Keyspace.JobLog, item.key) for item in await backend.get_from_prefix(Keyspace.JobLog, "job/")}
             assert await backend.get(Keyspace.Heartbeats, "e1") is not None
         stored.discard((Keyspace.JobLog, "job/last"))

@@ -1,0 +1,77 @@
+"""The one lease of a process: kept alive in the background, and its loss told at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from onager.clock import Clock
+from onager.errors import OutcomeUnknownError, StateBackendError, StateUnavailableError
+from state_backend.model import Lease, LeaseId
+from state_backend.port import StateBackendClient
+
+
+class KeptLease:
+    """A lease that `keep_lease` keeps alive; registrations and locks of the process are bound to *id*."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.id: LeaseId = lease.id
+        self.ttl_s = lease.ttl_s
+        self._lost = asyncio.Event()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease is gone, or must be taken for gone: the store was silent for its whole time."""
+        return self._lost.is_set()
+
+    def lose(self) -> None:
+        """Tell everyone who waits that the lease is lost."""
+        self._lost.set()
+
+    async def wait_lost(self) -> None:
+        """Return when the lease is lost: stop what rests on it, and begin again with another."""
+        await self._lost.wait()
+
+
+@asynccontextmanager
+async def keep_lease(backend: StateBackendClient, ttl_s: float, clock: Clock) -> AsyncIterator[KeptLease]:
+    """Hold a lease inside the block, kept alive every third of its time; revoke it at the end.
+
+    A store that does not answer is asked again until the lease's time, counted from before the last request
+    that was answered, is over by *clock*. That is only for stopping early: what keeps a late process from
+    writing is the fence.
+    """
+    asked_s = clock.monotonic_s()
+    lease = await backend.lease(ttl_s)
+    kept = KeptLease(lease)
+    keeper = asyncio.create_task(_keep(backend, kept, clock, asked_s), name=f"keep lease {lease.id}")
+    try:
+        yield kept
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+        # A lease that cannot be revoked ends by itself.
+        with suppress(StateUnavailableError, OutcomeUnknownError):
+            await backend.revoke(lease.id)
+
+
+async def _keep(backend: StateBackendClient, kept: KeptLease, clock: Clock, answered_s: float) -> None:
+    period_s = kept.ttl_s / 3
+    delay_s = period_s
+    while True:
+        await asyncio.sleep(delay_s)
+        asked_s = clock.monotonic_s()
+        left_s = answered_s + kept.ttl_s - asked_s
+        try:
+            # With no time left the request is not even sent.
+            async with asyncio.timeout(left_s):
+                await backend.keep_alive(kept.id)
+        except (StateUnavailableError, TimeoutError):
+            delay_s = period_s / 10
+            if clock.monotonic_s() >= answered_s + kept.ttl_s:
+                break
+        except StateBackendError:  # expired, or the store is beyond help
+            break
+        else:
+            answered_s = asked_s
+            delay_s = period_s
+    kept.lose()
