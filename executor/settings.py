@@ -51,9 +51,7 @@ class ExecutorSettings(BaseSettings):
         for address in _split(value) or [""]:
             host, colon, port = address.rpartition(":")
             if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
-                raise ValueError(
-                    f"{address!r} is not an address: give host:port, several separated by commas"
-                )
+                raise ValueError(f"{address!r} is not an address: give host:port, several separated by commas")
         return value
 
     @field_validator("exchange_dir")

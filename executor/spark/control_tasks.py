@@ -27,9 +27,7 @@ class _Running:
 class ControlTasks:
     """Runs tasks as plain function calls, reports them like any other, and stops the Spark jobs of cancelled ones."""
 
-    def __init__(
-        self, spark: SparkSession, kernel: Any, actions: Mapping[int, Action], slots: int, clock: Clock
-    ) -> None:
+    def __init__(self, spark: SparkSession, kernel: Any, actions: Mapping[int, Action], clock: Clock) -> None:
         self._context = spark.sparkContext
         self._kernel = kernel
         self._actions = actions
