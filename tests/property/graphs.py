@@ -1,0 +1,32 @@
+"""Strategies: random stage graphs, with diamonds, reuse, no partitions, indeterminate outputs, sinks."""
+
+from hypothesis import strategies as st
+
+from execution_graph import StageSpec, StageWork
+from tests.unit.execution_graph.builder import stage
+
+
+@st.composite
+def plans(draw: st.DrawFn, max_stages: int = 5, max_partitions: int = 4) -> tuple[StageSpec, ...]:
+    """Draw the QUERY stages of a plan, each but the last read by one or more later ones, and perhaps a sink's."""
+    count = draw(st.integers(1, max_stages))
+    reads: list[set[int]] = [set() for _ in range(count + 1)]
+    for producer in range(1, count):
+        readers = draw(st.sets(st.integers(producer + 1, count), min_size=1, max_size=2))
+        for reader in readers:
+            reads[reader].add(producer)
+    stages = [
+        stage(
+            stage_id,
+            draw(st.integers(0, max_partitions)),
+            reads=tuple(sorted(reads[stage_id])),
+            is_deterministic=draw(st.sampled_from([True, True, False])),
+        )
+        for stage_id in range(1, count + 1)
+    ]
+    if count == 1 and draw(st.booleans()):  # fused: only the planning task can run it
+        stages = [stage(1, 1, plan_digest=None)]
+    if draw(st.booleans()):
+        stages.append(stage(count + 1, 1, reads=(count,), work=StageWork.PUBLISH_PLAN))
+        stages.append(stage(count + 2, 1, reads=(count + 1,), work=StageWork.PUBLISH))
+    return tuple(stages)

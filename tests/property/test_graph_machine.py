@@ -1,0 +1,396 @@
+"""A job under everything that executors and schedulers can do to it: any order, any repetition, any delay."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLost,
+    ExecutorSlot,
+    FailureKind,
+    FetchFailure,
+    HeldTask,
+    JobCancelled,
+    JobPlanned,
+    JobState,
+    LaunchTask,
+    RetryLimits,
+    RunningStage,
+    StageSpec,
+    StageWork,
+    Succeeded,
+    SuccessfulStage,
+    TaskFailed,
+    TaskOutput,
+    TasksLost,
+    TaskSucceeded,
+    apply,
+    available_tasks,
+    decode_graph,
+    encode_graph,
+    has_runnable_work,
+    lost_launches,
+    pending_effects,
+    pop_next_tasks,
+    revive,
+    running_count,
+    violations,
+    wanted_tasks,
+)
+from tests.property.graphs import plans
+from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary
+
+EXECUTORS = st.sampled_from(["a", "b", "c"])
+RETRYABLE = st.sampled_from([k for k in FailureKind if k.is_retryable])
+PATIENT = RetryLimits(task_max_failures=50, stage_max_failures=50, task_max_executor_losses=50)
+
+
+class World(RuleBasedStateMachine):
+    """The graph, and beside it a plain record of what was handed out, reported and won."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start: ExecutionGraph
+        self.graph: ExecutionGraph
+        self.specs: tuple[StageSpec, ...] = ()
+        self.log: list[Event] = []
+        self.reports: list[Event] = []
+        """Everything that was ever on its way to a scheduler: may arrive at any time, any number of times."""
+        self.lives = {"a": 1, "b": 1, "c": 1}
+        self.lists = {"a": 0, "b": 0, "c": 0}
+        self.now_ms = 1_000
+        self.nonces = 0
+        self.is_shared = True
+        self.has_lost_shared = False
+        """Whether some output on shared storage was found missing."""
+        self.is_fused = False
+        self.handed_out: set[HeldTask] = set()
+        self.finished: set[tuple[int, int]] = set()
+        """(stage, partition) that were successful at some time."""
+
+    # ------------------------------------------------------------ machinery
+
+    def tick(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+    def incarnation(self, executor: str) -> str:
+        return f"{executor}{self.lives[executor]}"
+
+    def feed(self, event: Event) -> bool:
+        before = self.graph
+        self.graph = apply(before, event)
+        self.log.append(event)
+        broken = violations(self.graph)
+        assert not broken, broken
+        assert apply(before, event) == self.graph, "apply is not deterministic"
+        again = apply(self.graph, event)
+        assert again is self.graph, f"a repeated {event.type} changed something"
+        if not before.is_active:
+            assert self.graph is before
+        return self.graph is not before
+
+    def draw_running(self, data: st.DataObject) -> tuple[RunningStage, int] | None:
+        tasks = [(s, p) for s in self.graph.stages if isinstance(s, RunningStage) for p in sorted(s.running)]
+        return data.draw(st.sampled_from(tasks)) if tasks and self.graph.is_active else None
+
+    def new_output(self) -> TaskOutput:
+        self.nonces += 1
+        return replace(output(f"n{self.nonces}", is_shared=self.is_shared), is_inline=self.nonces % 7 == 0)
+
+    def success_of(self, stage: RunningStage, partition: int) -> Event:
+        task = stage.running[partition]
+        if stage.spec.work is StageWork.PLAN:
+            return self.planned_by(task.executor_id, task.attempt)
+        return TaskSucceeded(
+            stage_id=stage.spec.stage_id,
+            stage_attempt=stage.attempt,
+            partition=partition,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            output=self.new_output(),
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+
+    def planned_by(self, executor: str, attempt: int) -> JobPlanned:
+        result = max(s.stage_id for s in self.specs if s.work is StageWork.QUERY)
+        return JobPlanned(
+            task_attempt=attempt,
+            executor_id=executor,
+            stages=self.specs,
+            summary=summary(result, sink=SINK if len(self.specs) > result else None, is_fused=self.is_fused),
+            fused_output=self.new_output() if self.is_fused else None,
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+
+    def send(self, event: Event, *, arrives: bool) -> None:
+        self.reports.append(event)
+        if arrives:
+            self.feed(event)
+
+    # ------------------------------------------------------------ what happens
+
+    @initialize(
+        specs=plans(),
+        is_shared=st.booleans(),
+        is_patient=st.booleans(),
+        is_planned=st.sampled_from([True, True, False]),
+    )
+    def submitted(self, specs: tuple[StageSpec, ...], *, is_shared: bool, is_patient: bool, is_planned: bool) -> None:
+        self.start = self.graph = new_graph(PATIENT if is_patient else RetryLimits())
+        self.specs, self.is_shared = specs, is_shared
+        self.is_fused = specs[0].plan_digest is None
+        if is_planned:
+            self.tasks_are_launched("a", 1)
+            planning = self.graph.stages[0]
+            assert isinstance(planning, RunningStage)
+            self.send(self.success_of(planning, 0), arrives=True)
+
+    @rule()
+    def stages_start(self) -> None:
+        event = revive(self.graph, self.tick())
+        if event is not None:
+            assert self.feed(event)
+            self.reports.append(event)
+
+    @rule(executor=EXECUTORS, limit=st.integers(1, 3))
+    def tasks_are_launched(self, executor: str, limit: int) -> None:
+        self.stages_start()
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        event = pop_next_tasks(self.graph, slot, limit, self.tick())
+        assert (event is not None) == (available_tasks(self.graph) > 0)
+        if event is None:
+            return
+        stage = self.graph.stages[event.stage_id]
+        for partition, attempt in event.tasks:
+            task = HeldTask(stage.spec.stage_id, stage.attempt, partition, attempt)
+            assert task not in self.handed_out, f"{task} is handed out twice"
+            self.handed_out.add(task)
+            is_finished = (stage.spec.stage_id, partition) in self.finished
+            has_to_repeat = not self.is_shared or self.has_lost_shared
+            assert not is_finished or has_to_repeat, f"{task} was finished on shared storage and runs again"
+        assert self.feed(event)
+        self.reports.append(event)
+
+    @rule(data=st.data(), arrives=st.sampled_from([True, True, True, False]))
+    def task_succeeds(self, data: st.DataObject, *, arrives: bool) -> None:
+        found = self.draw_running(data)
+        if found is not None:
+            stage, partition = found
+            event = self.success_of(stage, partition)
+            self.send(event, arrives=arrives)
+            if arrives and isinstance(event, TaskSucceeded):
+                self.finished.add((event.stage_id, event.partition))
+
+    @rule(data=st.data(), kind=RETRYABLE, arrives=st.booleans())
+    def task_fails(self, data: st.DataObject, kind: FailureKind, *, arrives: bool) -> None:
+        found = self.draw_running(data)
+        if found is not None:
+            self.send(self.failure_of(*found, kind, None), arrives=arrives)
+
+    @rule(data=st.data(), arrives=st.booleans())
+    def user_error(self, data: st.DataObject, *, arrives: bool) -> None:
+        found = self.draw_running(data)
+        if found is not None and data.draw(st.integers(0, 9)) == 0:
+            self.send(self.failure_of(*found, FailureKind.USER_ERROR, None), arrives=arrives)
+
+    @rule(
+        data=st.data(),
+        arrives=st.sampled_from([True, True, False]),
+        is_nonsense=st.sampled_from([False, False, False, True]),
+    )
+    def fetch_fails(self, data: st.DataObject, *, arrives: bool, is_nonsense: bool) -> None:
+        found = self.draw_running(data)
+        if found is None:
+            return
+        stage, partition = found
+        sources = [
+            FetchFailure(i.stage_id, p, o.nonce)
+            for i in stage.spec.inputs
+            for p, o in sorted(self.graph.stages[i.stage_id].ledger.outputs.items())
+        ]
+        if is_nonsense or not sources:
+            fetch = data.draw(
+                st.sampled_from([None, FetchFailure(1, 0, "?"), FetchFailure(-3, -1, ""), FetchFailure(99, 9, "")])
+            )
+        else:
+            fetch = data.draw(st.sampled_from(sources))
+            self.has_lost_shared = True
+        self.send(self.failure_of(stage, partition, FailureKind.FETCH_FAILED, fetch), arrives=arrives)
+
+    def failure_of(
+        self, stage: RunningStage, partition: int, kind: FailureKind, fetch: FetchFailure | None
+    ) -> TaskFailed:
+        task = stage.running[partition]
+        return TaskFailed(
+            stage_id=stage.spec.stage_id,
+            stage_attempt=stage.attempt,
+            partition=partition,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            failure=failure(kind, fetch=fetch),
+            at_ms=self.tick(),
+        )
+
+    @rule(data=st.data())
+    def something_sent_before_arrives(self, data: st.DataObject) -> None:
+        """Late, again, or out of order: reports, launches and losses alike."""
+        if self.reports:
+            event = data.draw(st.sampled_from(self.reports))
+            before = self.graph
+            if self.feed(event) and isinstance(event, TaskSucceeded):
+                assert event.partition not in before.stages[event.stage_id].ledger.outputs
+                self.finished.add((event.stage_id, event.partition))
+
+    @rule(executor=EXECUTORS, is_drained=st.booleans())
+    def executor_is_lost(self, executor: str, *, is_drained: bool) -> None:
+        before = self.graph
+        event = ExecutorLost(
+            executor_id=executor,
+            incarnation=self.incarnation(executor),
+            reason="gone",
+            at_ms=self.tick(),
+            is_drained=is_drained,
+        )
+        self.lives[executor] += 1
+        self.send(event, arrives=True)
+        if self.is_shared and self.graph.is_active:
+            for old, new in zip(before.stages, self.graph.stages, strict=True):
+                assert old.ledger.outputs == new.ledger.outputs, "an executor took shared outputs with it"
+                assert old.attempt == new.attempt
+
+    @rule(executor=EXECUTORS, data=st.data())
+    def executor_lists_its_work(self, executor: str, data: st.DataObject) -> None:
+        wanted = wanted_tasks(self.graph, executor, self.incarnation(executor))
+        held = frozenset(data.draw(st.sets(st.sampled_from(sorted(wanted)))) if wanted else ())
+        self.lists[executor] += 1
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        for event in lost_launches(self.graph, slot, held, self.tick()):
+            assert self.feed(event)
+            self.reports.append(event)
+        assert lost_launches(self.graph, slot, held, self.tick()) == (), "the same list says it all at once"
+
+    @rule(data=st.data())
+    def nonsense_arrives(self, data: st.DataObject) -> None:
+        """Numbers from nowhere never raise, and never break an invariant (`feed`)."""
+        number = st.integers(-2, 9)
+        some: dict[str, Any] = {
+            "stage_id": data.draw(number),
+            "stage_attempt": data.draw(number),
+            "executor_id": data.draw(EXECUTORS),
+            "at_ms": self.tick(),
+        }
+        partition, attempt = data.draw(number), data.draw(number)
+        tasks = tuple(data.draw(st.lists(st.tuples(number, number), max_size=3)))
+        fetch = FetchFailure(partition, attempt, f"n{data.draw(number)}")
+        events: list[Event] = [
+            TasksLost(**some, tasks=tasks, reason=FailureKind.TASK_KILLED),
+            TaskFailed(**some, partition=partition, task_attempt=attempt, failure=failure(FailureKind.IO_ERROR)),
+            TaskFailed(
+                **some,
+                partition=partition,
+                task_attempt=attempt,
+                failure=failure(FailureKind.FETCH_FAILED, fetch=fetch),
+            ),
+        ]
+        self.has_lost_shared = True  # it may, by chance, name an output that is there
+        self.feed(data.draw(st.sampled_from(events)))
+
+    @rule(data=st.data())
+    def job_is_cancelled(self, data: st.DataObject) -> None:
+        if data.draw(st.integers(0, 19)) == 0:
+            is_published = self.graph.stages[-1].spec.work is StageWork.PUBLISH
+            has_begun = is_published and bool(
+                running_count(self.graph)
+                and isinstance(self.graph.stages[-1], RunningStage)
+                and self.graph.stages[-1].running
+            )
+            was_active = self.graph.is_active
+            changed = self.feed(JobCancelled(reason="enough", at_ms=self.tick()))
+            assert not (changed and has_begun)
+            assert changed or has_begun or not was_active or is_published
+
+    # ------------------------------------------------------------ what always holds
+
+    @invariant()
+    def the_record_survives_the_store(self) -> None:
+        if hasattr(self, "graph") and self.now_ms % 5 == 0:
+            data = encode_graph(self.graph)
+            found = decode_graph(data)
+            assert found == self.graph
+            assert encode_graph(found) == data
+
+    @invariant()
+    def views_agree(self) -> None:
+        if not hasattr(self, "graph") or not self.graph.is_active:
+            return
+        effects = pending_effects(self.graph)
+        launches = [e for e in effects if isinstance(e, LaunchTask)]
+        assert len(launches) == running_count(self.graph)
+        for executor in EXECUTORS_SEEN:
+            life = self.incarnation(executor)
+            assert wanted_tasks(self.graph, executor, life) == {
+                HeldTask(e.stage_id, e.stage_attempt, e.partition, e.task_attempt)
+                for e in launches
+                if (e.executor_id, e.incarnation) == (executor, life)
+            }
+        assert has_runnable_work(self.graph) or running_count(self.graph) > 0, "an active job has nothing to do"
+
+    @precondition(lambda self: self.graph.is_active)
+    @rule()
+    def nothing(self) -> None:
+        """Keeps a rule enabled."""
+
+    def teardown(self) -> None:
+        if not hasattr(self, "graph"):
+            return
+        self.drive_fairly()
+        self.job_has_one_output_a_partition()
+        self.the_log_gives_the_graph()
+
+    def drive_fairly(self) -> None:
+        """Without further trouble every job ends, within a pass over its stages for each that may be rolled back."""
+        for _ in range(500):
+            if not self.graph.is_active:
+                return
+            for stage in self.graph.stages:
+                for partition in sorted(stage.running) if isinstance(stage, RunningStage) else ():
+                    held = self.graph.stages[stage.spec.stage_id]
+                    if isinstance(held, RunningStage) and partition in held.running:
+                        self.feed(self.success_of(held, partition))
+            self.tasks_are_launched("a", 3)
+        raise AssertionError(f"the job does not end: {[s.state for s in self.graph.stages]}")
+
+    def job_has_one_output_a_partition(self) -> None:
+        if not isinstance(self.graph.outcome, Succeeded):
+            assert self.graph.state in (JobState.FAILED, JobState.CANCELLED)
+            return
+        result = self.graph.result_stage
+        assert isinstance(result, SuccessfulStage)
+        assert sorted(result.ledger.outputs) == list(range(result.spec.partitions))
+        nonces = [o.nonce for s in self.graph.stages for o in s.ledger.outputs.values()]
+        assert len(set(nonces)) == len(nonces), "an execution counts twice"
+
+    def the_log_gives_the_graph(self) -> None:
+        again = self.start
+        for event in self.log:
+            again = apply(again, event)
+        assert again == self.graph
+
+
+EXECUTORS_SEEN = ("a", "b", "c")
+
+TestWorld = World.TestCase
+TestWorld.settings = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
