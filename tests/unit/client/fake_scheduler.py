@@ -1,0 +1,120 @@
+"""A scheduler in this process that keeps jobs in a dict and breaks connections on demand: a real gRPC server."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+import pyarrow as pa
+
+from onager.errors import JobConflictError, JobNotFoundError, OnagerError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import SERVER_OPTIONS
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer, add_OnagerSchedulerServicer_to_server
+from onager.protocol.status import to_status
+
+
+class FakeScheduler(OnagerSchedulerServicer):
+    """Set attributes to say what it does next."""
+
+    def __init__(self, jobs: dict[str, pb.JobSpec] | None = None) -> None:
+        self.jobs: dict[str, pb.JobSpec] = {} if jobs is None else jobs
+        self.address = ""
+        self.calls: list[tuple[str, Any]] = []
+        self.on_call: Callable[[str], None] = lambda _: None
+        self.progress: list[pb.JobProgress] = []
+        self.partitions: list[list[pa.RecordBatch]] = []
+        self.schema = pa.schema([("n", pa.int64())])
+        self.piece_bytes = 1 << 20
+        self.break_after_messages: list[int] = []
+        self._server: grpc.Server | None = None
+
+    def start(self, address: str = "127.0.0.1:0") -> str:
+        self._server = grpc.server(futures.ThreadPoolExecutor(8), options=SERVER_OPTIONS)
+        add_OnagerSchedulerServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port(address)
+        self._server.start()
+        return f"127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop(None).wait()
+
+    def _enter(self, method: str, request: Any, context: grpc.ServicerContext) -> None:
+        self.calls.append((method, request))
+        try:
+            self.on_call(method)
+        except OnagerError as error:
+            _abort(context, error)
+
+    def SubmitJob(self, request, context):  # noqa: N802
+        self._enter("SubmitJob", request, context)
+        known = self.jobs.get(request.job_id)
+        if known is not None and known != request.spec:
+            _abort(context, JobConflictError(request.job_id))
+        self.jobs[request.job_id] = request.spec
+        return pb.SubmitJobResponse(job_id=request.job_id, existed=known is not None)
+
+    def GetJob(self, request, context):  # noqa: N802
+        self._enter("GetJob", request, context)
+        if request.job_id not in self.jobs:
+            _abort(context, JobNotFoundError(request.job_id))
+        return pb.JobDetail(progress=self.progress[-1], spec=self.jobs[request.job_id])
+
+    def ListJobs(self, request, context):  # noqa: N802
+        self._enter("ListJobs", request, context)
+        return pb.ListJobsResponse(jobs=self.progress)
+
+    def WatchJob(self, request, context):  # noqa: N802
+        self._enter("WatchJob", request, context)
+        yield from self._breaking(iter(self.progress), context)
+        if not self.progress or self.progress[-1].state < pb.SUCCESSFUL:
+            while context.is_active():
+                threading.Event().wait(0.02)
+
+    def CancelJob(self, request, context):  # noqa: N802
+        self._enter("CancelJob", request, context)
+        return pb.CancelJobResponse(cancelled=True, state=pb.CANCELLED)
+
+    def FetchResult(self, request, context):  # noqa: N802
+        self._enter("FetchResult", request, context)
+        yield from self._breaking(self._chunks(request), context)
+
+    def ListExecutors(self, request, context):  # noqa: N802
+        self._enter("ListExecutors", request, context)
+        return pb.ListExecutorsResponse(executors=[pb.ExecutorInfo(executor_id="e1", state="alive", slots=2)])
+
+    def ListState(self, request, context):  # noqa: N802
+        self._enter("ListState", request, context)
+        return pb.ListStateResponse(entries=[pb.StateEntry(key="JobHeads/j", mod_revision=7, size_bytes=9)])
+
+    def GetState(self, request, context):  # noqa: N802
+        self._enter("GetState", request, context)
+        return pb.GetStateResponse(key=request.key, json='{"a": 1}', mod_revision=7)
+
+    def _breaking(self, messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        limit = self.break_after_messages.pop(0) if self.break_after_messages else None
+        for number, message in enumerate(messages):
+            if number == limit:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "broken on demand")
+            yield message
+
+    def _chunks(self, request: pb.FetchResultRequest) -> Iterator[pb.ResultChunk]:
+        yield pb.ResultChunk(schema=self.schema.serialize().to_pybytes())
+        for partition, batches in enumerate(self.partitions):
+            for index, batch in enumerate(batches):
+                if (partition, index) < (request.partition, request.batch):
+                    continue
+                message = batch.serialize().to_pybytes()
+                pieces = [message[i : i + self.piece_bytes] for i in range(0, len(message), self.piece_bytes)]
+                for number, piece in enumerate(pieces):
+                    yield pb.ResultChunk(
+                        partition=partition, batch=index, record_batch=piece, more=number < len(pieces) - 1
+                    )
+
+
+def _abort(context: grpc.ServicerContext, error: OnagerError) -> None:
+    status = to_status(error)
+    context.set_trailing_metadata(status.metadata)
+    context.abort(status.code, status.message)
