@@ -1,0 +1,193 @@
+"""What commands print, and the codes they end with."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from onager.protocol import onager_pb2 as pb
+
+
+@pytest.fixture
+def job(scheduler):
+    stages = [
+        pb.StageInfo(stage_id=0, name="plan", work="plan", state="successful", partitions=1, successful=1),
+        pb.StageInfo(
+            stage_id=1,
+            name="scan",
+            work="query",
+            state="successful",
+            partitions=2,
+            successful=2,
+            tasks=[pb.TaskInfo(partition=0, state="successful", attempts=1, successes=1)],
+            metrics=pb.TaskMetrics(run_ms=1500, rows_out=3),
+        ),
+    ]
+    scheduler.progress = [
+        pb.JobProgress(job_id="j", name="n", state=pb.RUNNING, submitted_ms=1000, stages=stages[:1]),
+        pb.JobProgress(job_id="j", name="n", state=pb.SUCCESSFUL, submitted_ms=1000, ended_ms=3500, stages=stages),
+    ]
+    batch = pa.record_batch({"id": [1, 2, None], "name": ["a", "b, c", None]})
+    scheduler.schema, scheduler.partitions = batch.schema, [[batch]]
+    scheduler.jobs["j"] = pb.JobSpec(name="n", conf={"k": "v"})
+    return scheduler
+
+
+def test_a_query_prints_its_result_on_stdout_and_its_progress_on_stderr(onager, job):
+    done = onager("submit", "-e", "SELECT 1", "--scheduler", job.address)
+    assert done.code == 0
+    assert done.out.splitlines() == ["  id  name", "----  ----", "   1  a", "   2  b, c", "NULL  NULL"]
+    assert "is running" in done.err
+    assert "stage 1 scan: successful, 2 tasks" in done.err
+    assert "(3 rows)" in done.err
+
+
+def test_results_as_json_csv_and_arrow(onager, job, tmp_path):
+    common = ("submit", "-e", "SELECT 1", "--scheduler", job.address)
+    assert json.loads(onager(*common, "-o", "json").out) == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "name": "b, c"},
+        {"id": None, "name": None},
+    ]
+    assert onager(*common, "-o", "csv").out == 'id,name\n1,a\n2,"b, c"\n,\n'
+    done = onager(*common, "-o", f"arrow={tmp_path}/r.arrow")
+    assert (done.code, done.out) == (0, "")
+    assert pa.ipc.open_file(tmp_path / "r.arrow").read_all().column("id").to_pylist() == [1, 2, None]
+
+
+def test_what_is_submitted_is_what_the_flags_say(onager, job, tmp_path):
+    (tmp_path / "t.parquet").touch()
+    (tmp_path / "job.py").write_text("def f(session, n, who): ...")
+    (tmp_path / "lib.py").touch()
+    done = onager(
+        *("submit", "--py", f"{tmp_path}/job.py:f", "--arg", "n=3", "--arg", "who=Ada"),
+        *("--py-file", f"{tmp_path}/lib.py", "--view", "v=/data/v.csv", "--views-from", str(tmp_path)),
+        *("--conf", "spark.x=1", "--conf", "onager.y=a=b", "--output", "/data/out", "--format", "orc"),
+        *("--mode", "append", "--detach", "-o", "json", "--scheduler", job.address),
+    )
+    assert done.code == 0
+    spec = job.jobs[json.loads(done.out)["job_id"]]
+    assert (spec.python.function, json.loads(spec.python.arguments_json)) == ("f", {"n": 3, "who": "Ada"})
+    assert {view.name: view.path for view in spec.views} == {"v": "/data/v.csv", "t": f"{tmp_path}/t.parquet"}
+    assert dict(spec.conf) == {"spark.x": "1", "onager.y": "a=b"}
+    assert [file.name for file in spec.py_files] == ["lib.py"]
+    assert (spec.sink.path, spec.sink.format, spec.sink.mode) == ("/data/out", "orc", "append")
+
+
+def test_a_script_comes_from_a_file(onager, job, tmp_path):
+    script = tmp_path / "q.sql"
+    script.write_text("SET a = b; SELECT 'ü'", encoding="utf-8")
+    done = onager("submit", "-f", str(script), "--detach", "--scheduler", job.address)
+    assert job.jobs[done.out.strip()].sql.text == "SET a = b; SELECT 'ü'"
+
+
+def test_a_failed_job_ends_with_1_and_sparks_message(onager, scheduler):
+    failure = pb.Failure(message="[DIVIDE_BY_ZERO] Division by zero.", query_context="SELECT 1/0")
+    scheduler.progress = [pb.JobProgress(job_id="j", state=pb.FAILED, failure=failure)]
+    done = onager("submit", "-e", "SELECT 1/0", "--scheduler", scheduler.address)
+    assert (done.code, done.out) == (1, "")
+    assert "[DIVIDE_BY_ZERO] Division by zero.\nSELECT 1/0" in done.err
+
+
+def test_a_sink_says_where_it_wrote(onager, job):
+    job.progress[-1].sink_path, job.progress[-1].result_rows = "/data/out", 1234
+    common = ("submit", "-e", "SELECT 1", "--output", "/data/out", "--scheduler", job.address)
+    assert onager(*common).out == "1,234 rows written to /data/out\n"
+    assert json.loads(onager(*common, "-o", "json").out)["sink_path"] == "/data/out"
+
+
+def test_jobs_and_job(onager, job):
+    where = ("--scheduler", job.address)
+    listed = onager("jobs", *where)
+    assert listed.code == 0
+    assert "JOB" in listed.out
+    assert "successful" in listed.out
+    assert json.loads(onager("jobs", "-o", "json", *where).out)[1]["state"] == "successful"
+    shown = onager("job", "j", *where)
+    assert "2.5 s" in shown.out
+    assert "scan" in shown.out
+    whole = json.loads(onager("job", "j", "-o", "json", *where).out)
+    assert whole["state"] == "successful"
+    assert whole["submitted_ms"] == 1000
+    assert whole["stages"][1]["tasks"] == [
+        {"partition": 0, "state": "successful", "attempts": 1, "successes": 1, "executor_id": "", "failures": 0}
+    ]
+    assert whole["spec"]["conf"] == {"k": "v"}
+
+
+def test_cancel_executors_and_state(onager, job):
+    where = ("--scheduler", job.address)
+    assert onager("cancel", "j", *where).out == "job j is cancelled\n"
+    assert json.loads(onager("cancel", "j", "-o", "json", *where).out) == {"job_id": "j", "state": "cancelled"}
+    assert "e1" in onager("executors", *where).out
+    assert json.loads(onager("executors", "-o", "json", *where).out)[0]["slots"] == 2
+    assert "JobHeads/j" in onager("state", "ls", *where).out
+    assert json.loads(onager("state", "ls", "JobHeads", "-o", "json", *where).out)[0]["size_bytes"] == 9
+    assert json.loads(onager("state", "get", "JobHeads/j", *where).out) == {"a": 1}
+    assert json.loads(onager("state", "get", "JobHeads/j", "-o", "json", *where).out)["mod_revision"] == 7
+
+
+def test_an_unknown_job_ends_with_2(onager, scheduler):
+    done = onager("job", "nobody", "--scheduler", scheduler.address)
+    assert (done.code, done.out) == (2, "")
+    assert "job nobody is not known here" in done.err
+
+
+def test_nobody_there_ends_with_3(onager):
+    done = onager("jobs", "--scheduler", "127.0.0.1:1")
+    assert (done.code, done.out) == (3, "")
+    assert "no scheduler answers at 127.0.0.1:1" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("submit",), "give the job once"),
+        (("submit", "-e", "x", "-f", "y"), "give the job once"),
+        (("submit", "-e", "x", "--arg", "a=b"), "--arg goes to the function of --py"),
+        (("submit", "-e", "x", "-o", "xml"), "expected one of table, json, csv"),
+        (("submit", "-e", "x", "--view", "v"), "--view 'v': expected key=value"),
+        (("submit", "-e", "x", "--output", "o", "--format", "xml"), "expected one of parquet"),
+        (("submit", "-e", "x", "--views-from", "/nowhere"), "there is no such directory"),
+        (("submit", "-f", "/nowhere.sql"), "No such file"),
+        (("submit", "--py", "/nowhere.py"), "cannot be read"),
+        (("submit", "-e", "x", "-o", "arrow=/nowhere/f"), "there is no directory /nowhere"),
+        (("submit", "-e", "x", "--scheduler", "nonsense"), "expected host:port"),
+        (("jobs", "-o", "xml"), "expected one of table, json"),
+        (("nonsense",), "No such command"),
+        (("executor", "--scheduler", "h:1", "--slots", "1"), "--exchange-dir"),
+        (("scheduler", "--listen", "nonsense"), "--listen"),
+        (("standalone", "--listen", "nonsense"), "expected host:port"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_usage_errors_end_with_2(onager, arguments, text):
+    done = onager(*arguments)
+    assert done.code == 2
+    assert text in done.err
+
+
+def test_help_needs_neither_grpc_nor_spark():
+    code = (
+        "import sys; sys.argv = ['onager', '--help']\n"
+        "from onager.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert not {'grpc', 'pyarrow', 'pyspark', 'pandas'} & set(sys.modules), sys.modules.keys()"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "standalone" in told.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(job):
+    batch = pa.record_batch({"id": list(range(200_000))})
+    job.schema, job.partitions = batch.schema, [[batch]]
+    command = [sys.executable, "-m", "onager", "submit", "-e", "x", "-o", "csv", "--scheduler", job.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "id\n"
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()
