@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from onager.client.progress import JobProgress, JobState, StageProgress
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 _BAR_WIDTH = 24
@@ -68,7 +69,10 @@ class LiveView:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(console=Console(stderr=True), refresh_per_second=10, transient=True)
+        self._progress: JobProgress | None = None
+        self._live = Live(
+            console=Console(stderr=True), get_renderable=self._render, refresh_per_second=10, transient=True
+        )
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -79,23 +83,28 @@ class LiveView:
 
     def show(self, progress: JobProgress) -> None:
         """Draw *progress* over what was there."""
-        self._live.update(_stage_table(progress))
+        self._progress = progress
+
+    def _render(self) -> "RenderableType":
+        # Called for every frame, so that the seconds go on between two changes.
+        return "" if self._progress is None else _stage_table(self._progress)
 
 
 def _stage_table(progress: JobProgress) -> "Table":
+    from rich.markup import escape
     from rich.table import Table
 
     since_ms = progress.started_ms or progress.submitted_ms
     now_ms = progress.ended_ms or time.time_ns() // 1_000_000
     title = f"{progress.state} {max(0, now_ms - since_ms) / 1000:.1f} s  {progress.job_id}"
     if progress.waiting_for:
-        title += f"  ({progress.waiting_for})"
+        title += escape(f"  ({progress.waiting_for})")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
     for header in ("stage", "", "tasks", "running", "tried again", "rows"):
         table.add_column(header, justify="left" if header in {"stage", ""} else "right")
     for stage in progress.stages:
         table.add_row(
-            f"{stage.stage_id} {stage.name}"[:40],
+            escape(f"{stage.stage_id} {stage.name}"[:40]),
             _bar(stage),
             f"{stage.successful}/{stage.partitions}",
             str(stage.running or ""),
@@ -103,7 +112,7 @@ def _stage_table(progress: JobProgress) -> "Table":
             f"{stage.rows_out:,}" if stage.rows_out else "",
         )
     if progress.state is JobState.PUBLISHING:
-        table.caption = f"publishing to {progress.sink_path}"
+        table.caption = escape(f"publishing to {progress.sink_path}")
     return table
 
 

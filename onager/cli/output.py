@@ -158,7 +158,7 @@ def write_table(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordB
     print_table(schema().names, shown)
     more = f", the first {len(shown):,} of them shown (-o csv, -o json and -o arrow=FILE give all)"
     sys.stdout.flush()
-    print(f"({total:,} rows{more if total > len(shown) else ''})", file=sys.stderr)
+    print(f"({total:,} row{'' if total == 1 else 's'}{more if total > len(shown) else ''})", file=sys.stderr)
 
 
 def write_json(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:

@@ -111,14 +111,14 @@ class Standalone:
         A child that cannot start at all (a port in use, a locked state directory) has said why, and ends the
         supervisor with the code for usage errors.
         """
-        for signal_number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(signal_number, lambda *_: self._stop.set())
         try:
             for directory in self._directories:
                 directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             print(f"onager: {error.filename} cannot be made: {error.strerror}", file=sys.stderr)
             return ExitCode.USAGE
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signal_number, lambda *_: self._stop.set())
         try:
             return self._supervise()
         finally:

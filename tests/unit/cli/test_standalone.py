@@ -1,0 +1,64 @@
+"""The supervisor's own decisions; the processes themselves are started in the end-to-end tests."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from onager.cli import standalone
+from onager.cli.java import version_of
+from onager.cli.standalone import Standalone, layout
+
+
+def test_directories_lie_below_the_users_data_directory(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert layout(None, None) == (tmp_path / "onager" / "state", tmp_path / "onager" / "exchange")
+
+
+def test_a_state_directory_brings_its_exchange_directory(tmp_path):
+    assert layout(str(tmp_path / "s"), None) == (tmp_path / "s", tmp_path / "s-exchange")
+    assert layout(str(tmp_path / "s"), str(tmp_path / "e")) == (tmp_path / "s", tmp_path / "e")
+
+
+def test_a_child_that_dies_is_started_again_ever_later(monkeypatch):
+    now_s = 0.0
+    monkeypatch.setattr(standalone.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(standalone.sys, "executable", "/bin/false")
+    child = standalone._Child("child", (), {})
+    waits = []
+    for _ in range(7):
+        child.start()
+        child.process.wait()
+        assert child.died() == 1
+        assert child.died() is None
+        waits.append(round(child.start_again_s - now_s, 1))
+    assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    child.start()
+    child.process.wait()
+    now_s = 100.0
+    child.died()
+    assert child.start_again_s == pytest.approx(100.2)
+
+
+def test_an_exchange_directory_that_cannot_be_made_ends_with_2(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    directories = layout(str(tmp_path / "s"), str(tmp_path / "file" / "e"))
+    assert Standalone(directories, "127.0.0.1:0", 1, {}).run() == 2
+    assert "cannot be made" in capsys.readouterr().err
+
+
+def test_port_0_is_replaced_by_a_free_one():
+    host, _, port = standalone._with_free_port("127.0.0.1:0").partition(":")
+    with socket.socket() as probe:
+        probe.bind((host, int(port)))
+
+
+def test_only_a_java_that_runs_has_a_version(tmp_path):
+    assert version_of(tmp_path) is None
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    for told, version in (('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_292"', 8)):
+        java.write_text(f"#!{sys.executable}\nimport sys; sys.stderr.write('''{told}''')")
+        java.chmod(0o755)
+        assert version_of(Path(tmp_path)) == version
