@@ -1,0 +1,265 @@
+"""Publishing a dataset: staged files become the target, whole or not at all, whoever dies in between.
+
+The manifest says everything that will be done, so that carrying it out can be repeated, resumed by another process, and
+done by two at once. A dataset that is new or overwrites another is put together in the staging directory, `_SUCCESS`
+included, and becomes the target by one rename of a directory; the old one is moved into the staging directory first.
+Appended files enter the target under hidden names, and get their own names when all are there. At the end the staging
+directory is renamed, and only then removed: nobody who is late can move anything into it any more.
+"""
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from executor.exchange.directory import remove_tree
+from onager.errors import SinkError, TargetExistsError
+from onager.exchange_layout import has_scheme, local_path, staging_directory
+from onager.ids import Nonce, new_nonce
+from onager.protocol import onager_pb2 as pb
+
+MANIFEST_VERSION = 1
+SUCCESS = "_SUCCESS"
+_TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
+"""What renaming a directory says when something else stands at its new name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One staged file on its way into the dataset."""
+
+    source: str
+    """Below the staging directory."""
+    name: str
+    """In the dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Everything that publishing one dataset will do."""
+
+    job_id: str
+    nonce: str
+    """Of the execution that planned the publishing; marks what it published."""
+    target: str
+    mode: str
+    """``error``, ``overwrite`` or ``append``."""
+    staging: str
+    moves: tuple[Move, ...]
+    version: int = MANIFEST_VERSION
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest as JSON."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Manifest":
+        """Return the manifest that `to_bytes` wrote; a newer one raises `SinkError`."""
+        fields = json.loads(data)
+        if fields["version"] > MANIFEST_VERSION:
+            raise SinkError(f"the manifest has version {fields['version']}, this Onager carries out {MANIFEST_VERSION}")
+        fields["moves"] = tuple(Move(**move) for move in fields["moves"])
+        return cls(**fields)
+
+
+class Files:
+    """The file system calls that publishing makes, one method each, so that a test can stop between any two."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file or directory; atomic."""
+        source.rename(target)
+
+    def make_directory(self, path: Path) -> None:
+        """Make one directory; its parent has to be there. One that exists is kept."""
+        path.mkdir(exist_ok=True)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a small file."""
+        path.write_bytes(content)
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all in it."""
+        remove_tree(path)
+
+
+def check_target(sink: pb.Sink) -> None:
+    """Raise `SinkError` when a dataset can never be published at *sink*, `TargetExistsError` when it may not be."""
+    if has_scheme(sink.path):
+        raise SinkError(
+            f"{sink.path}: a dataset is published by renaming its directory, and on this file system that is not known "
+            "to be atomic; give a directory on a file system that all executors mount"
+        )
+    target = Path(local_path(sink.path))
+    if not target.is_absolute():
+        raise SinkError(
+            f"{sink.path} is a relative path, which means another place to every executor: give the full path"
+        )
+    if target == target.parent:
+        raise SinkError(f"{sink.path} cannot be replaced by a dataset: give a directory below it")
+    exists = os.path.lexists(target)
+    if exists and sink.mode not in {"overwrite", "append"}:
+        raise TargetExistsError(sink.path)
+    if exists and not target.is_dir():
+        raise SinkError(f"{sink.path} is a file: a dataset is a directory, give another path")
+
+
+def plan_publish(job_id: str, sink: pb.Sink, outputs: Sequence[pb.TaskOutput], nonce: Nonce) -> Manifest:
+    """Return how to publish what the winning tasks staged; changes nothing.
+
+    *outputs* are those of the stage that wrote, by partition. Files without rows are left out unless all are.
+    """
+    check_target(sink)
+    target = local_path(sink.path).rstrip("/")
+    names = [name for output in outputs if output.rows for name in output.files]
+    if not names:
+        names = [name for output in outputs for name in output.files][:1]
+    return Manifest(
+        job_id=job_id,
+        nonce=nonce,
+        target=target,
+        mode=sink.mode or "error",
+        staging=staging_directory(target, job_id),
+        moves=tuple(Move(source=name, name=name.rpartition("/")[2]) for name in names),
+    )
+
+
+def carry_out(manifest: Manifest, files: Files | None = None) -> None:
+    """Publish the dataset; does what is still left to do, whoever began, and nothing when all is done.
+
+    Raises `TargetExistsError` when something stands at the target that must not be replaced, and `SinkError` when
+    staged files are gone or the file system refuses.
+    """
+    try:
+        _Publishing(manifest, files or Files()).run()
+    except OSError as e:
+        raise SinkError(f"publishing {manifest.target} failed: {e.strerror or e} ({e.filename})") from e
+
+
+class _Publishing:
+    def __init__(self, manifest: Manifest, files: Files) -> None:
+        self._manifest = manifest
+        self._files = files
+        self._target = Path(manifest.target)
+        self._staging = Path(manifest.staging)
+        self._assembled = self._staging / f"assembled-{manifest.nonce}"
+        self._marker = json.dumps({"onager_job": manifest.job_id, "nonce": manifest.nonce}).encode()
+
+    def run(self) -> None:
+        if not self._is_published(self._target):
+            if self._manifest.mode == "append" and self._target.is_dir():
+                self._append()
+            else:
+                self._replace()
+        self._retire()
+
+    def _is_published(self, dataset: Path) -> bool:
+        try:
+            return (dataset / SUCCESS).read_bytes() == self._marker
+        except OSError:
+            return False
+
+    # ------------------------------------------------------------ new and overwritten
+
+    def _replace(self) -> None:
+        try:
+            self._assemble()
+            self._clear_target()
+            self._files.rename(self._assembled, self._target)
+        except FileNotFoundError as e:
+            if not self._is_published(self._target):  # else another has just done it
+                raise SinkError(f"staged files of {self._target} are gone: {e.filename} is not there") from e
+        except OSError as e:
+            if e.errno not in _TAKEN:
+                raise
+            self._meet_other(e)
+
+    def _assemble(self) -> None:
+        self._files.make_directory(self._assembled)
+        for move in self._manifest.moves:
+            self._settle(self._staging / move.source, self._assembled / move.name)
+        self._mark(self._staging, self._assembled)
+
+    def _settle(self, source: Path, target: Path) -> None:
+        """Bring a file to its place, unless it is there."""
+        if not target.exists():
+            try:
+                self._files.rename(source, target)
+            except FileNotFoundError:
+                if not target.exists():
+                    raise
+
+    def _mark(self, scratch: Path, dataset: Path) -> None:
+        """Give *dataset* its `_SUCCESS`, whole, even when the dataset moves away meanwhile."""
+        made = scratch / f".{SUCCESS}-{self._manifest.nonce}-{new_nonce()}"
+        self._files.write(made, self._marker)
+        self._files.rename(made, dataset / SUCCESS)
+
+    def _clear_target(self) -> None:
+        """Move what an overwrite replaces into the staging directory.
+
+        One who is late and believes that our own dataset is the old one finds the place taken by the old one, or the
+        staging directory gone: it fails and changes nothing. For that the old one must not be empty, and whether it is
+        ours must be looked at last. (An empty directory is replaced by the rename that publishes.)
+        """
+        if self._manifest.mode != "overwrite":
+            return
+        with contextlib.suppress(FileNotFoundError):  # nothing there, or another has just moved it
+            if any(self._target.iterdir()) and not self._is_published(self._target):
+                self._files.rename(self._target, self._staging / f"replaced-{self._manifest.nonce}")
+
+    def _meet_other(self, error: OSError) -> None:
+        """Something stands at the target: our own dataset, put there by another, or a stranger's."""
+        if self._is_published(self._target):
+            return
+        if self._manifest.mode == "append" and self._target.is_dir():
+            self._append()
+            return
+        if self._manifest.mode == "overwrite":
+            raise SinkError(
+                f"{self._target} was written by another job while this one replaced it: run one of them again"
+            ) from error
+        raise TargetExistsError(str(self._target)) from error
+
+    # ------------------------------------------------------------ appended
+
+    def _append(self) -> None:
+        hidden = {move: self._target / f".{move.name}.onager-{self._manifest.job_id}" for move in self._manifest.moves}
+        for move, entered in hidden.items():
+            if not self._stands(move):
+                self._enter(move, entered)
+        for move, entered in hidden.items():
+            self._settle(entered, self._target / move.name)
+        if not (self._target / SUCCESS).exists():
+            self._mark(self._target, self._target)
+
+    def _enter(self, move: Move, entered: Path) -> None:
+        try:
+            self._settle(self._staged(move), entered)
+        except FileNotFoundError:
+            if not self._stands(move):  # else another has brought it there meanwhile
+                raise
+
+    def _stands(self, move: Move) -> bool:
+        return (self._target / move.name).exists()
+
+    def _staged(self, move: Move) -> Path:
+        assembled = self._assembled / move.name
+        return assembled if assembled.exists() else self._staging / move.source
+
+    # ------------------------------------------------------------ the end
+
+    def _retire(self) -> None:
+        """Take the staging directory out of everybody's way by one rename, then remove it."""
+        retired = self._staging.with_name(f"{self._staging.name}.done-{self._manifest.nonce}")
+        try:
+            self._files.rename(self._staging, retired)
+        except FileNotFoundError:
+            pass  # done before
+        except OSError as e:
+            if e.errno not in _TAKEN:
+                raise
+            self._files.remove_tree(self._staging)  # made anew by a task that nobody wanted any more
+        self._files.remove_tree(retired)

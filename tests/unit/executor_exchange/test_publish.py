@@ -1,0 +1,244 @@
+"""Publishing is stopped after every single file system call, repeated, done by two at once: it ends whole."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from executor.exchange.publish import Files, Manifest, carry_out, check_target, plan_publish
+from onager.errors import SinkError, TargetExistsError
+from onager.ids import Nonce
+from onager.protocol import onager_pb2 as pb
+
+JOB = "job-1"
+NEW = {"part-00000-n0.parquet": "zero", "part-00001-n1.parquet": "one"}
+OLD = {"part-00000-old.parquet": "old", "_SUCCESS": ""}
+
+
+class Crash(BaseException):
+    """The process died here."""
+
+
+class Stopping(Files):
+    """Dies before the call number *after* (from 0)."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def _step(self) -> None:
+        if self.left == 0:
+            raise Crash
+        self.left -= 1
+
+    def rename(self, source, target):
+        self._step()
+        super().rename(source, target)
+
+    def make_directory(self, path):
+        self._step()
+        super().make_directory(path)
+
+    def write(self, path, content):
+        self._step()
+        super().write(path, content)
+
+    def remove_tree(self, path):
+        self._step()
+        super().remove_tree(path)
+
+
+class Turns(Stopping):
+    """Makes its calls only in its turns: two of them run as one chosen interleaving."""
+
+    def __init__(self, baton: "Baton", me: int) -> None:
+        self.baton, self.me = baton, me
+
+    def _step(self) -> None:
+        self.baton.wait(self.me)
+
+
+class Baton:
+    """Lets process 0 make *first* calls, then process 1 *second*, then 0 the rest, then 1 the rest."""
+
+    def __init__(self, first: int, second: int) -> None:
+        self.plan = [0] * first + [1] * second
+        self.done = set()
+        self.changed = threading.Condition()
+
+    def _turn(self) -> int:
+        while self.plan and self.plan[0] in self.done:
+            self.plan.pop(0)
+        if self.plan:
+            return self.plan[0]
+        return 1 if 0 in self.done else 0
+
+    def wait(self, me: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self._turn() == me, 10)
+            if self.plan:
+                self.plan.pop(0)
+            self.changed.notify_all()
+
+    def finish(self, me: int) -> None:
+        with self.changed:
+            self.done.add(me)
+            self.changed.notify_all()
+
+
+def stage(base: Path, mode: str, *, old: bool) -> tuple[Manifest, Path]:
+    target = base / "out"
+    if old:
+        target.mkdir(parents=True)
+        for name, text in OLD.items():
+            (target / name).write_text(text)
+    staging = base / f".out.onager-{JOB}"
+    outputs = []
+    for nonce, (name, text) in zip(("n0", "n1"), NEW.items(), strict=True):
+        (staging / nonce).mkdir(parents=True)
+        (staging / nonce / name).write_text(text)
+        outputs.append(pb.TaskOutput(nonce=nonce, rows=1, files=[f"{nonce}/{name}"]))
+    (staging / "zombie").mkdir()
+    (staging / "zombie" / "part-00000-zombie.parquet").write_text("never wanted")
+    sink = pb.Sink(path=str(target), format="parquet", mode=mode)
+    return plan_publish(JOB, sink, outputs, Nonce("abc")), target
+
+
+def content(target: Path) -> dict[str, str]:
+    return {p.name: p.read_text() for p in target.iterdir() if not p.name.startswith(".") and p.name != "_SUCCESS"}
+
+
+def expected(mode: str, *, old: bool) -> dict[str, str]:
+    before = {name: text for name, text in OLD.items() if name != "_SUCCESS"} if old and mode == "append" else {}
+    return before | NEW
+
+
+def assert_whole(base: Path, target: Path, mode: str, *, old: bool) -> None:
+    assert content(target) == expected(mode, old=old)
+    assert (target / "_SUCCESS").exists()
+    assert sorted(p.name for p in base.iterdir()) == ["out"]
+    assert not [p.name for p in target.iterdir() if p.name.startswith(".")]
+
+
+CASES = [("error", False), ("overwrite", False), ("overwrite", True), ("append", False), ("append", True)]
+
+
+def calls_of(base: Path, mode: str, *, old: bool) -> int:
+    manifest, _ = stage(base, mode, old=old)
+    counting = Stopping(10_000)
+    carry_out(manifest, counting)
+    return 10_000 - counting.left
+
+
+@pytest.mark.parametrize(("mode", "old"), CASES)
+def test_ends_whole_when_killed_before_any_two_calls(tmp_path, mode, old):
+    calls = calls_of(tmp_path / "count", mode, old=old)
+    assert calls >= 5
+    for first in range(calls + 1):
+        for second in range(calls + 1):
+            base = tmp_path / f"{first}-{second}"
+            manifest, target = stage(base, mode, old=old)
+            for after in (first, second):
+                try:
+                    carry_out(manifest, Stopping(after))
+                except Crash:
+                    if mode != "append" and target.exists():
+                        assert content(target) in ({"part-00000-old.parquet": "old"}, NEW)
+            carry_out(Manifest.from_bytes(manifest.to_bytes()))
+            assert_whole(base, target, mode, old=old)
+            carry_out(manifest)
+            assert_whole(base, target, mode, old=old)
+
+
+@pytest.mark.parametrize(("mode", "old"), [*CASES, ("overwrite", None)])
+def test_two_at_once_end_whole_in_every_order_of_calls(tmp_path, mode, old):
+    calls = calls_of(tmp_path / "count", mode, old=bool(old))
+    for first in range(calls + 1):
+        for second in range(calls + 1):
+            base = tmp_path / f"{first}-{second}"
+            manifest, target = stage(base, mode, old=bool(old))
+            if old is None:
+                target.mkdir()  # an empty directory to be overwritten
+            baton = Baton(first, second)
+            errors = []
+
+            def work(me, baton=baton, manifest=manifest, errors=errors):
+                try:
+                    carry_out(manifest, Turns(baton, me))
+                except Exception as e:  # noqa: BLE001
+                    errors.append(e)
+                finally:
+                    baton.finish(me)
+
+            threads = [threading.Thread(target=work, args=(me,)) for me in (0, 1)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join(20)
+            assert not errors, (first, second, errors)
+            assert_whole(base, target, mode, old=bool(old))
+
+
+def test_an_existing_target_is_refused_without_a_mode(tmp_path):
+    with pytest.raises(TargetExistsError, match="--mode overwrite"):
+        stage(tmp_path, "error", old=True)
+
+
+def test_a_target_that_appears_meanwhile_is_refused_and_kept(tmp_path):
+    manifest, target = stage(tmp_path, "error", old=False)
+    target.mkdir()
+    (target / "theirs").write_text("theirs")
+    with pytest.raises(TargetExistsError):
+        carry_out(manifest)
+    assert content(target) == {"theirs": "theirs"}
+
+
+def test_append_meets_a_target_that_appeared_meanwhile(tmp_path):
+    manifest, target = stage(tmp_path, "append", old=False)
+
+    class Meanwhile(Files):
+        def rename(self, source, to):
+            if to == target and not target.exists():
+                target.mkdir()
+                (target / "theirs").write_text("theirs")
+            super().rename(source, to)
+
+    carry_out(manifest, Meanwhile())
+    assert content(target) == NEW | {"theirs": "theirs"}
+
+
+def test_lost_staged_files_are_told_and_the_old_dataset_is_kept(tmp_path):
+    manifest, target = stage(tmp_path, "overwrite", old=True)
+    (tmp_path / f".out.onager-{JOB}" / "n1" / "part-00001-n1.parquet").unlink()
+    with pytest.raises(SinkError, match=r"part-00001-n1\.parquet"):
+        carry_out(manifest)
+    assert content(target) == {"part-00000-old.parquet": "old"}
+
+
+def test_files_without_rows_are_left_out_but_one_stays_when_all_are_empty():
+    sink = pb.Sink(path="/nowhere/out", format="parquet")
+    some = [pb.TaskOutput(rows=r, files=[f"n{i}/part-{i}"]) for i, r in enumerate((0, 2, 0))]
+    assert [m.name for m in plan_publish(JOB, sink, some, Nonce("x")).moves] == ["part-1"]
+    none = [pb.TaskOutput(rows=0, files=["n0/part-0"]), pb.TaskOutput(rows=0)]
+    assert [m.name for m in plan_publish(JOB, sink, none, Nonce("x")).moves] == ["part-0"]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("s3a://bucket/out", "not known to be atomic"), ("out", "full path"), ("/", "cannot be replaced")],
+)
+def test_targets_that_can_never_be_published_are_refused(path, message):
+    with pytest.raises(SinkError, match=message):
+        check_target(pb.Sink(path=path, mode="overwrite"))
+
+
+def test_a_file_as_target_is_refused(tmp_path):
+    (tmp_path / "f").write_text("")
+    with pytest.raises(SinkError, match="is a file"):
+        check_target(pb.Sink(path=str(tmp_path / "f"), mode="overwrite"))
+
+
+def test_a_newer_manifest_is_refused(tmp_path):
+    manifest, _ = stage(tmp_path, "error", old=False)
+    text = manifest.to_bytes().replace(b'"version": 1', b'"version": 2')
+    with pytest.raises(SinkError, match="version 2"):
+        Manifest.from_bytes(text)
