@@ -28,7 +28,8 @@
     │   └── LockTimeoutError         retryable: another holds the lock
     ├── PlanningError                the query cannot be planned
     │   ├── UnsupportedPlanError     names the construct
-    │   └── SideEffectError          names the statement
+    │   ├── SideEffectError          names the statement
+    │   └── UserCodeError            the job's function raised
     ├── ExchangeError
     │   ├── ExchangeNotWritableError
     │   ├── ExchangeFullError        retryable
@@ -247,6 +248,14 @@ class SideEffectError(PlanningError):
     def __init__(self, statement: str, advice: str) -> None:
         super().__init__(f"{statement} would change something while the job is planned: {advice}")
         self.statement = statement
+
+
+class UserCodeError(PlanningError):
+    """The job's Python function raised; `traceback` is that of the user's own code."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(f"{message}\n\n{traceback}")
+        self.traceback = traceback
 
 
 class ExchangeError(OnagerError):

@@ -60,6 +60,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.PlanningError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
     errors.UnsupportedPlanError: Codes(StatusCode.UNIMPLEMENTED, HTTPStatus.NOT_IMPLEMENTED),
     errors.SideEffectError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
+    errors.UserCodeError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
     errors.ExchangeError: Codes(StatusCode.INTERNAL, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeNotWritableError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeFullError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.INSUFFICIENT_STORAGE),

@@ -16,7 +16,6 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.ExecSubqueryExpression;
@@ -31,7 +30,6 @@ import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FilePartition$;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.types.StructType;
@@ -297,39 +295,5 @@ public final class Leaves {
             rows.add(row);
         }
         return PlanTools.seq(rows);
-    }
-
-    /**
-     * Returns the size of all that an analyzed query reads, before any pruning; -1 if a source does not say.
-     *
-     * <p>A range counts 8 bytes a number, local rows by Spark's estimate, an RDD of the driver nothing.
-     */
-    public static long inputBytes(LogicalPlan plan) {
-        long total = 0;
-        if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
-            total += ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location().sizeInBytes();
-        } else if (plan instanceof Range) {
-            total += 8L * Math.max(0L, ((Range) plan).numElements().min(MOST_NUMBERS).toLong());
-        } else if (plan.getClass().getSimpleName().equals("LogicalRDD")) {
-            total += 0;
-        } else if (plan.children().isEmpty() && plan.subqueries().isEmpty() && plan.innerChildren().isEmpty()) {
-            BigInt size = plan.stats().sizeInBytes();
-            if (!size.isValidLong() || size.toLong() >= 1L << 60) {
-                return -1;
-            }
-            total += size.toLong();
-        }
-        Seq[] below = new Seq[] {plan.children(), plan.subqueries()};
-        for (int i = 0; i < below.length; i++) {
-            Iterator each = below[i].iterator();
-            while (each.hasNext()) {
-                long bytes = inputBytes((LogicalPlan) each.next());
-                if (bytes < 0) {
-                    return -1;
-                }
-                total += bytes;
-            }
-        }
-        return total;
     }
 }

@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.List;
+import org.apache.spark.SparkConf;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.rdd.EmptyRDD;
 import org.apache.spark.rdd.RDD;
@@ -21,6 +22,7 @@ import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.BaseSubqueryExec;
 import org.apache.spark.sql.execution.CoalesceExec;
 import org.apache.spark.sql.execution.CollectLimitExec;
@@ -40,8 +42,10 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.joins.BaseJoinExec;
+import org.apache.spark.sql.internal.SQLConf;
 import scala.Function1;
 import scala.Option;
+import scala.Tuple2;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -275,6 +279,25 @@ public final class PlanTools {
             bytes[i] = ((Byte) items.next()).byteValue();
         }
         return new String(bytes, StandardCharsets.ISO_8859_1).contains(word);
+    }
+
+    /**
+     * Returns the settings under which {@code session} plans, but for those that only a new process could have.
+     *
+     * @return "key\tvalue" one after another, separated by the character 0
+     */
+    public static String settings(SparkSession session) {
+        SparkConf ofProcess = session.sparkContext().getConf();
+        StringBuilder text = new StringBuilder();
+        Iterator all = session.sessionState().conf().getAllConfs().iterator();
+        while (all.hasNext()) {
+            Tuple2 setting = (Tuple2) all.next();
+            String key = (String) setting._1();
+            if (!SQLConf.isStaticConfigKey(key) && (key.startsWith("spark.sql.") || !ofProcess.contains(key))) {
+                text.append(key).append('\t').append(setting._2()).append('\0');
+            }
+        }
+        return text.toString();
     }
 
     /** Returns the Java serialisation of a plan or an expression. */

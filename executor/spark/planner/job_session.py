@@ -1,0 +1,166 @@
+"""The session in which one job is planned: its settings and its views, apart from those of every other job."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from executor.spark.jvm import Jvm
+from executor.spark.planner.sizing import SETTINGS
+from onager.errors import InvalidSettingError, PlanningError
+from onager.exchange_layout import has_scheme
+from onager.protocol import onager_pb2 as pb
+
+HADOOP_PREFIX = "spark.hadoop."
+CATALOG_PREFIX = "spark.sql.catalog."
+FORMATS = {
+    "parquet": "parquet",
+    "pq": "parquet",
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "orc": "orc",
+    "txt": "text",
+    "text": "text",
+}
+"""Formats by the extension of a path."""
+COMPRESSIONS = frozenset({"gz", "bz2", "zst", "snappy", "lz4", "deflate"})
+DEFAULT_OPTIONS: dict[str, dict[str, str]] = {"csv": {"header": "true", "inferSchema": "true"}}
+
+SHIPPED_ALWAYS = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.session.timeZone",
+)
+"""Settings whose defaults could differ between executors, which must all read and compute alike."""
+
+
+@contextmanager
+def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
+    """Give a new session with the job's settings, active in this thread as long as the context lasts.
+
+    It shares the running Spark with *base*, and nothing else: views, functions and settings end with it.
+    """
+    session = base.newSession()
+    jvm_sessions = Jvm(base).package("org.apache.spark.sql.classic.SparkSession")
+    before = jvm_sessions.getActiveSession()
+    jvm_sessions.setActiveSession(jvm_session(session))
+    try:
+        apply_settings(session, spec.conf)
+        yield session
+    finally:
+        if before.isDefined():
+            jvm_sessions.setActiveSession(before.get())
+        else:
+            jvm_sessions.clearActiveSession()
+
+
+def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """Set the ``spark.*`` settings of a job; raises `InvalidSettingError` for any that a job cannot set."""
+    for key, value in sorted(conf.items()):
+        if key.startswith("onager."):
+            if key not in SETTINGS:
+                raise InvalidSettingError(key, value, f"there is no such setting; a job knows {', '.join(SETTINGS)}")
+            continue
+        if not key.startswith("spark."):
+            raise InvalidSettingError(
+                key, value, "settings of a job start with spark. or onager. (spark.hadoop.NAME=… reaches Hadoop)"
+            )
+        name = key.removeprefix(HADOOP_PREFIX)
+        is_free = name != key or key.startswith(CATALOG_PREFIX)
+        if not is_free and not session.conf.isModifiable(key):
+            raise InvalidSettingError(key, value, _why_fixed(session, key))
+        try:
+            session.conf.set(name, value)
+        except (PySparkException, Py4JJavaError) as e:
+            raise InvalidSettingError(key, value, str(e).strip().splitlines()[0]) from e
+
+
+def _why_fixed(session: SparkSession, key: str) -> str:
+    sql_conf = Jvm(session).package("org.apache.spark.sql.internal.SQLConf")
+    if sql_conf.isStaticConfigKey(key):
+        return "it is fixed when Spark starts: give it to the executors (onager executor --spark-conf)"
+    if key.startswith("spark.sql."):
+        return "Spark has no such setting"
+    return "a job can set spark.sql.* and spark.hadoop.* alone: give it to the executors (onager executor --spark-conf)"
+
+
+def planned_settings(session: SparkSession) -> dict[str, str]:
+    """Return all settings that a stage planned in *session* has to run under."""
+    text = Jvm(session).package("onager.kernel.PlanTools").settings(jvm_session(session))
+    settings = dict(entry.split("\t", 1) for entry in str(text).split("\0") if entry)
+    return {key: str(session.conf.get(key)) for key in SHIPPED_ALWAYS} | settings
+
+
+@contextmanager
+def changed_settings(session: SparkSession, before: Mapping[str, str], changes: Mapping[str, str]) -> Iterator[None]:
+    """Set *changes* in *session* as long as the context lasts; *before* are the settings that it goes back to."""
+    for key, value in changes.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in changes:
+            if key in before:
+                session.conf.set(key, before[key])
+            else:
+                session.conf.unset(key)
+
+
+def register_views(session: SparkSession, spec: pb.JobSpec) -> None:
+    """Make the job's views; of a SQL job only those that its text could mean, since each costs a look at its files."""
+    text = spec.sql.text.lower() if spec.HasField("sql") else None
+    for view in spec.views:
+        if text is not None and view.name.isidentifier() and view.name.lower() not in text:
+            continue
+        register_view(session, view)
+
+
+def register_view(session: SparkSession, view: pb.View) -> None:
+    """Make one view over files; what Spark says of a wrong path or option is raised as it is."""
+    file_format = view.format or format_of(view.path)
+    if not file_format:
+        raise PlanningError(
+            f"the format of view {view.name} cannot be told from {view.path}: give one of "
+            f"{', '.join(sorted(set(FORMATS.values())))}"
+        )
+    options = DEFAULT_OPTIONS.get(file_format, {}) | dict(view.options)
+    if view.path.endswith((".tsv", ".tsv.gz")):
+        options = {"sep": "\t"} | options
+    frame = session.read.format(file_format).options(**options).load(view.path)
+    frame.createOrReplaceTempView(view.name)
+
+
+def format_of(path: str) -> str:
+    """Return the format that a path's extension tells, or that of the first file in a directory; "" if neither does."""
+    told = _format_of_name(path.rstrip("/"))
+    if told or has_scheme(path):
+        return told or "parquet"
+    directory = Path(path.removeprefix("file://").removeprefix("file:"))
+    for _, directories, files in os.walk(directory):
+        directories[:] = sorted(d for d in directories if not d.startswith(("_", ".")))
+        for name in sorted(files):
+            if not name.startswith(("_", ".")) and _format_of_name(name):
+                return _format_of_name(name)
+    return "" if directory.exists() else "parquet"
+
+
+def _format_of_name(path: str) -> str:
+    parts = path.rpartition("/")[2].lower().split(".")
+    if len(parts) > 1 and parts[-1] in COMPRESSIONS:
+        parts.pop()
+    return FORMATS.get(parts[-1], "") if len(parts) > 1 else ""
+
+
+def jvm_session(session: SparkSession) -> Any:
+    """Return the JVM object of *session*."""
+    return session._jsparkSession  # noqa: SLF001  (PySpark has no public way to it)

@@ -1,0 +1,253 @@
+"""Planning a job: from what a client submitted to the stages of its graph, or to its result when it is small."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from executor.spark import plan_codec
+from executor.spark.jvm import Jvm
+from executor.spark.planner.cutter import CutStage, Cutter
+from executor.spark.planner.job_session import (
+    changed_settings,
+    job_session,
+    jvm_session,
+    planned_settings,
+    register_views,
+)
+from executor.spark.planner.python_function import call_function, importable
+from executor.spark.planner.sizing import CUT_SETTINGS, is_fused, sizes
+from executor.spark.planner.sql_script import plan_script
+from executor.spark.stage_plan import ExchangeInput, HashOutput, ResultOutput, RoundRobinOutput
+from onager.errors import PlanningError
+from onager.protocol import onager_pb2 as pb
+
+SINK_FORMATS = frozenset({"parquet", "csv", "json", "orc"})
+
+
+@dataclass(frozen=True, slots=True)
+class FusedRun:
+    """What running a whole query in the planning task gave."""
+
+    output: pb.TaskOutput
+    metrics: pb.TaskMetrics
+    inline_result: bytes = b""
+    """An Arrow IPC stream, when `output.inline`."""
+
+
+class RunFused(Protocol):
+    """Runs a query with plain Spark, on all slots of this executor, and keeps its result."""
+
+    def __call__(self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
+        """Write the result of *frame*, as one partition in its order, or the staged files of *sink*."""
+        ...
+
+
+class ArrowSchema(Protocol):
+    """Says what a result looks like in Arrow."""
+
+    def __call__(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
+        """Return the Arrow IPC schema message of the output of *plan*, a JVM plan, under *column_names*."""
+        ...
+
+
+def plan_job(
+    spec: pb.JobSpec, spark: SparkSession, *, cluster_slots: int, arrow_schema: ArrowSchema, run_fused: RunFused
+) -> pb.PlanOutcome:
+    """Plan a job in a session of its own, and run it as well when it reads little (``onager.fusion.maxBytes``).
+
+    *cluster_slots* sizes its tasks. Nothing outside of the session changes. Raises `PlanningError` and its kinds for
+    what cannot be planned, `InvalidSettingError` for the conf, and Spark's own exceptions for what Spark does not take.
+    """
+    with job_session(spec, spark) as session, _told_in_words():
+        frame, sink = _query(spec, session)
+        if sink is not None and sink.format not in SINK_FORMATS:
+            raise PlanningError(
+                f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(sorted(SINK_FORMATS))}"
+            )
+        planning = _Planning(session, frame, sink, arrow_schema)
+        input_bytes = planning.input_bytes()
+        if is_fused(spec.conf, input_bytes):
+            return planning.fused(run_fused)
+        stages = planning.cut(spec, input_bytes, cluster_slots)
+        if is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
+            return planning.fused(run_fused)
+        return planning.outcome(stages)
+
+
+def _query(spec: pb.JobSpec, session: SparkSession) -> tuple[DataFrame, pb.Sink | None]:
+    given = spec.sink if spec.HasField("sink") and spec.sink.path else None
+    register_views(session, spec)
+    if spec.HasField("python"):
+        with importable(spec.py_files):
+            return call_function(session, spec.python), given
+    script = plan_script(session, spec.sql.text)
+    if script.sink is not None and given is not None:
+        raise PlanningError("the script says INSERT OVERWRITE DIRECTORY, and the job has an output as well: give one")
+    return script.frame, script.sink or given
+
+
+@contextmanager
+def _told_in_words() -> Iterator[None]:
+    """Turn the JVM's giving up on a query's size into an error that says what to do."""
+    try:
+        yield
+    except Py4JJavaError as e:
+        name = str(e.java_exception.getClass().getName())
+        if name == "java.lang.StackOverflowError":
+            raise PlanningError(
+                "the query is nested too deeply for Spark: split it up with temporary views over files, "
+                "or give the executors a larger stack (--spark-conf spark.driver.extraJavaOptions=-Xss16m)"
+            ) from e
+        if name == "java.lang.OutOfMemoryError":
+            raise PlanningError(
+                "the query does not fit into the memory of the executor that plans it: "
+                "give the executors more (--spark-conf spark.driver.memory=4g)"
+            ) from e
+        raise
+
+
+class _Planning:
+    """One query on its way to stages."""
+
+    def __init__(
+        self, session: SparkSession, frame: DataFrame, sink: pb.Sink | None, arrow_schema: ArrowSchema
+    ) -> None:
+        self._jvm = Jvm(session)
+        self._session = session
+        self._frame = frame
+        self._sink = sink
+        self._arrow_schema = arrow_schema
+        self._column_names = list(frame.columns)
+        self._analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)
+
+    def input_bytes(self) -> int:
+        """Return what the query reads before any pruning; -1 when a source does not say."""
+        return int(self._jvm.package("onager.kernel.Queries").inputBytes(self._analyzed))
+
+    def _execution(self) -> Any:
+        """Return the query as planned under the session's present settings."""
+        datasets = self._jvm.package("org.apache.spark.sql.classic.Dataset")
+        return datasets.ofRows(jvm_session(self._session), self._analyzed)
+
+    def fused(self, run_fused: RunFused) -> pb.PlanOutcome:
+        """Run the query here and now, and return its result as that of a single stage."""
+        frame = DataFrame(self._execution(), self._session)
+        run = run_fused(frame, self._column_names, self._sink)
+        plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001
+        text = str(plan.toString())
+        stage = pb.PlannedStage(
+            stage_id=1,
+            name="whole query on one executor",
+            work=pb.Work.QUERY,
+            partitions=1,
+            output=self._result_layout(),
+            deterministic=False,
+            plan=text,
+        )
+        outcome = self._outcome([stage], plan, text)
+        outcome.fused_output.CopyFrom(run.output)
+        outcome.fused_metrics.CopyFrom(run.metrics)
+        outcome.fused_inline_result = run.inline_result
+        return outcome
+
+    def cut(self, spec: pb.JobSpec, input_bytes: int, cluster_slots: int) -> list[CutStage]:
+        """Return the query's stages."""
+        own = planned_settings(self._session)
+        with changed_settings(self._session, own, CUT_SETTINGS | sizes(spec.conf, own, input_bytes, cluster_slots)):
+            return self._cut()
+
+    def _cut(self) -> list[CutStage]:
+        plan = self._execution().queryExecution().executedPlan()
+        with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
+            cutter = Cutter(
+                self._jvm,
+                jvm_session(self._session),
+                plan,
+                conf=planned_settings(self._session),
+                column_names=self._column_names,
+                scratch=Path(scratch),
+            )
+            self._plan = plan
+            return cutter.cut()
+
+    def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
+        """Return cut stages as the plan task's outcome, their encoded plans as blobs."""
+        planned = []
+        blobs: dict[str, bytes] = {}
+        for stage in stages:
+            encoded = plan_codec.encode(stage.plan)
+            digest = plan_codec.digest(encoded)
+            blobs[digest] = encoded
+            planned.append(self._planned(stage, digest))
+        outcome = self._outcome(planned, self._plan, str(self._plan.toString()))
+        outcome.blobs.extend(pb.Blob(digest=digest, content=content) for digest, content in blobs.items())
+        return outcome
+
+    def _planned(self, stage: CutStage, digest: str) -> pb.PlannedStage:
+        reads: dict[int, str] = {}
+        for source in stage.plan.inputs:
+            if isinstance(source, ExchangeInput):
+                read = "all" if source.reads_all else "bucket"
+                reads[source.stage_id] = "all" if reads.get(source.stage_id, read) == "all" else read
+        match stage.plan.output:
+            case ResultOutput():
+                layout = self._result_layout()
+            case HashOutput(buckets=buckets) | RoundRobinOutput(buckets=buckets):
+                layout = pb.OutputLayout(kind="exchange", buckets=buckets)
+            case _:
+                layout = pb.OutputLayout(kind="exchange", buckets=1)
+        return pb.PlannedStage(
+            stage_id=stage.stage_id,
+            name=stage.name,
+            work=pb.Work.QUERY,
+            plan_digest=digest,
+            partitions=stage.plan.partitions,
+            inputs=[pb.StageInput(stage_id=stage_id, read=read) for stage_id, read in sorted(reads.items())],
+            output=layout,
+            deterministic=stage.is_deterministic,
+            plan=stage.text,
+        )
+
+    def _result_layout(self) -> pb.OutputLayout:
+        return pb.OutputLayout(kind="sink" if self._sink is not None else "result")
+
+    def _outcome(self, stages: list[pb.PlannedStage], plan: Any, text: str) -> pb.PlanOutcome:
+        if self._sink is not None:
+            stages = [*stages, *publishing_stages(stages[-1].stage_id, self._sink)]
+        return pb.PlanOutcome(
+            stages=stages,
+            arrow_schema=self._arrow_schema(jvm_session(self._session), plan, self._column_names),
+            schema_json=self._frame.schema.json(),
+            plan=text,
+            sink=self._sink,
+        )
+
+
+def publishing_stages(query_stage_id: int, sink: pb.Sink) -> list[pb.PlannedStage]:
+    """Return the two stages that make the files of a query's last stage visible at the sink's path."""
+    control = pb.OutputLayout(kind="control")
+    planning = pb.PlannedStage(
+        stage_id=query_stage_id + 1,
+        name=f"plan publishing to {sink.path}",
+        work=pb.Work.PUBLISH_PLAN,
+        partitions=1,
+        inputs=[pb.StageInput(stage_id=query_stage_id, read="all")],
+        output=control,
+        deterministic=True,
+    )
+    publishing = pb.PlannedStage(
+        stage_id=query_stage_id + 2,
+        name=f"publish {sink.path}",
+        work=pb.Work.PUBLISH,
+        partitions=1,
+        inputs=[pb.StageInput(stage_id=query_stage_id + 1, read="all")],
+        output=control,
+        deterministic=True,
+    )
+    return [planning, publishing]

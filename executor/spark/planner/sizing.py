@@ -1,0 +1,80 @@
+"""How many tasks a job gets, and when it is not worth cutting."""
+
+from collections.abc import Mapping
+
+from onager.errors import InvalidSettingError
+
+MIB = 1024 * 1024
+
+FUSION_MAX_BYTES = "onager.fusion.maxBytes"
+SHUFFLE_TARGET_BYTES = "onager.shuffle.targetBytes"
+SETTINGS: dict[str, int] = {FUSION_MAX_BYTES: 64 * MIB, SHUFFLE_TARGET_BYTES: 64 * MIB}
+"""Settings of a job that are ours, in bytes, with their defaults."""
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
+MIN_SPLITS = "spark.sql.files.minPartitionNum"
+MOST_SHUFFLE_PARTITIONS = 200
+WORTH_A_TASK_BYTES = MIB
+"""Fewer bytes than this for each slot, and some slots had better stay empty."""
+
+CUT_SETTINGS: dict[str, str] = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.execution.removeRedundantProjects": "false",
+    # A union that keeps its children's partitioning would be a plain one above placeholders, and the exchange that
+    # Spark left out because of it would be missing.
+    "spark.sql.unionOutputPartitioning": "false",
+    "spark.sql.sources.bucketing.enabled": "false",
+    "spark.sql.sources.v2.bucketing.enabled": "false",
+    "spark.sql.optimizer.singleTaskExecution.enabled": "false",
+}
+"""What a plan has to be made under so that it can be cut; wins over the job's own settings."""
+
+
+def setting_bytes(conf: Mapping[str, str], name: str) -> int:
+    """Return a setting of ours: a number of bytes, optionally with k, m or g.
+
+    Raises `InvalidSettingError` when it is no such number.
+    """
+    text = conf.get(name, "").strip().lower()
+    if not text:
+        return SETTINGS[name]
+    digits = text.removesuffix("b").removesuffix("i")
+    factor = {"k": 1024, "m": MIB, "g": 1024 * MIB}.get(digits[-1:], 1)
+    digits = digits[:-1] if factor > 1 else digits
+    if not digits.isdecimal():
+        raise InvalidSettingError(name, conf[name], "give a number of bytes, such as 67108864, 64m or 1g")
+    return int(digits) * factor
+
+
+def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) -> int:
+    """Return how many buckets an exchange gets in a query that reads *input_bytes* (-1: not known).
+
+    Every slot of the cluster gets work, unless there is too little of it; at most 200 as in plain Spark.
+    """
+    slots = max(cluster_slots, 1)
+    if input_bytes < 0:
+        return max(slots, 1)
+    by_target = -(-input_bytes // max(target_bytes, 1))
+    worth = -(-input_bytes // WORTH_A_TASK_BYTES)
+    return min(max(by_target, min(slots, worth), 1), MOST_SHUFFLE_PARTITIONS)
+
+
+def sizes(conf: Mapping[str, str], given: Mapping[str, str], input_bytes: int, cluster_slots: int) -> dict[str, str]:
+    """Return the settings that size a job's tasks, but for those *given*; *conf* is the job's."""
+    slots = max(cluster_slots, 1)
+    target = setting_bytes(conf, SHUFFLE_TARGET_BYTES)
+    made = {
+        SHUFFLE_PARTITIONS: str(shuffle_partitions(input_bytes, target, slots)),
+        LEAF_PARALLELISM: str(slots),
+        MIN_SPLITS: str(slots),
+    }
+    return {key: value for key, value in made.items() if key not in given}
+
+
+def is_fused(conf: Mapping[str, str], input_bytes: int) -> bool:
+    """Return whether a query that reads *input_bytes* (-1: not known) had better run in one go on one executor."""
+    most = setting_bytes(conf, FUSION_MAX_BYTES)
+    return most > 0 and 0 <= input_bytes <= most
