@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis import settings
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from onager.errors import LeaseExpiredError
 from state_backend import (
@@ -24,10 +24,10 @@ from state_backend import (
 )
 from tests.contract.harness import Harness, LevelDBHarness, MemoryHarness
 
-KEYSPACES = [Keyspace.JobLog, Keyspace.JobHeads, Keyspace.Heartbeats]
-KEYS = ["job1", "job1/", "job1/1", "job1/1/x", "job10/1", "job1\0/1", "ü/1", "/"]
+KEYSPACES = [Keyspace.JobLog, Keyspace.Heartbeats]
+KEYS = ["job1", "job1/1", "job10/1", "ü/\0/"]
 keyspaces, keys = st.sampled_from(KEYSPACES), st.sampled_from(KEYS)
-prefixes = st.sampled_from(["", "job1/", "job10/", "job1/1/", "ü/", "/"])
+prefixes = st.sampled_from(["", "job1/", "job10/", "ü/"])
 values = st.binary(max_size=3)
 
 
@@ -215,7 +215,7 @@ class Model(RuleBasedStateMachine):
         else:
             self.ends[lease] = self.ends[lease][0], self.now_s + self.ends[lease][0]
 
-    @rule(lease=consumes(leases))
+    @rule(lease=leases)
     def revoke(self, lease):
         self.run(self.backend.revoke(lease))
         if lease in self.ends:
@@ -229,7 +229,7 @@ class Model(RuleBasedStateMachine):
         self.run(self.harness.let_pass(seconds))
         self.run(self.catch_up())
 
-    @rule(target=tokens, keyspace=keyspaces, key=st.sampled_from(["job1", "job10"]), lease=leases)
+    @rule(target=tokens, keyspace=keyspaces, key=st.just("sweep"), lease=leases)
     def lock(self, keyspace, key, lease):
         if (keyspace, key) in self.held:
             return multiple()
@@ -316,10 +316,7 @@ class LevelDBModel(Model):
             self.directory.cleanup()
 
 
-_settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
 TestMemoryModel = MemoryModel.TestCase
-TestMemoryModel.settings = _settings
+TestMemoryModel.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
 TestLevelDBModel = LevelDBModel.TestCase
-TestLevelDBModel.settings = _settings
+TestLevelDBModel.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)
