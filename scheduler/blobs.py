@@ -1,0 +1,136 @@
+"""Blobs: stage plans, job specs, manifests and explanations, by the SHA-256 of their plain bytes.
+
+A blob's keys in `Keyspace.Plans` are ``digest/n`` (its chunks, each compressed for itself, so that two writers of the same
+blob can never spoil each other's), ``digest/meta`` (how many there are), and ``digest/ref/job`` (who names it). Whoever names
+a blob puts ``meta`` anew together with its own reference; whoever collects it expects ``meta`` as it was when no reference was
+left. So a blob cannot go while somebody begins to use it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from onager.errors import NotFoundError, OutcomeUnknownError, StateCorruptError
+from onager.ids import BlobDigest, JobId
+from scheduler.records import Record, pack_blob, unpack
+from state_backend import (
+    ABSENT,
+    Committed,
+    Conflict,
+    DeleteRange,
+    KeyRange,
+    Keyspace,
+    Op,
+    OutcomeUnknown,
+    Put,
+    StateBackendClient,
+    split_ops,
+    split_value,
+)
+
+_TRIES: Final = 20
+_BATCH: Final = 24
+"""Blobs named in one transaction: each takes two operations and one condition."""
+
+
+class _BlobMeta(Record):
+    chunks: int
+    size_bytes: int
+
+
+def digest_of(content: bytes) -> BlobDigest:
+    """Return the name of the blob with *content*."""
+    return BlobDigest(hashlib.sha256(content).hexdigest())
+
+
+class BlobStore:
+    """Blobs in the state backend; a blob stays for as long as some job's reference to it does."""
+
+    def __init__(self, backend: StateBackendClient) -> None:
+        self._backend = backend
+
+    async def put(self, job_id: JobId, blobs: Iterable[bytes]) -> None:
+        """Store *blobs*, durable when this returns, with a reference by *job_id*; repeating changes nothing."""
+        contents = {digest_of(content): content for content in blobs}
+        digests = sorted(contents)
+        for start in range(0, len(digests), _BATCH):
+            await self._put_some(job_id, {d: contents[d] for d in digests[start : start + _BATCH]})
+
+    async def get(self, digest: BlobDigest) -> bytes:
+        """Return a blob's plain bytes; `NotFoundError` when there is none, `StateCorruptError` when it is damaged."""
+        what = f"blob {digest}"
+        found = await self._backend.read_txn(ranges=[KeyRange(Keyspace.Plans, f"{digest}/")])
+        values = {item.key.removeprefix(f"{digest}/"): item.value for item in found.ranges[0]}
+        if "meta" not in values:
+            raise NotFoundError(f"{what} is not known here: no job names it any more")
+        meta = _BlobMeta.decoded(values["meta"], what)
+        try:
+            content = b"".join(unpack(values[str(n)], what) for n in range(meta.chunks))
+        except KeyError as error:
+            raise StateCorruptError(f"{what} is damaged: chunk {error} of {meta.chunks} is missing") from error
+        if digest_of(content) != digest:
+            raise StateCorruptError(f"{what} is damaged: its content has another digest")
+        return content
+
+    async def release(self, job_id: JobId, digests: Iterable[BlobDigest]) -> None:
+        """Take back the references of *job_id*, and remove the blobs that nobody names any more."""
+        for digest in sorted(set(digests)):
+            await self._backend.delete(Keyspace.Plans, f"{digest}/ref/{job_id}")
+            await self._collect(digest)
+
+    async def _collect(self, digest: BlobDigest) -> None:
+        prefix = f"{digest}/"
+        for _ in range(_TRIES):
+            found = await self._backend.read_txn(
+                [(Keyspace.Plans, f"{prefix}meta")], [KeyRange(Keyspace.Plans, f"{prefix}ref/", limit=1)]
+            )
+            meta = found.values[Keyspace.Plans, f"{prefix}meta"]
+            if meta is None or found.ranges[0].items:
+                return
+            result = await self._backend.put_txn(
+                [DeleteRange(Keyspace.Plans, prefix)],
+                expect={(Keyspace.Plans, f"{prefix}meta"): meta.mod_revision},
+            )
+            if isinstance(result, Committed):
+                return
+
+    async def _put_some(self, job_id: JobId, contents: Mapping[BlobDigest, bytes]) -> None:
+        for _ in range(_TRIES):
+            keys = {digest: (Keyspace.Plans, f"{digest}/meta") for digest in contents}
+            found = (await self._backend.read_txn(list(keys.values()))).values
+            chunks: list[Op] = []
+            names: list[Op] = []
+            for digest, content in contents.items():
+                pieces = split_value(content)
+                if found[keys[digest]] is None:
+                    chunks += _chunk_ops(digest, pieces)
+                meta = _BlobMeta(chunks=len(pieces), size_bytes=len(content))
+                names += [
+                    Put(Keyspace.Plans, f"{digest}/meta", meta.encoded()),
+                    Put(Keyspace.Plans, f"{digest}/ref/{job_id}", b""),
+                ]
+            expect = {key: ABSENT if (at := found[key]) is None else at.mod_revision for key in keys.values()}
+            batches = list(split_ops([*chunks, *names])) if chunks else [tuple(names)]
+            if len(batches) > 1:
+                # Large: chunks go first, and their names at the end.
+                for batch in split_ops(chunks):
+                    await self._write(batch)
+                batches = [tuple(names)]
+            match await self._backend.put_txn(batches[0], expect=expect):
+                case Committed():
+                    return
+                case Conflict() | OutcomeUnknown():
+                    continue  # somebody else names one of them, too: look again
+                case other:
+                    raise AssertionError(f"blobs were refused: {other}")
+        raise OutcomeUnknownError(f"blobs of job {job_id} could not be stored in {_TRIES} tries; try again")
+
+    async def _write(self, batch: Sequence[Op]) -> None:
+        for _ in range(_TRIES):
+            if isinstance(await self._backend.put_txn(batch), Committed):
+                return
+        raise OutcomeUnknownError("chunks of a blob could not be stored; try again")
+
+
+def _chunk_ops(digest: BlobDigest, pieces: Sequence[bytes]) -> list[Op]:
+    return [Put(Keyspace.Plans, f"{digest}/{n}", pack_blob(piece)) for n, piece in enumerate(pieces)]

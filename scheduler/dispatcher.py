@@ -1,0 +1,128 @@
+"""Brings waiting polls and waiting tasks together: one loop fills all free slots in hand with one append a job."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import ExecutorId
+from onager.protocol import onager_pb2 as pb
+from scheduler import wire
+from scheduler.executor_records import ExecutorSession, Offer
+from scheduler.fair_queue import FairQueue
+from scheduler.query_coordinator import Launch
+from scheduler.task_manager import ExecutorReservation, TaskManager
+
+log = structlog.get_logger(__name__)
+
+_PAUSE_S: Final = 0.1
+
+
+class Dispatcher:
+    """The free slots in this scheduler's hand: each is the credit of one waiting poll."""
+
+    def __init__(self, tasks: TaskManager, queue: FairQueue, clock: Clock) -> None:
+        self._tasks = tasks
+        self._queue = queue
+        self._clock = clock
+        self._offers: dict[ExecutorId, Offer] = {}
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Say that tasks, or slots, may have become free."""
+        self._wake.set()
+
+    def nudge(self, matches: Callable[[ExecutorSession], bool]) -> None:
+        """End the waiting of polls whose executor has something else to hear."""
+        for offer in self._offers.values():
+            if matches(offer.session):
+                offer.answered.set()
+
+    def credit(self, session: ExecutorSession, slots: int) -> None:
+        """Add free slots to the executor's waiting poll; without one the next poll will tell of them itself."""
+        offer = self._offers.get(session.executor_id)
+        if offer is not None and offer.session is session and slots > 0:
+            offer.credit += slots
+            self._wake.set()
+
+    async def wait_for_work(self, session: ExecutorSession, slots: int, timeout_s: float) -> list[pb.TaskSet]:
+        """Offer *slots* and wait until some are filled, something else is to be said, or *timeout_s* is over."""
+        offer = Offer(session, slots)
+        before = self._offers.get(session.executor_id)
+        if before is not None:
+            before.answered.set()  # a poll that its executor has given up
+        self._offers[session.executor_id] = offer
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await offer.answered.wait()
+        except TimeoutError:
+            log.debug("poll_without_work", executor_id=session.executor_id)
+        finally:
+            if self._offers.get(session.executor_id) is offer:
+                del self._offers[session.executor_id]
+        await offer.settled.wait()  # tasks may be on their way into this very answer
+        return offer.launches
+
+    async def run(self) -> None:
+        """Fill slots for as long as the scheduler lives."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._fill()
+            except OnagerError as error:
+                log.warning("slots_not_filled", error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+                self._wake.set()
+
+    async def _fill(self) -> None:
+        reservations = self._reservations(self._queue.available)
+        if not reservations:
+            return
+        taken: dict[ExecutorId, int] = {}
+        for reservation in reservations:
+            taken[reservation.executor_id] = taken.get(reservation.executor_id, 0) + 1
+        offers = {executor_id: self._offers[executor_id] for executor_id in taken}
+        for executor_id, slots in taken.items():
+            offers[executor_id].credit -= slots
+            offers[executor_id].settled.clear()
+        try:
+            filled = await self._tasks.fill_reservations(reservations)
+            for reservation in filled.unfilled:
+                offers[reservation.executor_id].credit += 1
+            self._hand_over(filled.launches, offers)
+        finally:
+            for offer in offers.values():
+                offer.settled.set()
+
+    def _hand_over(self, launches: Iterable[Launch], offers: Mapping[ExecutorId, Offer]) -> None:
+        """Put launched tasks into the answers of polls. One whose poll broke is found by the executor's next list."""
+        now_s = self._clock.monotonic_s()
+        for launch in launches:
+            offer = offers[ExecutorId(launch.executor_id)]
+            note_launch(offer.session, launch, now_s)
+            offer.launches.append(launch.task_set)
+            offer.answered.set()
+
+    def _reservations(self, available: int) -> list[ExecutorReservation]:
+        """Take up to *available* slots from the polls that wait, one from each in turn."""
+        credit = {offer.session.executor_id: offer for offer in self._offers.values() if not offer.answered.is_set()}
+        left = {executor_id: offer.credit for executor_id, offer in credit.items() if offer.credit > 0}
+        found: list[ExecutorReservation] = []
+        while left and len(found) < available:
+            for executor_id in list(left)[: available - len(found)]:
+                session = credit[executor_id].session
+                found.append(ExecutorReservation(executor_id, session.incarnation, session.list_number))
+                left[executor_id] -= 1
+                if not left[executor_id]:
+                    del left[executor_id]
+        return found
+
+
+def note_launch(session: ExecutorSession, launch: Launch, now_s: float) -> None:
+    """Remember that the tasks are on their way to the executor."""
+    session.held.update(dict.fromkeys(wire.task_keys(launch.task_set), now_s))

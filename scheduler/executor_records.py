@@ -1,0 +1,134 @@
+"""What is stored of an executor, and this replica's session with one life of it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Literal
+
+import psutil
+
+from execution_graph import ExecutorSlot
+from onager.ids import ExecutorId, Incarnation, TaskKey
+from onager.protocol import onager_pb2 as pb
+from scheduler.records import Record
+
+_LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
+
+
+class ExecutorRecord(Record):
+    """One executor in its latest life."""
+
+    executor_id: str
+    incarnation: str
+    host: str
+    pid: int
+    slots: int
+    spark_version: str
+    python_version: str
+    exchange_dir: str
+    registered_ms: int
+    lease_id: int
+    state: Literal["alive", "draining", "lost"] = "alive"
+    ended_ms: int | None = None
+    reason: str | None = None
+    """Why it is lost."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ExecutorSession:
+    """What this replica knows of a living executor from talking with it; lost with the replica, at no harm."""
+
+    record: ExecutorRecord
+    seen_s: float
+    """When it was last heard of, by the steady clock."""
+    seen_ms: int
+    renewed_s: float
+    list_number: int = 0
+    held: dict[TaskKey, float] = field(default_factory=dict)
+    """The tasks that it has, by its lists and our launches, and when they were handed out."""
+    local_process: psutil.Process | None = None
+    """The process itself, when it runs on this machine: its death can be seen."""
+    suspect_s: float | None = None
+    """When its connection broke, until it is heard of again."""
+    is_gone: bool = False
+
+    @property
+    def executor_id(self) -> ExecutorId:
+        """Return whose session it is."""
+        return ExecutorId(self.record.executor_id)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """Return in which life."""
+        return Incarnation(self.record.incarnation)
+
+    @property
+    def slot(self) -> ExecutorSlot:
+        """Return who would run a task launched now."""
+        return ExecutorSlot(self.record.executor_id, self.record.incarnation, self.list_number)
+
+    @property
+    def is_draining(self) -> bool:
+        """Return whether it takes no more work."""
+        return self.record.state != "alive"
+
+    def info(self) -> pb.ExecutorInfo:
+        """Return what people are told."""
+        info = executor_info(self.record)
+        info.running = len(self.held)
+        info.last_seen_ms = self.seen_ms
+        return info
+
+
+def executor_info(record: ExecutorRecord) -> pb.ExecutorInfo:
+    """Return what people are told of an executor that this replica only knows from the store."""
+    return pb.ExecutorInfo(
+        executor_id=record.executor_id,
+        incarnation=record.incarnation,
+        host=record.host,
+        slots=record.slots,
+        state=record.state,
+        registered_ms=record.registered_ms,
+        last_seen_ms=record.ended_ms or 0,
+        spark_version=record.spark_version,
+        pid=record.pid,
+    )
+
+
+def local_process(peer: str, pid: int) -> psutil.Process | None:
+    """Return the process *pid* when *peer* (gRPC's name of the other end) is on this machine and there is one."""
+    if not peer.startswith(_LOOPBACK) or not pid:
+        return None
+    try:
+        process = psutil.Process(pid)
+    except (psutil.Error, ValueError, OverflowError):
+        return None
+    return process
+
+
+def has_died(process: psutil.Process) -> bool:
+    """Return whether the process has ended (a zombie that nobody has waited for has)."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass(slots=True)
+class Offer:
+    """A waiting poll: slots that its executor has free, and what the answer will hold."""
+
+    session: ExecutorSession
+    credit: int
+    launches: list[pb.TaskSet] = field(default_factory=list)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the poll has something to say."""
+    settled: asyncio.Event = field(default_factory=_set_event)
+    """Clear while slots of it are being filled."""

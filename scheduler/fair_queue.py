@@ -1,0 +1,150 @@
+"""Which job a free slot goes to: the one with the fewest running tasks for its weight, then the oldest."""
+
+import heapq
+from dataclasses import dataclass
+
+from execution_graph import ExecutionGraph, ResolvedStage, available_tasks, running_count
+from onager.ids import JobId
+
+
+@dataclass(slots=True)
+class _Share:
+    job_id: JobId
+    submitted_ms: int
+    weight: float
+    running: int
+    available: int
+    planned: int = 0
+    """Slots given to it that are not committed yet."""
+    version: int = 0
+
+    @property
+    def is_runnable(self) -> bool:
+        return self.available > self.planned
+
+    @property
+    def key(self) -> tuple[float, int, str]:
+        return ((self.running + self.planned) / self.weight, self.submitted_ms, self.job_id)
+
+
+class FairQueue:
+    """The active jobs that this replica knows, ordered by their claim to the next slot; O(log jobs) for a slot."""
+
+    def __init__(self) -> None:
+        self._shares: dict[JobId, _Share] = {}
+        self._heap: list[tuple[tuple[float, int, str], int, JobId]] = []
+
+    def update(self, job_id: JobId, *, submitted_ms: int, weight: float, running: int, available: int) -> None:
+        """Take in how many tasks of a job run and wait, as committed."""
+        share = self._shares.get(job_id)
+        if share is None:
+            self._shares[job_id] = share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available)
+        elif (share.running, share.available) == (running, available):
+            return
+        else:
+            share.running, share.available = running, available
+        self._push(share)
+
+    def follow(self, job_id: JobId, graph: ExecutionGraph, weight: float) -> None:
+        """Take in a committed graph; stages that wait to be started count as waiting tasks."""
+        available = available_tasks(graph)
+        for stage in graph.stages:
+            if isinstance(stage, ResolvedStage):
+                available += stage.spec.partitions - len(stage.ledger.outputs)
+        self.update(
+            job_id,
+            submitted_ms=graph.submitted_ms,
+            weight=weight,
+            running=running_count(graph),
+            available=available,
+        )
+
+    def remove(self, job_id: JobId) -> None:
+        """Forget a job that has ended."""
+        self._shares.pop(job_id, None)
+
+    def knows(self, job_id: JobId) -> bool:
+        """Return whether the job is here."""
+        return job_id in self._shares
+
+    def take(self, prefer: JobId | None = None) -> JobId | None:
+        """Give a slot to a job and return it; None when no task waits.
+
+        The job to *prefer* gets it unless another one has a better claim than it would have with a task less: a slot stays
+        with its job for as long as that is fair.
+        """
+        best = self._best()
+        if best is None:
+            return None
+        share = self._shares.get(prefer) if prefer is not None else None
+        if share is not None and share.is_runnable and share.key[0] <= best.key[0]:
+            best = share
+        best.planned += 1
+        self._push(best)
+        return best.job_id
+
+    def give_back(self, job_id: JobId, slots: int) -> None:
+        """Take back *slots* that were given by `take`: they are committed, and counted as running, or came to nothing."""
+        share = self._shares.get(job_id)
+        if share is not None and slots:
+            share.planned = max(0, share.planned - slots)
+            self._push(share)
+
+    @property
+    def available(self) -> int:
+        """Return how many tasks wait, over all jobs."""
+        return sum(max(0, s.available - s.planned) for s in self._shares.values())
+
+    @property
+    def has_runnable(self) -> bool:
+        """Return whether any task waits."""
+        return self._best() is not None
+
+    def running_jobs(self) -> list[JobId]:
+        """Return the jobs with tasks in executors' hands."""
+        return [s.job_id for s in self._shares.values() if s.running]
+
+    def running(self, job_id: JobId) -> int:
+        """Return how many tasks of a job are in executors' hands."""
+        share = self._shares.get(job_id)
+        return 0 if share is None else share.running
+
+    def weight(self, job_id: JobId) -> float:
+        """Return a job's weight."""
+        share = self._shares.get(job_id)
+        return 1.0 if share is None else share.weight
+
+    def load_of_others(self, job_id: JobId) -> float:
+        """Return the running tasks for its weight of the job with the best claim besides *job_id*; infinite when none waits."""
+        best = self._best()
+        if best is None:
+            return float("inf")
+        if best.job_id != job_id:
+            return best.key[0]
+        # Its own entry is on top: the next best is somewhere behind it.
+        entry = heapq.heappop(self._heap)
+        other = self._best()
+        heapq.heappush(self._heap, entry)
+        return float("inf") if other is None else other.key[0]
+
+    def busiest(self, limit: int) -> list[tuple[JobId, int]]:
+        """Return the jobs with the most running tasks."""
+        found = [(s.running, s.job_id) for s in self._shares.values() if s.running]
+        return [(job_id, running) for running, job_id in heapq.nlargest(limit, found)]
+
+    def _push(self, share: _Share) -> None:
+        share.version += 1
+        if share.is_runnable:
+            heapq.heappush(self._heap, (share.key, share.version, share.job_id))
+        if len(self._heap) > 64 + 4 * len(self._shares):
+            self._heap = [(s.key, s.version, s.job_id) for s in self._shares.values() if s.is_runnable]
+            heapq.heapify(self._heap)
+
+    def _best(self) -> _Share | None:
+        while self._heap:
+            _, version, job_id = self._heap[0]
+            share = self._shares.get(job_id)
+            if share is not None and share.version == version and share.is_runnable:
+                return share
+            heapq.heappop(self._heap)
+        return None

@@ -1,0 +1,171 @@
+"""What executors call: registration, heartbeats, polls for work, reports, blobs, farewell."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.ids import BlobDigest, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import BLOB_CHUNK_BYTES
+from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
+from scheduler import wire
+from scheduler.blobs import BlobStore
+from scheduler.dispatcher import Dispatcher, note_launch
+from scheduler.executor_manager import ExecutorManager
+from scheduler.executor_records import ExecutorSession
+from scheduler.housekeeping import Housekeeping
+from scheduler.query_coordinator import Launch
+from scheduler.serving import translated, translated_stream
+from scheduler.settings import SchedulerSettings
+from scheduler.task_manager import TaskManager
+
+log = structlog.get_logger(__name__)
+
+YOUNG_S: Final = 0.5
+"""A task handed out so lately may be on its way: a list without it says nothing yet."""
+
+Context = Any
+
+
+class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
+    """The service for executors."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        executors: ExecutorManager,
+        tasks: TaskManager,
+        dispatcher: Dispatcher,
+        housekeeping: Housekeeping,
+        blobs: BlobStore,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._executors = executors
+        self._tasks = tasks
+        self._dispatcher = dispatcher
+        self._housekeeping = housekeeping
+        self._blobs = blobs
+        self._clock = clock
+
+    @translated
+    async def RegisterExecutor(  # noqa: N802
+        self, request: pb.RegisterExecutorRequest, context: Context
+    ) -> pb.RegisterExecutorResponse:
+        """Take in a life of an executor."""
+        await self._executors.register(request, context.peer())
+        return pb.RegisterExecutorResponse(
+            scheduler_id=self._settings.scheduler_id,
+            lease_ttl_ms=self._settings.executor_lease_ttl_ms,
+            cluster_id=self._settings.namespace,
+        )
+
+    @translated
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: ARG002, N802
+        """Renew the executor's lease, and name the tasks that it need not go on with."""
+        session = await self._heard(request.executor_id, request.incarnation)
+        if request.draining:
+            await self._executors.drain(session)
+        return pb.HeartbeatResponse(cancel=self._unwanted(session))
+
+    @translated
+    async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: ARG002, N802
+        """Answer with work as soon as there is some, and with nothing after the time that the executor waits."""
+        session = await self._heard(request.executor_id, request.incarnation)
+        await self._housekeeping.cleaned_up(request.cleaned_up)
+        wait_ms = min(request.wait_ms, self._settings.poll_wait_max_ms)
+        repeated: list[Launch] = []
+        is_young = False
+        if request.list_number > session.list_number:
+            session.list_number = request.list_number
+            repeated, is_young = await self._compare(session, {wire.task_key(t) for t in request.running})
+        answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
+        self._add_news(session, answer)
+        if not (answer.task_sets or answer.cancel or answer.clean_ups):
+            if is_young:
+                wait_ms = min(wait_ms, int(YOUNG_S * 1000))  # then a later list shall tell
+            slots = 0 if session.is_draining else request.free_slots
+            try:
+                answer.task_sets.extend(await self._dispatcher.wait_for_work(session, slots, wait_ms / 1000))
+            except asyncio.CancelledError:
+                self._executors.suspect(session)
+                raise
+            self._add_news(session, answer)
+        self._executors.require(request.executor_id, request.incarnation)
+        return answer
+
+    @translated
+    async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: ARG002, N802
+        """Apply reports, and fill the slots that they free."""
+        session = await self._heard(request.executor_id, request.incarnation)
+        freed = 0 if session.is_draining else request.freed_slots
+        updated = await self._tasks.update_task_statuses(session.slot, request.reports, freed)
+        for key in updated.acknowledged:
+            session.held.pop(key, None)
+        launches = list(updated.launches)
+        if updated.reservations and not session.is_gone:
+            filled = await self._tasks.fill_reservations(updated.reservations)
+            launches += filled.launches
+            self._dispatcher.credit(session, len(filled.unfilled))
+        now_s = self._clock.monotonic_s()
+        for launch in launches:
+            note_launch(session, launch, now_s)
+        return pb.ReportTasksResponse(
+            acknowledged=[wire.task_id(key) for key in updated.acknowledged],
+            task_sets=[launch.task_set for launch in launches],
+            cancel=self._unwanted(session),
+        )
+
+    @translated_stream
+    async def FetchBlob(self, request: pb.FetchBlobRequest, context: Context) -> AsyncIterator[pb.BlobChunk]:  # noqa: ARG002, N802
+        """Send a blob in pieces."""
+        content = await self._blobs.get(BlobDigest(request.digest))
+        for start in range(0, len(content) or 1, BLOB_CHUNK_BYTES):
+            yield pb.BlobChunk(content=content[start : start + BLOB_CHUNK_BYTES])
+
+    @translated
+    async def DeregisterExecutor(  # noqa: N802
+        self,
+        request: pb.DeregisterExecutorRequest,
+        context: Context,  # noqa: ARG002
+    ) -> pb.DeregisterExecutorResponse:
+        """Let an executor go."""
+        await self._executors.deregister(request.executor_id, request.incarnation, request.reason)
+        return pb.DeregisterExecutorResponse()
+
+    async def _heard(self, executor_id: str, incarnation: str) -> ExecutorSession:
+        session = self._executors.require(executor_id, incarnation)
+        self._executors.heard(session)
+        await self._executors.renew(session)
+        return session
+
+    async def _compare(self, session: ExecutorSession, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
+        """Hold a later list against the graphs; return repeated launches, and whether it came too early for some."""
+        now_s = self._clock.monotonic_s()
+        young = {key for key, at_s in session.held.items() if now_s - at_s < YOUNG_S and key not in listed}
+        wanted = self._tasks.wanted(session.executor_id, session.incarnation)
+        session.held = {
+            **{key: session.held[key] for key in young},
+            **{key: session.held.get(key, now_s) for key in listed},
+        }
+        if not wanted - listed - young:
+            return [], bool(young)
+        launches = await self._tasks.reconcile(session.slot, listed | young, wanted)
+        for launch in launches:
+            note_launch(session, launch, now_s)
+        return launches, bool(young)
+
+    def _unwanted(self, session: ExecutorSession) -> list[pb.TaskId]:
+        """Return the tasks that the executor holds and nobody wants; those handed out this moment are not in question."""
+        if not session.held:
+            return []
+        wanted = self._tasks.wanted(session.executor_id, session.incarnation)
+        return [wire.task_id(key) for key in sorted(session.held) if key not in wanted]
+
+    def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
+        answer.cancel.extend(self._unwanted(session))
+        if not session.is_draining:
+            answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))

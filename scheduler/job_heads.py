@@ -1,0 +1,224 @@
+"""Heads of jobs: tiny records written with the events that change them, so that nobody reads whole graphs to find work."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+import structlog
+
+from execution_graph import ExecutionGraph, Failed, JobState, Succeeded, SuccessfulStage, has_runnable_work
+from onager.clock import Clock
+from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError, WatchCompactedError
+from onager.ids import JobId
+from scheduler.records import Record
+from state_backend import EventKind, Keyspace, KeyValue, StateBackendClient
+
+log = structlog.get_logger(__name__)
+
+_ERROR_CHARS: Final = 300
+_PAGE: Final = 1_000
+
+CleanUpOwed = Literal["none", "intermediate", "all"]
+"""What of a job's exchange data still has to go: nothing, all but its result, or all."""
+
+
+class JobHead(Record):
+    """What is to be known of a job without reading its graph."""
+
+    job_id: str
+    name: str
+    client_id: str
+    state: JobState
+    submitted_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    weight: float = 1.0
+    """Its share of the slots against that of other jobs."""
+    stages: int = 1
+    stages_done: int = 0
+    has_runnable_work: bool = True
+    error: str | None = None
+    """The first line or so of why it failed."""
+    sink_path: str | None = None
+    result_rows: int = 0
+    clean_up: CleanUpOwed = "none"
+    has_result: bool = True
+    """False once the result was removed after its retention."""
+    broken: str | None = None
+    """Why the job's record cannot be read; such a job is left alone."""
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether the job has not ended and can be worked on."""
+        return not self.state.is_terminal and self.broken is None
+
+
+def head_of(graph: ExecutionGraph, weight: float) -> JobHead:
+    """Return the head that goes with *graph*."""
+    error = graph.outcome.failure.message[:_ERROR_CHARS] if isinstance(graph.outcome, Failed) else None
+    result = graph.result_stage
+    is_done = isinstance(graph.outcome, Succeeded) and result is not None
+    return JobHead(
+        job_id=graph.job_id,
+        name=graph.name,
+        client_id=graph.client_id,
+        state=graph.state,
+        submitted_ms=graph.submitted_ms,
+        started_ms=graph.started_ms,
+        ended_ms=graph.ended_ms,
+        weight=weight,
+        stages=len(graph.stages),
+        stages_done=sum(isinstance(s, SuccessfulStage) for s in graph.stages),
+        has_runnable_work=has_runnable_work(graph),
+        error=error,
+        sink_path=graph.plan.sink.path if graph.plan is not None and graph.plan.sink is not None else None,
+        result_rows=sum(o.rows for o in result.ledger.outputs.values()) if is_done and result is not None else 0,
+        clean_up=_clean_up_owed(graph),
+    )
+
+
+def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
+    if graph.is_active:
+        return "none"
+    ledgers = [s.ledger for s in graph.stages]
+    if not any(ledger.outputs or ledger.attempts for ledger in ledgers):
+        if not any(getattr(s, "running", None) for s in graph.stages):
+            return "none"  # nothing was ever handed out
+    if isinstance(graph.outcome, Succeeded) and graph.plan is not None:
+        is_undisturbed = not any(ledger.attempts or ledger.tasks_failed or ledger.tasks_lost for ledger in ledgers)
+        outputs = graph.stages[graph.plan.result_stage_id].ledger.outputs
+        if graph.plan.is_fused and is_undisturbed and all(o.is_inline for o in outputs.values()):
+            return "none"  # everything lies in the store
+        return "intermediate"
+    return "all"
+
+
+class JobHeads:
+    """This replica's cache of all heads, kept fresh by a watch and by listing; says who changed."""
+
+    def __init__(self, backend: StateBackendClient, clock: Clock, *, interval_ms: int) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._interval_s = interval_ms / 1000
+        self._heads: dict[JobId, tuple[int, JobHead]] = {}
+        self._gone: dict[JobId, int] = {}
+        self._listeners: list[Callable[[JobId, JobHead | None], None]] = []
+
+    def listen(self, listener: Callable[[JobId, JobHead | None], None]) -> None:
+        """Call *listener* at every change of a head, with None when it was removed."""
+        self._listeners.append(listener)
+
+    def get(self, job_id: JobId) -> JobHead | None:
+        """Return the head as last seen."""
+        found = self._heads.get(job_id)
+        return None if found is None else found[1]
+
+    def revision(self, job_id: JobId) -> int:
+        """Return the revision of the head as last seen, 0 when there is none."""
+        found = self._heads.get(job_id)
+        return 0 if found is None else found[0]
+
+    def __iter__(self) -> Iterator[JobHead]:
+        return iter([head for _, head in self._heads.values()])
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def seen(self, head: JobHead, revision: int) -> None:
+        """Take in a head as of *revision*; an older one than known changes nothing."""
+        job_id = JobId(head.job_id)
+        if revision <= self._gone.get(job_id, 0):
+            return
+        known = self._heads.get(job_id)
+        if known is not None and revision <= known[0]:
+            return
+        self._heads[job_id] = (revision, head)
+        self._gone.pop(job_id, None)
+        if known is None or known[1] != head:
+            self._tell(job_id, head)
+
+    def removed(self, job_id: JobId, revision: int) -> None:
+        """Take in that the head is gone as of *revision*."""
+        known = self._heads.get(job_id)
+        if known is not None and revision > known[0]:
+            del self._heads[job_id]
+            self._gone[job_id] = revision
+            self._tell(job_id, None)
+
+    async def refresh(self, *, is_strict: bool = False) -> int:
+        """List all heads; return the revision to watch from. A damaged one is logged, or with *is_strict* a newer one raised."""
+        found: set[JobId] = set()
+        start_after: str | None = None
+        first_revision: int | None = None
+        while True:
+            page = await self._backend.scan(Keyspace.JobHeads, limit=_PAGE, start_after=start_after)
+            first_revision = page.revision if first_revision is None else first_revision
+            for item in page:
+                found.add(JobId(item.key))
+                if item.mod_revision > self.revision(JobId(item.key)):
+                    self._take(item, is_strict=is_strict)
+            if not page.has_more:
+                break
+            start_after = page.items[-1].key
+            await asyncio.sleep(0)
+        for job_id in [j for j in self._heads if j not in found]:
+            if self.revision(job_id) < first_revision:
+                self.removed(job_id, first_revision)
+        if len(self._gone) > _PAGE:
+            self._gone = {j: r for j, r in self._gone.items() if r >= first_revision}
+        return first_revision
+
+    async def run(self) -> None:
+        """Watch and list for as long as the scheduler lives."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            group.create_task(self._list())
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                revision = await self.refresh()
+                async with self._backend.watch(Keyspace.JobHeads, from_revision=revision + 1) as events:
+                    async for event in events:
+                        if event.kind is EventKind.DELETE:
+                            self.removed(JobId(event.key), event.mod_revision)
+                        elif event.mod_revision > self.revision(JobId(event.key)):
+                            self._take(KeyValue(event.key, event.value, event.mod_revision))
+            except WatchCompactedError:
+                continue
+            except StateBackendError as error:
+                log.warning("job_heads_watch_failed", error=str(error))
+                await asyncio.sleep(self._interval_s)
+
+    async def _list(self) -> None:
+        pause_s = self._interval_s
+        while True:
+            await asyncio.sleep(pause_s)
+            started_s = self._clock.monotonic_s()
+            try:
+                await self.refresh()
+            except StateBackendError as error:
+                log.warning("job_heads_listing_failed", error=str(error))
+            # Listing is a safety net beside the watch: it may take one part in twenty of the time.
+            pause_s = max(self._interval_s, 20 * (self._clock.monotonic_s() - started_s))
+
+    def _take(self, item: KeyValue, *, is_strict: bool = False) -> None:
+        try:
+            head = JobHead.decoded(item.value, f"JobHeads/{item.key}")
+        except (StateCorruptError, SchemaVersionError) as error:
+            if is_strict and isinstance(error, SchemaVersionError):
+                raise
+            log.error("job_head_unreadable", job_id=item.key, error=str(error))
+            head = unreadable_head(item.key, str(error))
+        self.seen(head, item.mod_revision)
+
+    def _tell(self, job_id: JobId, head: JobHead | None) -> None:
+        for listener in self._listeners:
+            listener(job_id, head)
+
+
+def unreadable_head(job_id: str, why: str) -> JobHead:
+    """Return what stands for the head of a job whose own cannot be read."""
+    return JobHead(
+        job_id=job_id, name="", client_id="", state=JobState.FAILED, submitted_ms=0, has_runnable_work=False, broken=why
+    )

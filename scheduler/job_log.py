@@ -1,0 +1,148 @@
+"""How a job lies in the store: a header, immutable snapshot chunks, and the log of batches after the snapshot.
+
+    ActiveJobs/job                  header: generation, the log position that the snapshot covers, its chunks
+    GraphChunks/job/snapshot/n      the graph at that position
+    JobLog/job/generation/seq       batches of events after it, create-only
+
+Every snapshot starts a generation of the log. A snapshot is committed at the very end of the log (its transaction expects
+the next entry to be absent), so a generation is covered whole by the next snapshot and goes by one range delete, one
+snapshot later. An ended job has a header in CompletedJobs or FailedJobs, the chunks of its final graph, and no log.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from execution_graph import EventBatch, ExecutionGraph, JobState, apply, decode_batch, decode_graph, encode_graph
+from onager.errors import StateCorruptError
+from onager.ids import JobId
+from scheduler.records import Record, pack, unpack
+from state_backend import KeyRange, Keyspace, KeyValue, Op, Put, Snapshot, split_value
+
+HEADER_KEYSPACES: Final = (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.FailedJobs)
+
+
+class JobHeader(Record):
+    """Names the newest snapshot of a job."""
+
+    job_id: str
+    seq: int
+    """The last log position that the snapshot covers."""
+    generation: int
+    """The generation of the log that follows it."""
+    snapshot: str
+    chunks: int
+    snapshot_bytes: int
+    batch_id: str
+    """The batch that this snapshot was committed with, to settle a write of unknown outcome."""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJob:
+    """A job as it is in the store at log position `seq`: the cache of one replica."""
+
+    graph: ExecutionGraph
+    seq: int
+    header: JobHeader
+    header_revision: int
+    keyspace: Keyspace
+    log_bytes: int = 0
+    """Bytes of log after the snapshot."""
+
+
+def log_prefix(job_id: str, generation: int) -> str:
+    """Return the prefix of one generation of a job's log."""
+    return f"{job_id}/{generation:08d}/"
+
+
+def log_key(job_id: str, generation: int, seq: int) -> str:
+    """Return the key of one batch."""
+    return f"{log_prefix(job_id, generation)}{seq:012d}"
+
+
+def snapshot_prefix(job_id: str, snapshot: str) -> str:
+    """Return the prefix of a snapshot's chunks."""
+    return f"{job_id}/{snapshot}/"
+
+
+def end_keyspace(graph: ExecutionGraph) -> Keyspace:
+    """Return where the header of *graph* belongs."""
+    if graph.is_active:
+        return Keyspace.ActiveJobs
+    return Keyspace.CompletedJobs if graph.state is JobState.SUCCESSFUL else Keyspace.FailedJobs
+
+
+def snapshot_ops(job_id: str, snapshot: str, graph: ExecutionGraph) -> tuple[list[Op], int]:
+    """Return the puts of a snapshot's chunks, and their bytes together."""
+    packed = pack(encode_graph(graph))
+    pieces = split_value(packed)
+    prefix = snapshot_prefix(job_id, snapshot)
+    return [Put(Keyspace.GraphChunks, f"{prefix}{n:04d}", piece) for n, piece in enumerate(pieces)], len(packed)
+
+
+def load_request(job_id: JobId) -> tuple[list[tuple[Keyspace, str]], list[KeyRange]]:
+    """Return what has to be read, at one revision, to know a job."""
+    return (
+        [(keyspace, job_id) for keyspace in HEADER_KEYSPACES],
+        [KeyRange(Keyspace.GraphChunks, f"{job_id}/"), KeyRange(Keyspace.JobLog, f"{job_id}/")],
+    )
+
+
+def read_job(job_id: JobId, found: Snapshot) -> StoredJob | None:
+    """Return the job that a read of `load_request` found, None when there is no header.
+
+    Raises `StateCorruptError` or `SchemaVersionError` when its record cannot be read.
+    """
+    for keyspace in HEADER_KEYSPACES:
+        stored = found.values[keyspace, job_id]
+        if stored is not None:
+            break
+    else:
+        return None
+    header = JobHeader.decoded(stored.value, f"the header of job {job_id}")
+    chunks, entries = found.ranges
+    graph = _read_snapshot(header, chunks.items)
+    job = StoredJob(
+        graph=graph,
+        seq=header.seq,
+        header=header,
+        header_revision=stored.mod_revision,
+        keyspace=keyspace,
+    )
+    prefix = log_prefix(job_id, header.generation)
+    return follow(job, [e for e in entries.items if e.key.startswith(prefix)])
+
+
+def follow(job: StoredJob, entries: Sequence[KeyValue]) -> StoredJob:
+    """Return *job* after the next *entries* of its log; `StateCorruptError` when one is missing between them."""
+    graph, seq, log_bytes = job.graph, job.seq, job.log_bytes
+    for entry in entries:
+        seq += 1
+        if entry.key != log_key(job.header.job_id, job.header.generation, seq):
+            raise StateCorruptError(f"the log of job {job.header.job_id} has {entry.key} where {seq} is expected")
+        for event in decode_batch(unpack(entry.value, f"batch {entry.key}")).events:
+            graph = apply(graph, event)
+        log_bytes += len(entry.value)
+    return StoredJob(
+        graph=graph,
+        seq=seq,
+        header=job.header,
+        header_revision=job.header_revision,
+        keyspace=job.keyspace,
+        log_bytes=log_bytes,
+    )
+
+
+def read_batch(entry: KeyValue) -> EventBatch:
+    """Return the batch in a log entry."""
+    return decode_batch(unpack(entry.value, f"batch {entry.key}"))
+
+
+def _read_snapshot(header: JobHeader, chunks: Sequence[KeyValue]) -> ExecutionGraph:
+    what = f"the snapshot of job {header.job_id}"
+    prefix = snapshot_prefix(header.job_id, header.snapshot)
+    mine = [c.value for c in chunks if c.key.startswith(prefix)]
+    if len(mine) != header.chunks:
+        raise StateCorruptError(f"{what} has {len(mine)} of {header.chunks} chunks")
+    return decode_graph(unpack(b"".join(mine), what))

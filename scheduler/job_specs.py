@@ -1,0 +1,130 @@
+"""Job specifications: what is refused at the door, and how one is stored."""
+
+import json
+import math
+from typing import Final
+
+from google.protobuf import json_format
+
+from onager.errors import (
+    InvalidRequestError,
+    InvalidSettingError,
+    RequestTooLargeError,
+    StateCorruptError,
+    VersionMismatchError,
+)
+from onager.ids import is_job_id
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
+
+WEIGHT_KEY: Final = "onager.weight"
+"""The conf key with a job's share of the slots against that of other jobs."""
+
+_MAX_NAME_CHARS: Final = 256
+_MAX_WEIGHT: Final = 1000.0
+_SINK_FORMATS: Final = ("parquet", "csv", "json", "orc")
+_SINK_MODES: Final = ("error", "overwrite", "append")
+_VIEW_FORMATS: Final = ("", "parquet", "csv", "json", "orc", "text")
+
+
+def check_submission(request: pb.SubmitJobRequest) -> None:
+    """Raise what is wrong with a submission, in the caller's words."""
+    if request.protocol_version not in (0, PROTOCOL_VERSION):
+        raise VersionMismatchError(
+            f"the client speaks version {request.protocol_version} of the protocol, and this scheduler version "
+            f"{PROTOCOL_VERSION}: install the same Onager on both sides"
+        )
+    if not is_job_id(request.job_id):
+        raise InvalidRequestError(
+            f"{request.job_id[:80]!r} is not a job id: 1 to 63 of a-z, 0-9 and '-', not starting with '-'"
+        )
+    spec = request.spec
+    if (size := spec.ByteSize()) > MAX_JOB_SPEC_BYTES:
+        raise RequestTooLargeError(
+            "the job specification", size, MAX_JOB_SPEC_BYTES, "read large data from files instead of the query's text"
+        )
+    _check_kind(spec)
+    if len(spec.name) > _MAX_NAME_CHARS or not spec.name.isprintable():
+        raise InvalidRequestError(f"a job's name has at most {_MAX_NAME_CHARS} printable characters")
+    _check_conf(spec)
+    _check_views(spec)
+    if spec.HasField("sink"):
+        _check_sink(spec.sink)
+
+
+def weight_of(spec: pb.JobSpec) -> float:
+    """Return the job's share of the slots; `InvalidSettingError` when it is not a number above 0."""
+    text = spec.conf.get(WEIGHT_KEY, "1")
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight <= _MAX_WEIGHT:
+        raise InvalidSettingError(WEIGHT_KEY, text, f"give a number above 0 and up to {_MAX_WEIGHT:g}")
+    return weight
+
+
+def encode_spec(spec: pb.JobSpec) -> bytes:
+    """Return *spec* as stored: protobuf's JSON, equal bytes for equal specs."""
+    plain = json_format.MessageToDict(spec, preserving_proto_field_name=True)
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_spec(content: bytes) -> pb.JobSpec:
+    """Return the spec that `encode_spec` wrote."""
+    try:
+        return json_format.Parse(content, pb.JobSpec(), ignore_unknown_fields=True)
+    except json_format.ParseError as error:
+        raise StateCorruptError(f"a job's specification cannot be read: {error}") from error
+
+
+def _check_kind(spec: pb.JobSpec) -> None:
+    match spec.WhichOneof("kind"):
+        case "sql":
+            if not spec.sql.text.strip().strip(";").strip():
+                raise InvalidRequestError("the SQL text is empty: give a query, such as SELECT 1")
+        case "python":
+            if spec.python.WhichOneof("code") is None or not (spec.python.source or spec.python.pickled):
+                raise InvalidRequestError("the Python function has no code: give a file's source or a pickled function")
+            _check_arguments(spec.python.arguments_json)
+        case _:
+            raise InvalidRequestError("the job has nothing to run: give an SQL script or a Python function")
+
+
+def _check_arguments(text: str) -> None:
+    try:
+        arguments = json.loads(text or "{}")
+    except ValueError as error:
+        raise InvalidRequestError(f"the arguments of the Python function are not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise InvalidRequestError("the arguments of the Python function must be a JSON object of keyword arguments")
+
+
+def _check_conf(spec: pb.JobSpec) -> None:
+    for key, value in spec.conf.items():
+        if not key.startswith(("spark.", "onager.")) or any(c.isspace() for c in key):
+            raise InvalidSettingError(key, value, "a conf key starts with 'spark.' or 'onager.' and has no spaces")
+    weight_of(spec)
+
+
+def _check_views(spec: pb.JobSpec) -> None:
+    seen: set[str] = set()
+    for view in spec.views:
+        if not view.name or not view.path:
+            raise InvalidRequestError(f"a view needs a name and a path, not {view.name!r} = {view.path!r}")
+        if view.format not in _VIEW_FORMATS:
+            raise InvalidRequestError(
+                f"view {view.name}: {view.format!r} is not a format; use {', '.join(filter(None, _VIEW_FORMATS))}"
+            )
+        if view.name.lower() in seen:
+            raise InvalidRequestError(f"view {view.name} is given twice")
+        seen.add(view.name.lower())
+
+
+def _check_sink(sink: pb.Sink) -> None:
+    if not sink.path.strip():
+        raise InvalidRequestError("the output needs a path: give the directory to write")
+    if sink.format not in _SINK_FORMATS:
+        raise InvalidRequestError(f"{sink.format!r} is not a format to write; use {', '.join(_SINK_FORMATS)}")
+    if sink.mode not in ("", *_SINK_MODES):
+        raise InvalidRequestError(f"{sink.mode!r} is not a mode of writing; use {', '.join(_SINK_MODES)}")

@@ -1,0 +1,338 @@
+"""Jobs as logs in the state backend: submit, load, append by compare-and-set, snapshots, and the end.
+
+No lock and no owner: whoever appends expects the header to be where it was and the next log position to be absent. So any
+number of replicas may work on a job, and one of them wins each position.
+"""
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from execution_graph import Event, EventBatch, ExecutionGraph, apply, encode_batch
+from onager.clock import Clock
+from onager.errors import (
+    JobConflictError,
+    JobNotFoundError,
+    OutcomeUnknownError,
+    SchemaVersionError,
+    StateCorruptError,
+)
+from onager.ids import JobId
+from scheduler import job_log
+from scheduler.job_heads import JobHead, JobHeads, head_of, unreadable_head
+from scheduler.job_log import JobHeader, StoredJob
+from scheduler.records import pack
+from state_backend import (
+    ABSENT,
+    Committed as TxnCommitted,
+    Conflict,
+    Delete,
+    DeleteRange,
+    Keyspace,
+    KeyValue,
+    Op,
+    OutcomeUnknown,
+    Put,
+    StateBackendClient,
+    TxnResult,
+    op_bytes,
+)
+
+log = structlog.get_logger(__name__)
+
+SNAPSHOT_MIN_LOG_BYTES: Final = 64 * 1024
+"""A log lighter than this is never worth a snapshot."""
+MAX_BATCH_BYTES: Final = 1024 * 1024
+"""A heavier batch is committed as a snapshot, whose chunks have no limit together."""
+_INLINE_CHUNK_BYTES: Final = 1024 * 1024
+"""A snapshot up to this size goes in the same transaction as its header."""
+_ENDED_IN_CACHE: Final = 64
+_TRIES: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The events are in the store."""
+
+    job: StoredJob
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Somebody else moved first: load and decide again."""
+
+
+CommitListener = Callable[[StoredJob, JobHead], None]
+
+
+class JobStore:
+    """The jobs of one namespace, with this replica's cache of their graphs."""
+
+    def __init__(self, backend: StateBackendClient, heads: JobHeads, clock: Clock) -> None:
+        self.heads = heads
+        self._backend = backend
+        self._clock = clock
+        self._active: dict[JobId, StoredJob] = {}
+        self._ended: OrderedDict[JobId, StoredJob] = OrderedDict()
+        self._listeners: list[CommitListener] = []
+
+    def listen(self, listener: CommitListener) -> None:
+        """Call *listener* after every change of a job that this replica learns of."""
+        self._listeners.append(listener)
+
+    def cached(self, job_id: JobId) -> StoredJob | None:
+        """Return the job as this replica last saw it, without asking the store."""
+        return self._active.get(job_id) or self._ended.get(job_id)
+
+    async def submit(self, graph: ExecutionGraph, *, weight: float = 1.0) -> tuple[StoredJob, bool]:
+        """Store a new job; return it, and whether it existed already.
+
+        A job of the same id and spec is the same job, however long ago it was submitted and whatever became of it;
+        with another spec it is a `JobConflictError`.
+        """
+        job_id = JobId(graph.job_id)
+        snapshot = _snapshot_name(0)
+        chunks, size = job_log.snapshot_ops(job_id, snapshot, graph)
+        header = JobHeader(
+            job_id=job_id,
+            seq=0,
+            generation=0,
+            snapshot=snapshot,
+            chunks=len(chunks),
+            snapshot_bytes=size,
+            batch_id=secrets.token_hex(8),
+            weight=weight,
+        )
+        head = head_of(graph, weight)
+        ops = [
+            *chunks,
+            Put(Keyspace.ActiveJobs, job_id, header.encoded()),
+            Put(Keyspace.JobHeads, job_id, head.encoded()),
+        ]
+        expect = {(keyspace, str(job_id)): ABSENT for keyspace in job_log.HEADER_KEYSPACES}
+        for _ in range(_TRIES):
+            result = await self._backend.put_txn(ops, expect=expect)
+            if isinstance(result, TxnCommitted):
+                job = StoredJob(
+                    graph=graph,
+                    seq=0,
+                    header=header,
+                    header_revision=result.revision,
+                    keyspace=Keyspace.ActiveJobs,
+                )
+                self._learn(job, head, result.revision)
+                return job, False
+            try:
+                found = await self.load(job_id)
+            except JobNotFoundError:
+                continue  # of unknown outcome, and not there: once more, only one can win
+            if found.graph.spec_digest != graph.spec_digest:
+                raise JobConflictError(job_id)
+            return found, found.header.batch_id != header.batch_id or found.seq > 0
+        raise OutcomeUnknownError(f"job {job_id} could not be stored in {_TRIES} tries; submit it again")
+
+    async def get(self, job_id: JobId) -> StoredJob:
+        """Return the job, from the cache when it is there; errors as in `load`."""
+        return self.cached(job_id) or await self.load(job_id)
+
+    async def load(self, job_id: JobId) -> StoredJob:
+        """Read the job from the store, at one revision.
+
+        `JobNotFoundError` when there is none. `StateCorruptError` or `SchemaVersionError` when its record cannot be
+        read; a damaged one is marked so in its head, and nobody works on it any more.
+        """
+        keys, ranges = job_log.load_request(job_id)
+        found = await self._backend.read_txn(keys, ranges)
+        try:
+            job = job_log.read_job(job_id, found)
+        except StateCorruptError as error:
+            await self._mark_broken(job_id, str(error))
+            raise
+        except SchemaVersionError as error:
+            # Whoever wrote it can read it: leave the record and its head as they are.
+            head = self.heads.get(job_id) or unreadable_head(job_id, str(error))
+            self.heads.seen(head.model_copy(update={"broken": str(error)}), max(self.heads.revision(job_id), 1))
+            raise
+        if job is None:
+            self._active.pop(job_id, None)
+            self._ended.pop(job_id, None)
+            raise JobNotFoundError(job_id)
+        self._learn(job, head_of(job.graph, job.header.weight), None)
+        return job
+
+    async def append(self, job: StoredJob, events: Sequence[Event]) -> Committed | Lost:
+        """Commit *events* as the next batch of the job's log, in one guarded transaction, all of them or none.
+
+        An outcome that the store does not know is settled before this returns. Events that change nothing are left
+        out; when none is left nothing is written. The batch that ends the job moves its header to the ended jobs.
+        """
+        graph = job.graph
+        kept: list[Event] = []
+        for event in events:
+            after = apply(graph, event)
+            if after is not graph:
+                kept.append(event)
+                graph = after
+        if not kept:
+            return Committed(job)
+        return await self.commit(job, tuple(kept), graph)
+
+    async def commit(self, job: StoredJob, events: tuple[Event, ...], graph: ExecutionGraph) -> Committed | Lost:
+        """As `append`, for events that are known to lead from the job's graph to *graph*."""
+        batch_id = secrets.token_hex(8)
+        value = pack(encode_batch(EventBatch(batch_id=batch_id, events=events)))
+        log_bytes = job.log_bytes + len(value)
+        threshold = max(SNAPSHOT_MIN_LOG_BYTES, job.header.snapshot_bytes)
+        if not graph.is_active or len(value) > MAX_BATCH_BYTES or log_bytes > threshold:
+            return await self._commit_snapshot(job, batch_id, graph)
+        header = job.header
+        key = job_log.log_key(header.job_id, header.generation, job.seq + 1)
+        head = head_of(graph, header.weight)
+        ops: list[Op] = [Put(Keyspace.JobLog, key, value)]
+        if head != self.heads.get(JobId(header.job_id)):
+            ops.append(Put(Keyspace.JobHeads, header.job_id, head.encoded()))
+        expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
+        revision = await self._settle(ops, expect, lambda: self._has_batch(job, key, batch_id))
+        if revision is None:
+            return Lost()
+        after = replace(job, graph=graph, seq=job.seq + 1, log_bytes=log_bytes)
+        self._learn(after, head, revision)
+        return Committed(after)
+
+    async def _commit_snapshot(self, job: StoredJob, batch_id: str, graph: ExecutionGraph) -> Committed | Lost:
+        """Commit a batch by writing the graph that it leads to: when the log outweighs it, and at the job's end."""
+        old = job.header
+        generation = old.generation + 1
+        snapshot = _snapshot_name(generation)
+        chunks, size = job_log.snapshot_ops(old.job_id, snapshot, graph)
+        header = old.model_copy(
+            update={
+                "seq": job.seq + 1,
+                "generation": generation,
+                "snapshot": snapshot,
+                "chunks": len(chunks),
+                "snapshot_bytes": size,
+                "batch_id": batch_id,
+            }
+        )
+        head = head_of(graph, old.weight)
+        keyspace = job_log.end_keyspace(graph)
+        ops: list[Op] = [
+            Put(keyspace, old.job_id, header.encoded()),
+            Put(Keyspace.JobHeads, old.job_id, head.encoded()),
+            DeleteRange(Keyspace.GraphChunks, job_log.snapshot_prefix(old.job_id, old.snapshot)),
+        ]
+        if keyspace is Keyspace.ActiveJobs:
+            # The generation before stays for whoever has to settle a write of unknown outcome in it.
+            if old.generation > 0:
+                ops.append(DeleteRange(Keyspace.JobLog, job_log.log_prefix(old.job_id, old.generation - 1)))
+        else:
+            ops.append(Delete(Keyspace.ActiveJobs, old.job_id))
+            ops.append(DeleteRange(Keyspace.JobLog, f"{old.job_id}/"))
+        if sum(map(op_bytes, chunks)) <= _INLINE_CHUNK_BYTES:
+            ops = [*chunks, *ops]
+        else:
+            for chunk in chunks:
+                await self._put_chunk(chunk)
+        tip = job_log.log_key(old.job_id, old.generation, job.seq + 1)
+        expect = {(Keyspace.ActiveJobs, old.job_id): job.header_revision, (Keyspace.JobLog, tip): ABSENT}
+        revision = await self._settle(ops, expect, lambda: self._has_header(keyspace, header))
+        if revision is None:
+            return Lost()
+        after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
+        self._learn(after, head, revision)
+        return Committed(after)
+
+    async def _settle(
+        self, ops: Sequence[Op], expect: dict[tuple[Keyspace, str], int], mine: Callable[[], Awaitable[int | None]]
+    ) -> int | None:
+        """Commit *ops*; return the revision, or None when somebody else was first.
+
+        After an unknown outcome the write may have happened, or may still: *mine* looks for it by the batch's id, and
+        while it is absent the same is written again, because its expectations let only one win.
+        """
+        is_unsure = False
+        for _ in range(_TRIES):
+            result: TxnResult = await self._backend.put_txn(ops, expect=expect)
+            match result:
+                case TxnCommitted(revision):
+                    return revision
+                case Conflict():
+                    return await mine() if is_unsure else None
+                case OutcomeUnknown():
+                    is_unsure = True
+                    revision_found = await mine()
+                    if revision_found is not None:
+                        return revision_found
+                case other:
+                    raise AssertionError(f"an unfenced write was fenced: {other}")
+        raise OutcomeUnknownError(f"a write to {next(iter(expect))} could not be settled in {_TRIES} tries")
+
+    async def _has_batch(self, job: StoredJob, key: str, batch_id: str) -> int | None:
+        found = await self._backend.get(Keyspace.JobLog, key)
+        if found is None or job_log.read_batch(found).batch_id != batch_id:
+            return None
+        return found.mod_revision
+
+    async def _has_header(self, keyspace: Keyspace, header: JobHeader) -> int | None:
+        found = await self._backend.get(keyspace, header.job_id)
+        if found is None or JobHeader.decoded(found.value, header.job_id).batch_id != header.batch_id:
+            return None
+        return found.mod_revision
+
+    async def _put_chunk(self, chunk: Op) -> None:
+        # A chunk's name is its snapshot's own, so writing it again is harmless.
+        for _ in range(_TRIES):
+            if isinstance(await self._backend.put_txn([chunk]), TxnCommitted):
+                return
+        raise OutcomeUnknownError("a chunk of a snapshot could not be stored")
+
+    async def _mark_broken(self, job_id: JobId, why: str) -> None:
+        log.error("job_record_damaged", job_id=job_id, error=why)
+        self._active.pop(job_id, None)
+        self._ended.pop(job_id, None)
+        stored: KeyValue | None = await self._backend.get(Keyspace.JobHeads, job_id)
+        try:
+            head = JobHead.decoded(stored.value, job_id) if stored is not None else unreadable_head(job_id, why)
+        except StateCorruptError:
+            head = unreadable_head(job_id, why)
+        head = head.model_copy(update={"broken": why, "has_runnable_work": False})
+        revision = stored.mod_revision if stored is not None else ABSENT
+        result = await self._backend.put_txn(
+            [Put(Keyspace.JobHeads, job_id, head.encoded())], expect={(Keyspace.JobHeads, job_id): revision}
+        )
+        if isinstance(result, TxnCommitted):
+            self.heads.seen(head, result.revision)
+
+    def _learn(self, job: StoredJob, head: JobHead, head_revision: int | None) -> None:
+        """Take a state of a job into the cache, unless a later one is there."""
+        job_id = JobId(job.header.job_id)
+        known = self.cached(job_id)
+        if known is not None and (known.seq > job.seq or known.header.generation > job.header.generation):
+            return
+        if job.keyspace is Keyspace.ActiveJobs:
+            self._active[job_id] = job
+        else:
+            self._active.pop(job_id, None)
+            self._ended[job_id] = job
+            self._ended.move_to_end(job_id)
+            while len(self._ended) > _ENDED_IN_CACHE:
+                self._ended.popitem(last=False)
+        if head_revision is not None:
+            self.heads.seen(head, head_revision)
+        for listener in self._listeners:
+            listener(job, head)
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop the job from the cache: it is gone, or another replica has moved it on."""
+        self._active.pop(job_id, None)
+        self._ended.pop(job_id, None)
+
+
+def _snapshot_name(generation: int) -> str:
+    """Draw a name that no other writer of a snapshot of the same generation has."""
+    return f"{generation:08d}-{secrets.token_hex(4)}"

@@ -1,0 +1,130 @@
+"""Deciding and committing: everything that is decided about a job while one append is under way goes with the next.
+
+One append costs the store a synchronous write, whatever it carries. So deciders of one job queue up, see each other's
+events, and are committed together: all of a round, or, when another replica was first, none, and they decide again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from execution_graph import Event, ExecutionGraph, apply, revive
+from onager.clock import Clock
+from onager.ids import JobId
+from scheduler.job_log import StoredJob
+from scheduler.job_store import Committed, JobStore, Lost
+
+Decide = Callable[[ExecutionGraph], Sequence[Event]]
+"""Looks at a committed graph and says what happened. Pure; may be asked again, and then its last answer is what counts."""
+
+MAX_EVENTS_PER_APPEND: Final = 4_096
+"""A round that has decided so much is committed before more is decided."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    decide: Decide
+    is_quiet: bool
+    done: "asyncio.Future[ExecutionGraph]"
+
+
+class JobWriters:
+    """One queue of deciders for each job that is being worked on."""
+
+    def __init__(self, jobs: JobStore, clock: Clock) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._queues: dict[JobId, deque[_Asked]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.appends = 0
+        """Appends that were tried, for the figures."""
+        self.conflicts = 0
+        """Appends that another replica was quicker than."""
+
+    async def record(self, job_id: JobId, decide: Decide, *, is_quiet: bool = False) -> ExecutionGraph:
+        """Decide on the job's graph, commit the events, and return the graph that is in the store then.
+
+        Resolved stages are set running by the same append, unless *is_quiet*. Raises what loading or storing raises, and
+        what *decide* raises; then nothing of it is stored.
+        """
+        done: asyncio.Future[ExecutionGraph] = asyncio.get_running_loop().create_future()
+        queue = self._queues.get(job_id)
+        asked = _Asked(decide, is_quiet, done)
+        if queue is None:
+            self._queues[job_id] = queue = deque([asked])
+            task = asyncio.create_task(self._work_off(job_id, queue))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            queue.append(asked)
+        return await done
+
+    async def close(self) -> None:
+        """Wait for what is being written."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _work_off(self, job_id: JobId, queue: deque[_Asked]) -> None:
+        taken: list[_Asked] = []
+        try:
+            while queue:
+                taken = []
+                await self._round(job_id, queue, taken)
+        except BaseException as error:
+            for asked in (*taken, *queue):
+                if not asked.done.done():
+                    asked.done.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            del self._queues[job_id]
+
+    async def _round(self, job_id: JobId, queue: deque[_Asked], taken: list[_Asked]) -> None:
+        is_first = True
+        while True:
+            job = await (self._jobs.get(job_id) if is_first else self._jobs.load(job_id))
+            is_first = False
+            graph, events = self._decide(job, queue, taken)
+            if not events:
+                break
+            self.appends += 1
+            match await self._jobs.commit(job, tuple(events), graph):
+                case Committed():
+                    break
+                case Lost():
+                    self.conflicts += 1
+        for asked in taken:
+            if not asked.done.done():
+                asked.done.set_result(graph)
+
+    def _decide(self, job: StoredJob, queue: deque[_Asked], taken: list[_Asked]) -> tuple[ExecutionGraph, list[Event]]:
+        """Ask those of *taken* again, then more of *queue* until the round is full."""
+        graph, events = job.graph, list[Event]()
+        waiting = deque(taken)
+        wants_revival = False
+        while waiting or (queue and len(events) < MAX_EVENTS_PER_APPEND):
+            if waiting:
+                asked = waiting.popleft()
+            else:
+                asked = queue.popleft()
+                taken.append(asked)
+            if asked.done.done():
+                continue
+            try:
+                decided = asked.decide(graph)
+            except Exception as error:  # noqa: BLE001 - whoever asked gets it; the others of the round go on
+                asked.done.set_exception(error)
+                continue
+            wants_revival = wants_revival or not asked.is_quiet
+            for event in decided:
+                after = apply(graph, event)
+                if after is not graph:
+                    events.append(event)
+                    graph = after
+        started = revive(graph, self._clock.now_ms()) if wants_revival and events else None
+        if started is not None:
+            events.append(started)
+            graph = apply(graph, started)
+        return graph, events

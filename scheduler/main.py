@@ -1,0 +1,94 @@
+"""The scheduler process."""
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from onager import exchange_layout
+from onager.clock import SystemClock
+from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerError
+from onager.logs import configure_logging
+from scheduler.replica import Replica, serve
+from scheduler.settings import SchedulerSettings
+from state_backend import open_backend
+
+log = structlog.get_logger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_CANNOT_START: Final = 2
+_STOP_GRACE_S: Final = 0.3
+
+
+def run(settings: SchedulerSettings) -> int:
+    """Run a scheduler until SIGTERM or SIGINT; return the process's exit code.
+
+    0 after a clean end; 2, with one message on standard error, when it cannot start: a port in use, a state directory that
+    is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    try:
+        return asyncio.run(_run(settings))
+    except OnagerError as error:
+        sys.stderr.write(f"onager scheduler: {error}\n")
+        return EXIT_CANNOT_START
+    except KeyboardInterrupt:
+        return EXIT_OK
+
+
+async def _run(settings: SchedulerSettings) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    check_exchange_dir(settings.exchange_dir)
+    clock = SystemClock()
+    async with await open_backend(settings.backend, clock=clock) as backend:
+        replica = Replica(settings, backend, clock)
+        await replica.start()
+        try:
+            server, port = await serve(replica, settings.listen)
+        except OSError as error:
+            raise InvalidSettingError(
+                "listen", settings.listen, f"the address cannot be used ({error}); is another scheduler running there?"
+            ) from error
+        host = settings.listen.rpartition(":")[0]
+        loops = asyncio.create_task(replica.run())
+        log.info("scheduler_ready", address=f"{host}:{port}", backend=settings.backend, jobs=len(replica.heads))
+        sys.stdout.write(f"listening on {host}:{port}\n")
+        sys.stdout.flush()
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([loops, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await server.stop(_STOP_GRACE_S)
+            loops.cancel()
+            await asyncio.wait([loops])
+            await replica.close()
+        if not loops.cancelled() and (defect := loops.exception()) is not None:
+            log.error("scheduler_failed", error=repr(defect))
+            raise defect
+        log.info("scheduler_stopped")
+    return EXIT_OK
+
+
+def check_exchange_dir(exchange_dir: str) -> None:
+    """Make the exchange directory, or raise `ExchangeNotWritableError`; a URI of another file system is left alone."""
+    if exchange_layout.has_scheme(exchange_dir):
+        return
+    path = Path(exchange_layout.local_path(exchange_dir))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise ExchangeNotWritableError(
+            f"the exchange directory {path} cannot be written ({os.strerror(error.errno or 0)}): "
+            "give --exchange-dir a directory that this user may write"
+        ) from error

@@ -1,0 +1,131 @@
+"""Jobs as people are told of them: progress, details, and why nothing runs."""
+
+import json
+from collections.abc import Mapping
+
+from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, available_tasks, running_count
+from onager.protocol import onager_pb2 as pb
+from scheduler import wire
+from scheduler.executor_manager import ExecutorManager
+from scheduler.fair_queue import FairQueue
+from scheduler.job_heads import JobHead
+from scheduler.job_log import StoredJob
+from scheduler.stage_coordinator import stage_info, task_infos
+
+_BUSY_JOBS = 3
+
+
+class ProgressTeller:
+    """Tells of jobs in the light of the whole cluster."""
+
+    def __init__(self, executors: ExecutorManager, queue: FairQueue) -> None:
+        self._executors = executors
+        self._queue = queue
+
+    def progress(self, graph: ExecutionGraph) -> pb.JobProgress:
+        """Return how far a job is."""
+        progress = pb.JobProgress(
+            job_id=graph.job_id,
+            name=graph.name,
+            state=wire.STATE[graph.state],
+            submitted_ms=graph.submitted_ms,
+            started_ms=graph.started_ms or 0,
+            ended_ms=graph.ended_ms or 0,
+            stages=[stage_info(stage) for stage in graph.stages],
+            waiting_for=self._waiting_for(graph),
+        )
+        match graph.outcome:
+            case Failed(failure=failure):
+                progress.failure.CopyFrom(wire.failure_message(failure))
+            case Cancelled(reason=reason):
+                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=reason))
+            case _:
+                pass
+        result = graph.result_stage
+        if result is not None and graph.state is JobState.SUCCESSFUL:
+            progress.result_rows = sum(o.rows for o in result.ledger.outputs.values())
+        if graph.plan is not None and graph.plan.sink is not None:
+            progress.sink_path = graph.plan.sink.path
+        return progress
+
+    def detail(self, job: StoredJob, spec: pb.JobSpec, explanation: bytes | None) -> pb.JobDetail:
+        """Return all that is to be known of a job; code and files of *spec* are left out."""
+        graph = job.graph
+        progress = self.progress(graph)
+        texts: Mapping[str, str] = {}
+        plan = ""
+        if explanation is not None:
+            explained = json.loads(explanation)
+            plan, texts = explained["plan"], explained["stages"]
+        for info, stage in zip(progress.stages, graph.stages, strict=True):
+            info.plan = texts.get(str(info.stage_id), "")
+            info.tasks.extend(task_infos(stage))
+        return pb.JobDetail(
+            progress=progress,
+            spec=without_code(spec),
+            plan=plan,
+            schema_json=graph.plan.schema_json if graph.plan is not None else "",
+            log_seq=job.seq,
+        )
+
+    def _waiting_for(self, graph: ExecutionGraph) -> str:
+        if not graph.is_active or running_count(graph):
+            return ""
+        slots = self._executors.total_slots
+        if not slots:
+            infos = self._executors.infos()
+            if any(info.state == "draining" for info in infos):
+                return "every executor is leaving: start another one"
+            return "no executor is registered"
+        busy = [(job_id, n) for job_id, n in self._queue.busiest(_BUSY_JOBS) if job_id != graph.job_id]
+        if sum(n for _, n in busy) and not self._has_free_slot():
+            others = ", ".join(f"{job_id} ({n})" for job_id, n in busy)
+            return f"all slots are busy with {others}"
+        if not available_tasks(graph) and graph.state is not JobState.QUEUED:
+            return ""
+        return ""
+
+    def _has_free_slot(self) -> bool:
+        return any(
+            not session.is_draining and len(session.held) < session.record.slots for session in self._executors.sessions
+        )
+
+
+def progress_of_head(head: JobHead) -> pb.JobProgress:
+    """Return a job's line in a listing."""
+    progress = pb.JobProgress(
+        job_id=head.job_id,
+        name=head.name,
+        state=wire.STATE[head.state],
+        submitted_ms=head.submitted_ms,
+        started_ms=head.started_ms or 0,
+        ended_ms=head.ended_ms or 0,
+        result_rows=head.result_rows,
+        sink_path=head.sink_path or "",
+    )
+    if head.broken is not None:
+        progress.state = pb.FAILED
+        progress.failure.CopyFrom(broken_failure(head.broken))
+    elif head.error is not None:
+        progress.failure.CopyFrom(pb.Failure(message=head.error))
+    return progress
+
+
+def broken_failure(why: str) -> pb.Failure:
+    """Return what is told of a job whose record cannot be read."""
+    return pb.Failure(
+        kind=FailureKind.USER_ERROR.value,
+        message=f"the job was stopped, because its record cannot be read: {why}. Submit the query again",
+        error_class="ONAGER_RECORD_DAMAGED",
+    )
+
+
+def without_code(spec: pb.JobSpec) -> pb.JobSpec:
+    """Return a copy of *spec* without what only executors need."""
+    copy = pb.JobSpec()
+    copy.CopyFrom(spec)
+    if copy.HasField("python"):
+        copy.python.ClearField("code")
+    for py_file in copy.py_files:
+        py_file.content = b""
+    return copy

@@ -1,0 +1,165 @@
+"""Drives one job from submission to its end: decides with its graph, and carries out what the committed graph owes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLost,
+    ExecutorSlot,
+    HeldTask,
+    JobCancelled,
+    LaunchesRepeated,
+    RunningStage,
+    TasksLaunched,
+    apply,
+    lost_launches,
+    pop_next_tasks,
+    revive,
+    running_count,
+)
+from onager.clock import Clock
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from scheduler.job_writers import JobWriters
+from scheduler.stage_coordinator import StageCoordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many tasks an executor may be given."""
+
+    slot: ExecutorSlot
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Tasks that are an executor's by what is committed."""
+
+    executor_id: str
+    event: TasksLaunched | LaunchesRepeated
+    task_set: pb.TaskSet
+
+    @property
+    def tasks(self) -> int:
+        """Return how many they are."""
+        return len(self.event.tasks)
+
+
+@dataclass(slots=True)
+class _Decided:
+    """The events of a decider's last answer, which is the committed one."""
+
+    launches: list[TasksLaunched | LaunchesRepeated] = field(default_factory=list)
+
+
+class QueryCoordinator:
+    """One job. Whatever it does is decided on the job's graph and committed before anybody is told."""
+
+    def __init__(self, job_id: JobId, writers: JobWriters, clock: Clock) -> None:
+        self.job_id = job_id
+        self._writers = writers
+        self._clock = clock
+        self._stages: dict[int, StageCoordinator] = {}
+
+    async def revive(self) -> None:
+        """Set stages running that were left resolved, by a replica that died between."""
+        await self._writers.record(self.job_id, self._revived)
+
+    async def launch(self, shares: Sequence[Share], cluster_slots: int) -> list[Launch]:
+        """Hand out up to each share's number of tasks, and return those that now are in the executors' hands."""
+        decided = _Decided()
+
+        def decide(graph: ExecutionGraph) -> list[Event]:
+            decided.launches = []
+            events = list(self._revived(graph))
+            for event in events:
+                graph = apply(graph, event)
+            for share in shares:
+                graph = self._pop(graph, share, decided)
+            return [*events, *decided.launches]
+
+        graph = await self._writers.record(self.job_id, decide)
+        return self._launches(graph, decided, cluster_slots)
+
+    async def report(
+        self, events: Sequence[Event], slot: ExecutorSlot, freed: int, load_of_others: float, weight: float, slots: int
+    ) -> list[Launch]:
+        """Apply what *slot*'s executor reported, and hand it the next tasks in the same append.
+
+        It is given up to *freed* tasks, for as long as the job then has no more running for its weight than another that
+        waits (*load_of_others*).
+        """
+        decided = _Decided()
+
+        def decide(graph: ExecutionGraph) -> list[Event]:
+            decided.launches = []
+            if not freed:
+                return list(events)
+            for event in events:
+                graph = apply(graph, event)
+            started = revive(graph, self._clock.now_ms())
+            first: list[Event] = list(events)
+            if started is not None:
+                first.append(started)
+                graph = apply(graph, started)
+            limit = freed
+            if load_of_others < float("inf"):
+                limit = max(0, min(freed, int(load_of_others * weight - running_count(graph)) + 1))
+            self._pop(graph, Share(slot, limit), decided)
+            return [*first, *decided.launches]
+
+        graph = await self._writers.record(self.job_id, decide)
+        return self._launches(graph, decided, slots)
+
+    async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask], cluster_slots: int) -> list[Launch]:
+        """Draw what follows from an executor's list: lost launches are repeated once, and then taken back."""
+        listed = frozenset(held)
+        decided = _Decided()
+
+        def decide(graph: ExecutionGraph) -> list[Event]:
+            events = lost_launches(graph, slot, listed, self._clock.now_ms())
+            decided.launches = [e for e in events if isinstance(e, LaunchesRepeated)]
+            return list(events)
+
+        graph = await self._writers.record(self.job_id, decide)
+        return self._launches(graph, decided, cluster_slots)
+
+    async def lose_executor(self, lost: ExecutorLost) -> None:
+        """Take back what was in the hands of an executor that is gone."""
+        await self._writers.record(self.job_id, lambda _: [lost])
+
+    async def cancel(self, reason: str) -> ExecutionGraph:
+        """End the job; one that has ended stays as it is."""
+        return await self._writers.record(
+            self.job_id, lambda _: [JobCancelled(reason=reason, at_ms=self._clock.now_ms())]
+        )
+
+    def _revived(self, graph: ExecutionGraph) -> list[Event]:
+        started = revive(graph, self._clock.now_ms())
+        return [] if started is None else [started]
+
+    def _pop(self, graph: ExecutionGraph, share: Share, decided: _Decided) -> ExecutionGraph:
+        left = share.tasks
+        while left > 0:
+            launched = pop_next_tasks(graph, share.slot, left, self._clock.now_ms())
+            if launched is None:
+                break
+            decided.launches.append(launched)
+            left -= len(launched.tasks)
+            graph = apply(graph, launched)
+        return graph
+
+    def _launches(self, graph: ExecutionGraph, decided: _Decided, cluster_slots: int) -> list[Launch]:
+        launches = []
+        for event in decided.launches:
+            stage = graph.stages[event.stage_id]
+            if not graph.is_active or not isinstance(stage, RunningStage) or stage.attempt != event.stage_attempt:
+                continue  # taken back by what was committed in the same append
+            coordinator = self._stages.get(event.stage_id)
+            if coordinator is None or coordinator.attempt != event.stage_attempt:
+                coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id)
+            launches.append(Launch(event.executor_id, event, coordinator.task_set(event, cluster_slots)))
+        return launches

@@ -1,0 +1,82 @@
+"""How records are written: JSON with a schema version that an admin can read, compressed when large.
+
+A plain value starts with ``{``. A compressed one starts with the byte 1 and goes on with a zstd frame; blobs that are not
+worth compressing start with the byte 0.
+"""
+
+from typing import ClassVar, Final, Self
+
+import zstandard
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from onager.errors import SchemaVersionError, StateCorruptError
+
+COMPRESS_ABOVE_BYTES: Final = 64 * 1024
+"""Records up to this size stay as plain JSON."""
+
+_RAW: Final = b"\x00"
+_ZSTD: Final = b"\x01"
+_LEVEL: Final = 3
+
+
+def pack(data: bytes, *, above_bytes: int = COMPRESS_ABOVE_BYTES) -> bytes:
+    """Return a record's bytes as stored: compressed when there are more than *above_bytes*."""
+    if len(data) <= above_bytes:
+        return data
+    return _ZSTD + zstandard.compress(data, _LEVEL)
+
+
+def pack_blob(data: bytes) -> bytes:
+    """Return any bytes as stored: compressed where that saves something, and always with a first byte that says so."""
+    packed = zstandard.compress(data, _LEVEL)
+    return _ZSTD + packed if len(packed) < len(data) else _RAW + data
+
+
+def unpack(stored: bytes, what: str) -> bytes:
+    """Return what `pack` or `pack_blob` was given; `StateCorruptError`, naming *what*, when it cannot be."""
+    match stored[:1]:
+        case b"\x00":
+            return stored[1:]
+        case b"\x01":
+            try:
+                return zstandard.decompress(stored[1:])
+            except zstandard.ZstdError as error:
+                raise StateCorruptError(f"{what} is damaged: {error}") from error
+        case _:
+            return stored
+
+
+class Record(BaseModel):
+    """Base of what the scheduler stores; a newer minor version's unknown fields are ignored, a newer major one is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    SCHEMA_MAJOR: ClassVar[int] = 1
+
+    schema_version: str = "1.0"
+
+    def encoded(self) -> bytes:
+        """Return the record as stored."""
+        return pack(self.model_dump_json().encode())
+
+    @classmethod
+    def decoded(cls, stored: bytes, what: str) -> Self:
+        """Return the record that `encoded` wrote; `SchemaVersionError` or `StateCorruptError`, naming *what*, otherwise."""
+        data = unpack(stored, what)
+        try:
+            version = _Version.model_validate_json(data)
+            major = int(version.schema_version.partition(".")[0])
+            if major > cls.SCHEMA_MAJOR:
+                raise SchemaVersionError(what, major, cls.SCHEMA_MAJOR)
+            return cls.model_validate_json(data)
+        except ValidationError as error:
+            found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)[:3]]
+            raise StateCorruptError(f"{what} cannot be read: {'; '.join(found)}") from error
+        except ValueError as error:
+            raise StateCorruptError(f"{what} cannot be read: {error}") from error
+
+
+class _Version(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    schema_version: str

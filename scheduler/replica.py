@@ -1,0 +1,220 @@
+"""One scheduler replica, put together: its parts, its loops, and its gRPC server."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer as AsyncHealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import SERVER_OPTIONS
+from onager.protocol.onager_pb2_grpc import (
+    add_OnagerExecutorGatewayServicer_to_server,
+    add_OnagerSchedulerServicer_to_server,
+)
+from scheduler.blobs import BlobStore
+from scheduler.dispatcher import Dispatcher
+from scheduler.executor_manager import ExecutorManager
+from scheduler.fair_queue import FairQueue
+from scheduler.gateway import ExecutorGateway
+from scheduler.housekeeping import Housekeeping
+from scheduler.job_heads import JobHead, JobHeads
+from scheduler.job_log import StoredJob
+from scheduler.job_store import JobStore
+from scheduler.job_writers import JobWriters
+from scheduler.progress import ProgressTeller
+from scheduler.reports import ReportReader
+from scheduler.results import ResultStore
+from scheduler.service import SchedulerService
+from scheduler.settings import SchedulerSettings
+from scheduler.state_view import StateView
+from scheduler.task_manager import TaskManager
+from scheduler.watchers import JobWatchers
+from state_backend import StateBackendClient
+
+log = structlog.get_logger(__name__)
+
+_STOP_GRACE_S: Final = 0.5
+_ADOPT_AT_ONCE: Final = 16
+
+
+class Replica:
+    """All parts of a scheduler over one state backend."""
+
+    def __init__(self, settings: SchedulerSettings, backend: StateBackendClient, clock: Clock) -> None:
+        self.settings = settings
+        self._backend = backend
+        self._clock = clock
+        self.heads = JobHeads(backend, clock, interval_ms=settings.heads_interval_ms)
+        self.jobs = JobStore(backend, self.heads, clock)
+        self.writers = JobWriters(self.jobs, clock)
+        self.blobs = BlobStore(backend)
+        self.results = ResultStore(backend)
+        self.queue = FairQueue()
+        self.watchers = JobWatchers()
+        self.tasks = TaskManager(
+            self.jobs,
+            self.writers,
+            ReportReader(self.blobs, self.results, clock),
+            self.queue,
+            clock,
+            max_launches=settings.max_launches_per_append,
+            cluster_slots=lambda: self.executors.total_slots,
+        )
+        self.executors = ExecutorManager(
+            backend,
+            clock,
+            lease_ttl_s=settings.executor_lease_ttl_s,
+            connection_grace_s=settings.connection_grace_ms / 1000,
+            lost_retention_s=settings.lost_executor_retention_s,
+            on_lost=self.tasks.lose_executor,
+        )
+        self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
+        self.housekeeping = Housekeeping(settings, backend, self.jobs, self.heads, self.blobs, self.results, clock)
+        teller = ProgressTeller(self.executors, self.queue)
+        self.service = SchedulerService(
+            settings,
+            self.jobs,
+            self.heads,
+            self.tasks,
+            self.executors,
+            teller,
+            self.watchers,
+            self.blobs,
+            self.results,
+            StateView(backend),
+            clock,
+        )
+        self.gateway = ExecutorGateway(
+            settings, self.executors, self.tasks, self.dispatcher, self.housekeeping, self.blobs, clock
+        )
+        self._to_adopt: set[JobId] = set()
+        self._adopt_wake = asyncio.Event()
+        self._clean_wake = asyncio.Event()
+        self.jobs.listen(self._on_commit)
+        self.heads.listen(self._on_head)
+
+    # ---------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        """Read what is there: heads, executors, and the jobs to go on with. `SchemaVersionError` for a newer store."""
+        await self.heads.refresh(is_strict=True)
+        await self.executors.start()
+        await self._adopt_all()
+
+    async def run(self) -> None:
+        """Run the loops until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.heads.run())
+            group.create_task(self.executors.run())
+            group.create_task(self.dispatcher.run())
+            group.create_task(self._adopting())
+            group.create_task(self._cleaning())
+            group.create_task(self._sweeping())
+
+    async def close(self) -> None:
+        """Finish what is being written."""
+        await self.writers.close()
+
+    # ---------------------------------------------------------------- what follows from changes
+
+    def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+        self.watchers.changed(JobId(head.job_id))
+        if not job.graph.is_active:
+            log.info("job_ended", job_id=head.job_id, state=head.state.value, seq=job.seq)
+            self.dispatcher.nudge(lambda session: any(key.job_id == head.job_id for key in session.held))
+        if self.queue.has_runnable:
+            self.dispatcher.wake()
+
+    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        self.watchers.changed(job_id)
+        if head is None:
+            self.jobs.forget(job_id)
+            self.queue.remove(job_id)
+        elif head.is_active and self.jobs.cached(job_id) is None:
+            self._to_adopt.add(job_id)
+            self._adopt_wake.set()
+        elif not head.is_active:
+            self.queue.remove(job_id)
+        if head is not None and head.clean_up != "none":
+            self._clean_wake.set()
+
+    # ---------------------------------------------------------------- loops
+
+    async def _adopt_all(self) -> None:
+        self._to_adopt |= {JobId(h.job_id) for h in self.heads if h.is_active and not self.queue.knows(JobId(h.job_id))}
+        await self._adopt()
+
+    async def _adopt(self) -> None:
+        while self._to_adopt:
+            some = [self._to_adopt.pop() for _ in range(min(_ADOPT_AT_ONCE, len(self._to_adopt)))]
+            await asyncio.gather(*(self.tasks.adopt(job_id) for job_id in some))
+
+    async def _adopting(self) -> None:
+        await self._forever(self._adopt, self._adopt_wake)
+
+    async def _cleaning(self) -> None:
+        async def clean() -> None:
+            if await self.housekeeping.prepare():
+                self.dispatcher.nudge(lambda session: not session.is_draining)
+
+        await self._forever(clean, self._clean_wake)
+
+    async def _forever(self, act: Callable[[], Coroutine[Any, Any, None]], wake: asyncio.Event) -> None:
+        while True:
+            await wake.wait()
+            wake.clear()
+            try:
+                await act()
+            except OnagerError as error:
+                log.warning("step_failed", step=act.__qualname__, error=str(error))
+                await asyncio.sleep(1.0)
+                wake.set()
+
+    async def _sweeping(self) -> None:
+        """Look for what nobody was woken for: strays, jobs left alone, clean-ups to ask for again, what is past retention."""
+        while True:
+            await asyncio.sleep(self.settings.sweep_interval_ms / 1000)
+            try:
+                await self.sweep()
+            except OnagerError as error:
+                log.warning("sweep_failed", error=str(error))
+
+    async def sweep(self) -> None:
+        """Do one round of what is done regularly."""
+        await self._adopt_all()
+        for executor_id, incarnation in self.tasks.strays(self.executors.is_alive):
+            await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
+        await self.housekeeping.sweep()
+        self._clean_wake.set()
+        if self.housekeeping.has_clean_ups:
+            self.dispatcher.nudge(lambda session: not session.is_draining)
+        self.dispatcher.wake()
+
+
+async def serve(replica: Replica, listen: str) -> tuple[grpc.aio.Server, int]:
+    """Start the gRPC server of *replica* on *listen*; return it and its port. `OSError` when the port is taken."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    add_OnagerSchedulerServicer_to_server(replica.service, server)
+    add_OnagerExecutorGatewayServicer_to_server(replica.gateway, server)
+    checks = AsyncHealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values()]
+    reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
+    if not port:
+        raise OSError(f"cannot listen on {listen}")
+    await server.start()
+    for name in ("", *services):
+        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+    return server, port

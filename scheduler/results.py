@@ -1,0 +1,136 @@
+"""Results: small ones in the store, larger ones in the exchange, read back in order from any (partition, batch)."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from execution_graph import ExecutionGraph, JobState, TaskOutput
+from onager import exchange_layout
+from onager.errors import (
+    FetchFailedError,
+    InvalidRequestError,
+    JobCancelledError,
+    JobFailedError,
+    OutcomeUnknownError,
+    ResultExpiredError,
+    ResultNotReadyError,
+)
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import RESULT_CHUNK_BYTES
+from scheduler.records import pack_blob, unpack
+from state_backend import Committed, DeleteRange, Keyspace, Put, StateBackendClient, split_ops
+
+_TRIES: Final = 20
+
+
+class InlineResult(NamedTuple):
+    """A partition of a result that came in its report."""
+
+    job_id: JobId
+    partition: int
+    nonce: str
+    content: bytes
+
+
+class ResultStore:
+    """The small results in the state backend, by the execution that made them."""
+
+    def __init__(self, backend: StateBackendClient) -> None:
+        self._backend = backend
+
+    async def put(self, results: Iterable[InlineResult]) -> None:
+        """Store *results*, durable when this returns; repeating is harmless, since an execution's name is its own."""
+        ops = [Put(Keyspace.Results, _key(r.job_id, r.partition, r.nonce), pack_blob(r.content)) for r in results]
+        for batch in split_ops(ops):
+            for _ in range(_TRIES):
+                if isinstance(await self._backend.put_txn(batch), Committed):
+                    break
+            else:
+                raise OutcomeUnknownError("results could not be stored; report the tasks again")
+
+    async def get(self, job_id: JobId, partition: int, nonce: str) -> bytes:
+        """Return the result that an execution sent; `FetchFailedError` when it is not there."""
+        key = _key(job_id, partition, nonce)
+        found = await self._backend.get(Keyspace.Results, key)
+        if found is None:
+            raise FetchFailedError(f"the result of partition {partition} of job {job_id} is missing in the store")
+        return unpack(found.value, f"result {key}")
+
+    async def remove(self, job_id: JobId) -> None:
+        """Remove all results of a job."""
+        await self._backend.put_txn([DeleteRange(Keyspace.Results, f"{job_id}/")])
+
+
+def check_fetchable(graph: ExecutionGraph, *, has_result: bool) -> None:
+    """Raise what stands against fetching the job's result: not ready, failed, cancelled, expired, written elsewhere."""
+    match graph.state:
+        case JobState.SUCCESSFUL:
+            pass
+        case JobState.FAILED:
+            failure = graph.outcome.failure  # type: ignore[union-attr]
+            raise JobFailedError(
+                graph.job_id,
+                failure.message,
+                failure.error_class,
+                sql_state=failure.sql_state,
+                query_context=failure.query_context,
+            )
+        case JobState.CANCELLED:
+            raise JobCancelledError(graph.job_id, graph.outcome.reason)  # type: ignore[union-attr]
+        case state:
+            raise ResultNotReadyError(graph.job_id, state.value)
+    if graph.plan is not None and graph.plan.sink is not None:
+        raise InvalidRequestError(
+            f"the result of job {graph.job_id} was written to {graph.plan.sink.path}: read it there"
+        )
+    if not has_result:
+        raise ResultExpiredError(graph.job_id)
+
+
+async def stream_result(
+    graph: ExecutionGraph, store: ResultStore, exchange_dir: str, *, partition: int, batch: int
+) -> AsyncIterator[pb.ResultChunk]:
+    """Yield the result of a successful job from (*partition*, *batch*) on, in pieces below 2 MiB.
+
+    The first piece carries the schema. One record batch is held at a time. Batches of a partition are numbered from 0.
+    """
+    plan, stage = graph.plan, graph.result_stage
+    if plan is None or stage is None:
+        raise ResultNotReadyError(graph.job_id, graph.state.value)
+    yield pb.ResultChunk(schema=base64.b64decode(plan.arrow_schema), partition=partition, batch=batch)
+    for number in range(partition, stage.spec.partitions):
+        output = stage.ledger.outputs[number]
+        messages = await _open(graph.job_id, stage.spec.stage_id, number, output, store, exchange_dir)
+        await asyncio.to_thread(next, messages, None)  # the schema
+        first = batch if number == partition else 0
+        position = 0
+        while (message := await asyncio.to_thread(next, messages, None)) is not None:
+            if position >= first:
+                for piece in _pieces(message, number, position):
+                    yield piece
+            position += 1
+
+
+async def _open(
+    job_id: str, stage_id: int, partition: int, output: TaskOutput, store: ResultStore, exchange_dir: str
+) -> Iterator[bytes]:
+    if output.is_inline:
+        return exchange_layout.split_messages(await store.get(JobId(job_id), partition, output.nonce))
+    name = exchange_layout.result_file(job_id, stage_id, partition, output.nonce)
+    return exchange_layout.read_result(exchange_layout.join(exchange_dir, name))
+
+
+def _pieces(message: bytes, partition: int, batch: int) -> Iterator[pb.ResultChunk]:
+    for start in range(0, len(message), RESULT_CHUNK_BYTES):
+        yield pb.ResultChunk(
+            partition=partition,
+            batch=batch,
+            record_batch=message[start : start + RESULT_CHUNK_BYTES],
+            more=start + RESULT_CHUNK_BYTES < len(message),
+        )
+
+
+def _key(job_id: JobId, partition: int, nonce: str) -> str:
+    return f"{job_id}/{partition:08d}/{nonce}"

@@ -1,0 +1,205 @@
+"""What clients call: submit, look, watch, cancel, fetch; and the raw records for an admin."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import structlog
+
+from execution_graph import RetryLimits, submit
+from onager.clock import Clock
+from onager.errors import (
+    InvalidRequestError,
+    JobNotFoundError,
+    NotFoundError,
+    SchemaVersionError,
+    StateCorruptError,
+)
+from onager.ids import BlobDigest, JobId, is_job_id
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
+from scheduler import wire
+from scheduler.blobs import BlobStore, digest_of
+from scheduler.executor_manager import ExecutorManager
+from scheduler.job_heads import JobHead, JobHeads
+from scheduler.job_specs import check_submission, decode_spec, encode_spec, weight_of
+from scheduler.job_store import JobStore
+from scheduler.progress import ProgressTeller, broken_failure, progress_of_head
+from scheduler.results import ResultStore, check_fetchable, stream_result
+from scheduler.serving import translated, translated_stream
+from scheduler.settings import SchedulerSettings
+from scheduler.state_view import StateView
+from scheduler.task_manager import TaskManager
+from scheduler.watchers import JobWatchers
+
+log = structlog.get_logger(__name__)
+
+WATCH_EVERY_S: Final = 0.1
+_LOOK_AGAIN_S: Final = 1.0
+_LIST_DEFAULT: Final = 100
+
+Context = Any
+
+
+class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
+    """The service for clients."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        jobs: JobStore,
+        heads: JobHeads,
+        tasks: TaskManager,
+        executors: ExecutorManager,
+        teller: ProgressTeller,
+        watchers: JobWatchers,
+        blobs: BlobStore,
+        results: ResultStore,
+        view: StateView,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._jobs = jobs
+        self._heads = heads
+        self._tasks = tasks
+        self._executors = executors
+        self._teller = teller
+        self._watchers = watchers
+        self._blobs = blobs
+        self._results = results
+        self._view = view
+        self._clock = clock
+
+    @translated
+    async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:  # noqa: ARG002, N802
+        """Store a job; it is durable when this returns."""
+        check_submission(request)
+        job_id = JobId(request.job_id)
+        content = encode_spec(request.spec)
+        await self._blobs.put(job_id, [content])
+        graph = submit(
+            job_id=job_id,
+            name=request.spec.name,
+            client_id=request.client_id,
+            spec_digest=digest_of(content),
+            at_ms=self._clock.now_ms(),
+            limits=RetryLimits(
+                task_max_failures=self._settings.task_max_failures,
+                stage_max_failures=self._settings.stage_max_failures,
+            ),
+        )
+        try:
+            _, existed = await self._jobs.submit(graph, weight=weight_of(request.spec))
+        except (StateCorruptError, SchemaVersionError):
+            existed = True  # it is stored, and GetJob says what is wrong with its record
+        if not existed:
+            log.info("job_submitted", job_id=job_id, client_id=request.client_id, bytes=len(content))
+        return pb.SubmitJobResponse(job_id=job_id, existed=existed)
+
+    @translated
+    async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.JobDetail:  # noqa: ARG002, N802
+        """Return all that is to be known of a job."""
+        job_id = _job_id(request.job_id)
+        try:
+            job = await self._jobs.get(job_id)
+        except (StateCorruptError, SchemaVersionError) as error:
+            return pb.JobDetail(progress=self._broken(job_id, str(error)))
+        spec = pb.JobSpec()
+        explanation: bytes | None = None
+        try:
+            spec = decode_spec(await self._blobs.get(BlobDigest(job.graph.spec_digest)))
+            if job.graph.plan is not None and job.graph.plan.explain_digest:
+                explanation = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
+        except (NotFoundError, StateCorruptError) as error:
+            log.warning("job_blob_missing", job_id=job_id, error=str(error))
+        return self._teller.detail(job, spec, explanation)
+
+    @translated
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802
+        """Return the newest jobs."""
+        wanted = request.state.lower()
+        if wanted and wanted not in {state.value for state in wire.STATE}:
+            raise InvalidRequestError(
+                f"{request.state!r} is not a job state; use {', '.join(state.value for state in wire.STATE)}"
+            )
+        heads: list[JobHead] = [h for h in self._heads if not wanted or h.state.value == wanted]
+        heads.sort(key=lambda h: (h.submitted_ms, h.job_id), reverse=True)
+        return pb.ListJobsResponse(jobs=[progress_of_head(h) for h in heads[: request.limit or _LIST_DEFAULT]])
+
+    @translated_stream
+    async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[pb.JobProgress]:  # noqa: ARG002, N802
+        """Tell how far a job is, now and at every change, until it has ended."""
+        job_id = _job_id(request.job_id)
+        told: pb.JobProgress | None = None
+        with self._watchers.following(job_id) as changed:
+            while True:
+                changed.clear()
+                progress = await self._progress(job_id)
+                if progress != told:
+                    yield progress
+                    told = progress
+                if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
+                    return
+                await asyncio.sleep(WATCH_EVERY_S)
+                try:
+                    async with asyncio.timeout(_LOOK_AGAIN_S):
+                        await changed.wait()
+                except TimeoutError:
+                    continue  # what it waits for may have changed without it
+
+    @translated
+    async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: ARG002, N802
+        """End a job; one that has ended stays as it is."""
+        job_id = _job_id(request.job_id)
+        before = await self._jobs.get(job_id)
+        if not before.graph.is_active:
+            return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
+        graph = await self._tasks.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
+        log.info("job_cancelled", job_id=job_id, reason=request.reason)
+        return pb.CancelJobResponse(cancelled=graph.state.value == "cancelled", state=wire.STATE[graph.state])
+
+    @translated_stream
+    async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: ARG002, N802
+        """Send a job's result from (partition, batch) on."""
+        job_id = _job_id(request.job_id)
+        job = await self._jobs.get(job_id)
+        head = self._heads.get(job_id)
+        check_fetchable(job.graph, has_result=head is None or head.has_result)
+        chunks = stream_result(
+            job.graph, self._results, self._settings.exchange_dir, partition=request.partition, batch=request.batch
+        )
+        async for chunk in chunks:
+            yield chunk
+
+    @translated
+    async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
+        """Return all executors, those lately lost included."""
+        return pb.ListExecutorsResponse(executors=self._executors.infos())
+
+    @translated
+    async def ListState(self, request: pb.ListStateRequest, context: Context) -> pb.ListStateResponse:  # noqa: ARG002, N802
+        """Return keys of the store."""
+        return await self._view.list(request.prefix, request.limit)
+
+    @translated
+    async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:  # noqa: ARG002, N802
+        """Return one record, decoded."""
+        return await self._view.get(request.key)
+
+    async def _progress(self, job_id: JobId) -> pb.JobProgress:
+        try:
+            return self._teller.progress((await self._jobs.get(job_id)).graph)
+        except (StateCorruptError, SchemaVersionError) as error:
+            return self._broken(job_id, str(error))
+
+    def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
+        head = self._heads.get(job_id)
+        if head is None:
+            return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
+        return progress_of_head(head.model_copy(update={"broken": why}))
+
+
+def _job_id(text: str) -> JobId:
+    if not is_job_id(text):
+        raise JobNotFoundError(text[:80])
+    return JobId(text)

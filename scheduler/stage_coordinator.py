@@ -1,0 +1,113 @@
+"""Drives one stage: makes the task sets that executors are sent, and tells people how far it is."""
+
+from collections.abc import Sequence
+
+from execution_graph import (
+    ExecutionGraph,
+    FailedStage,
+    RunningStage,
+    Stage,
+    StageWork,
+    SuccessfulStage,
+    TasksLaunched,
+    UnresolvedStage,
+)
+from execution_graph.events import LaunchesRepeated
+from onager.protocol import onager_pb2 as pb
+from scheduler import wire
+
+
+class StageCoordinator:
+    """One attempt of one stage. Its inputs are settled for as long as the attempt is, so they are gathered once."""
+
+    def __init__(self, graph: ExecutionGraph, stage_id: int) -> None:
+        stage = graph.stages[stage_id]
+        self.attempt = stage.attempt
+        self._template = pb.TaskSet(
+            job_id=graph.job_id,
+            stage_id=stage_id,
+            stage_attempt=stage.attempt,
+            work=wire.WORK[stage.spec.work],
+            spec_digest=graph.spec_digest,
+            plan_digest=stage.spec.plan_digest or "",
+            partitions=stage.spec.partitions,
+            inputs=[_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs],
+            output=wire.layout_message(stage.spec.output),
+        )
+        if graph.plan is not None and graph.plan.sink is not None:
+            writes = stage.spec.output.kind == "sink" or stage.spec.work in (StageWork.PUBLISH_PLAN, StageWork.PUBLISH)
+            if writes:
+                self._template.sink.CopyFrom(wire.sink_message(graph.plan.sink))
+
+    def task_set(self, launch: TasksLaunched | LaunchesRepeated, cluster_slots: int) -> pb.TaskSet:
+        """Return what the executor of *launch* is sent."""
+        task_set = pb.TaskSet()
+        task_set.CopyFrom(self._template)
+        task_set.tasks.extend(pb.TaskAttempt(partition=p, task_attempt=a) for p, a in launch.tasks)
+        if task_set.work == pb.PLAN:
+            task_set.cluster_slots = cluster_slots
+        return task_set
+
+
+def stage_info(stage: Stage) -> pb.StageInfo:
+    """Return how far a stage is, without its tasks."""
+    running = len(stage.running) if isinstance(stage, RunningStage) else 0
+    done = len(stage.ledger.outputs)
+    ledger = stage.ledger
+    info = pb.StageInfo(
+        stage_id=stage.spec.stage_id,
+        name=stage.spec.name,
+        work=stage.spec.work.value,
+        state=stage.state,
+        attempt=stage.attempt,
+        partitions=stage.spec.partitions,
+        successful=done,
+        running=running,
+        pending=max(0, stage.spec.partitions - done - running),
+        input_stage_ids=[source.stage_id for source in stage.spec.inputs],
+        metrics=wire.metrics_message(ledger.metrics),
+        tasks_failed=ledger.tasks_failed,
+        tasks_lost=ledger.tasks_lost,
+    )
+    if isinstance(stage, RunningStage | SuccessfulStage | FailedStage):
+        info.started_ms = stage.started_ms
+    if isinstance(stage, SuccessfulStage | FailedStage):
+        info.ended_ms = stage.ended_ms
+    return info
+
+
+def task_infos(stage: Stage) -> Sequence[pb.TaskInfo]:
+    """Return what became of each task of a stage, in the order of partitions."""
+    return [_task_info(stage, partition) for partition in range(stage.spec.partitions)]
+
+
+def _task_info(stage: Stage, partition: int) -> pb.TaskInfo:
+    ledger = stage.ledger
+    output = ledger.outputs.get(partition)
+    running = stage.running.get(partition) if isinstance(stage, RunningStage) else None
+    info = pb.TaskInfo(
+        partition=partition,
+        state="pending",
+        attempts=ledger.next_attempt(partition),
+        successes=ledger.success_count(partition),
+        failures=ledger.failures.get(partition, 0),
+    )
+    if output is not None:
+        info.state, info.executor_id = "successful", output.executor_id
+        info.attempts = max(info.attempts, output.task_attempt + 1)
+    elif running is not None:
+        info.state, info.executor_id = "running", running.executor_id
+        info.attempts = running.attempt + 1
+    elif isinstance(stage, FailedStage) and info.failures:
+        info.state = "failed"
+    return info
+
+
+def _locations(producer: Stage) -> pb.StageInputLocations:
+    outputs = producer.ledger.outputs
+    if isinstance(producer, UnresolvedStage):
+        return pb.StageInputLocations(stage_id=producer.spec.stage_id)
+    return pb.StageInputLocations(
+        stage_id=producer.spec.stage_id,
+        outputs=[wire.output_message(outputs[p]) for p in range(producer.spec.partitions) if p in outputs],
+    )

@@ -1,0 +1,297 @@
+"""Assigns tasks to slots, and applies what executors report."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from execution_graph import Event, ExecutorLost, ExecutorSlot, wanted_tasks
+from onager.clock import Clock
+from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
+from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from scheduler import wire
+from scheduler.fair_queue import FairQueue
+from scheduler.job_heads import JobHead
+from scheduler.job_log import StoredJob
+from scheduler.job_store import JobStore
+from scheduler.job_writers import JobWriters
+from scheduler.query_coordinator import Launch, QueryCoordinator, Share
+from scheduler.reports import ReportReader
+
+log = structlog.get_logger(__name__)
+
+_ROUNDS: Final = 4
+"""Slots whose job had less to do than it seemed are offered to others so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorReservation:
+    """A free slot of an executor in this scheduler's hand, perhaps kept for a job that it worked for."""
+
+    executor_id: ExecutorId
+    incarnation: Incarnation
+    list_number: int
+    job_id: JobId | None = None
+
+    @property
+    def slot(self) -> ExecutorSlot:
+        """Return the slot as the graph sees it."""
+        return ExecutorSlot(self.executor_id, self.incarnation, self.list_number)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What became of reservations: tasks in executors' hands, and slots for which there is no task."""
+
+    launches: Sequence[Launch]
+    unfilled: Sequence[ExecutorReservation]
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What became of reports."""
+
+    acknowledged: Sequence[TaskKey]
+    """Applied, or of no use to anybody: never to be sent again."""
+    launches: Sequence[Launch]
+    """Tasks that took freed slots in the same append."""
+    reservations: Sequence[ExecutorReservation]
+    """Freed slots to fill next, tied to the job that they worked for."""
+
+
+@dataclass(slots=True)
+class _JobReports:
+    keys: list[TaskKey] = field(default_factory=list)
+    reports: list[pb.TaskReport] = field(default_factory=list)
+
+
+class TaskManager:
+    """The tasks of all active jobs."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        writers: JobWriters,
+        reader: ReportReader,
+        queue: FairQueue,
+        clock: Clock,
+        *,
+        max_launches: int,
+        cluster_slots: Callable[[], int],
+    ) -> None:
+        self._jobs = jobs
+        self._writers = writers
+        self._reader = reader
+        self._queue = queue
+        self._clock = clock
+        self._max_launches = max_launches
+        self._cluster_slots = cluster_slots
+        self._coordinators: dict[JobId, QueryCoordinator] = {}
+        jobs.listen(self._on_commit)
+
+    def coordinator(self, job_id: JobId) -> QueryCoordinator:
+        """Return who drives the job."""
+        found = self._coordinators.get(job_id)
+        if found is None:
+            found = self._coordinators[job_id] = QueryCoordinator(job_id, self._writers, self._clock)
+        return found
+
+    async def adopt(self, job_id: JobId) -> None:
+        """Begin to work on a job that this replica sees for the first time; one that cannot be read is left alone."""
+        try:
+            await self._jobs.load(job_id)
+            await self.coordinator(job_id).revive()
+        except (JobNotFoundError, StateCorruptError, SchemaVersionError) as error:
+            log.warning("job_not_adopted", job_id=job_id, error=str(error))
+
+    # ---------------------------------------------------------------- filling slots
+
+    async def fill_reservations(self, reservations: Sequence[ExecutorReservation]) -> Filled:
+        """Hand tasks to the executors of *reservations*, as many as there are tasks, and commit that.
+
+        A slot goes to its own job while that is fair, else to the job with the fewest running tasks for its weight. A job
+        that cannot be worked on now gets none, and keeps no other from theirs.
+        """
+        launches: list[Launch] = []
+        waiting = list(reservations)
+        for _ in range(_ROUNDS):
+            assigned, unfilled = self._assign(waiting)
+            if not assigned:
+                waiting = unfilled
+                break
+            results = await asyncio.gather(*(self._fill_job(job, mine) for job, mine in assigned.items()))
+            waiting = list(unfilled)
+            for done, left in results:
+                launches += done
+                waiting += left
+            if not waiting or not self._queue.has_runnable:
+                break
+        return Filled(launches, waiting)
+
+    def _assign(
+        self, reservations: Sequence[ExecutorReservation]
+    ) -> tuple[dict[JobId, list[ExecutorReservation]], list[ExecutorReservation]]:
+        assigned: dict[JobId, list[ExecutorReservation]] = defaultdict(list)
+        for number, reservation in enumerate(reservations):
+            job_id = self._queue.take(prefer=reservation.job_id) if number < self._max_launches else None
+            if job_id is None:
+                return assigned, list(reservations[number:])
+            assigned[job_id].append(reservation)
+        return assigned, []
+
+    async def _fill_job(
+        self, job_id: JobId, reservations: Sequence[ExecutorReservation]
+    ) -> tuple[list[Launch], list[ExecutorReservation]]:
+        by_slot: dict[ExecutorSlot, list[ExecutorReservation]] = defaultdict(list)
+        for reservation in reservations:
+            by_slot[reservation.slot].append(reservation)
+        shares = [Share(slot, len(mine)) for slot, mine in by_slot.items()]
+        try:
+            launches = await self.coordinator(job_id).launch(shares, self._cluster_slots())
+        except OnagerError as error:
+            log.warning("job_not_scheduled", job_id=job_id, error=str(error))
+            self._queue.remove(job_id)
+            return [], list(reservations)
+        finally:
+            self._queue.give_back(job_id, len(reservations))
+        given: dict[str, int] = defaultdict(int)
+        for launch in launches:
+            given[launch.executor_id] += launch.tasks
+        left = [r for slot, mine in by_slot.items() for r in mine[given[slot.executor_id] :]]
+        return launches, left
+
+    # ---------------------------------------------------------------- reports
+
+    async def update_task_statuses(
+        self, executor: ExecutorSlot, reports: Iterable[pb.TaskReport], freed_slots: int
+    ) -> Updated:
+        """Apply what *executor* reports, each job for itself, and hand it next tasks of the same jobs for freed slots.
+
+        A repeated or stale report, one of an ended, unknown or unreadable job, is acknowledged and dropped. What could not
+        be stored is not acknowledged, so that it is sent again.
+        """
+        by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
+        for report in reports:
+            key = wire.task_key(report.task)
+            by_job[key.job_id].keys.append(key)
+            by_job[key.job_id].reports.append(report)
+        free = freed_slots
+        work = []
+        for job_id, mine in by_job.items():
+            freed = min(free, len(mine.reports))
+            free -= freed
+            work.append(self._update_job(job_id, mine, executor, freed))
+        acknowledged: list[TaskKey] = []
+        launches: list[Launch] = []
+        left: list[ExecutorReservation] = []
+        for job_id, keys, freed, launched in await asyncio.gather(*work):
+            acknowledged += keys
+            launches += launched
+            freed -= sum(launch.tasks for launch in launched)
+            left += [self._reservation(executor, job_id)] * freed
+        left += [self._reservation(executor, None)] * free
+        return Updated(acknowledged, launches, left)
+
+    async def _update_job(
+        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
+    ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
+        try:
+            job = await self._jobs.get(job_id)
+            if not job.graph.is_active:
+                return job_id, mine.keys, freed, []
+            events: list[Event] = await self._reader.read(job.graph, executor, mine.reports)
+            launches = await self.coordinator(job_id).report(
+                events,
+                executor,
+                min(freed, self._max_launches),
+                self._queue.load_of_others(job_id),
+                self._queue.weight(job_id),
+                self._cluster_slots(),
+            )
+        except (JobNotFoundError, StateCorruptError, SchemaVersionError) as error:
+            log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
+            return job_id, mine.keys, freed, []
+        except OnagerError as error:
+            log.warning("reports_not_stored", job_id=job_id, reports=len(mine.keys), error=str(error))
+            return job_id, [], 0, []
+        return job_id, mine.keys, freed, launches
+
+    # ---------------------------------------------------------------- reconciliation and loss
+
+    def wanted(self, executor_id: str, incarnation: str) -> set[TaskKey]:
+        """Return the tasks that the committed graphs believe in the hands of this life of the executor."""
+        wanted: set[TaskKey] = set()
+        for job_id in self._queue.running_jobs():
+            job = self._jobs.cached(job_id)
+            if job is not None:
+                held = wanted_tasks(job.graph, executor_id, incarnation)
+                wanted.update(wire.task_key_of(job_id, h) for h in held)
+        return wanted
+
+    async def reconcile(self, slot: ExecutorSlot, held: set[TaskKey], wanted: set[TaskKey]) -> list[Launch]:
+        """Repeat, or take back, launches of *wanted* that the executor's list *held* disproves; return the repeated ones."""
+        jobs = {key.job_id for key in wanted - held}
+        launches: list[Launch] = []
+        for job_id in sorted(jobs):
+            mine = [wire.held_task(key) for key in held if key.job_id == job_id]
+            try:
+                launches += await self.coordinator(job_id).reconcile(slot, mine, self._cluster_slots())
+            except OnagerError as error:
+                log.warning("list_not_applied", job_id=job_id, executor_id=slot.executor_id, error=str(error))
+        return launches
+
+    async def lose_executor(self, lost: ExecutorLost) -> None:
+        """Apply the loss to every active job that has something there; `OnagerError` when one could not be stored."""
+        jobs = [job_id for job_id in self._queue_jobs() if _has_something(self._jobs.cached(job_id), lost)]
+        results = await asyncio.gather(
+            *(self.coordinator(job_id).lose_executor(lost) for job_id in jobs), return_exceptions=True
+        )
+        errors = [r for r in results if isinstance(r, BaseException)]
+        for error in errors:
+            if not isinstance(error, JobNotFoundError | StateCorruptError | SchemaVersionError):
+                raise error
+
+    def strays(self, is_alive: Callable[[str, str], bool]) -> set[tuple[str, str]]:
+        """Return the lives of executors that are gone while graphs still believe tasks in their hands."""
+        found: set[tuple[str, str]] = set()
+        for job_id in self._queue.running_jobs():
+            job = self._jobs.cached(job_id)
+            if job is None:
+                continue
+            for stage in job.graph.stages:
+                for task in getattr(stage, "running", {}).values():
+                    if not is_alive(task.executor_id, task.incarnation):
+                        found.add((task.executor_id, task.incarnation))
+        return found
+
+    def _queue_jobs(self) -> list[JobId]:
+        return [JobId(head.job_id) for head in self._jobs.heads if head.is_active]
+
+    def _reservation(self, executor: ExecutorSlot, job_id: JobId | None) -> ExecutorReservation:
+        return ExecutorReservation(
+            ExecutorId(executor.executor_id), Incarnation(executor.incarnation), executor.list_number, job_id
+        )
+
+    def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+        job_id = JobId(head.job_id)
+        if head.is_active:
+            self._queue.follow(job_id, job.graph, head.weight)
+        else:
+            self._queue.remove(job_id)
+            self._coordinators.pop(job_id, None)
+
+
+def _has_something(job: StoredJob | None, lost: ExecutorLost) -> bool:
+    """Return whether the loss could change the job: a running task there, or an output that dies with the executor."""
+    if job is None:
+        return False
+    for stage in job.graph.stages:
+        if any(t.executor_id == lost.executor_id for t in getattr(stage, "running", {}).values()):
+            return True
+        if any(not o.is_shared and o.executor_id == lost.executor_id for o in stage.ledger.outputs.values()):
+            return True
+    return False

@@ -1,0 +1,38 @@
+"""Who waits for a job to change."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from onager.ids import JobId
+
+
+class JobWatchers:
+    """Wakes those who follow a job."""
+
+    def __init__(self) -> None:
+        self._events: dict[JobId, set[asyncio.Event]] = defaultdict(set)
+
+    @contextmanager
+    def following(self, job_id: JobId) -> Iterator[asyncio.Event]:
+        """Give an event that is set at every change of the job; the follower clears it."""
+        event = asyncio.Event()
+        self._events[job_id].add(event)
+        try:
+            yield event
+        finally:
+            self._events[job_id].discard(event)
+            if not self._events[job_id]:
+                del self._events[job_id]
+
+    def changed(self, job_id: JobId) -> None:
+        """Wake those who follow the job."""
+        for event in self._events.get(job_id, ()):
+            event.set()
+
+    def changed_all(self) -> None:
+        """Wake everybody: something about the cluster changed."""
+        for events in self._events.values():
+            for event in events:
+                event.set()

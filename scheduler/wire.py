@@ -1,0 +1,192 @@
+"""Between the graph's values and protocol messages, both ways."""
+
+from typing import Final
+
+from execution_graph import (
+    Failure,
+    FailureKind,
+    FetchFailure,
+    HeldTask,
+    JobState,
+    OutputLayout,
+    SinkSpec,
+    StageWork,
+    TaskMetrics,
+    TaskOutput,
+)
+from onager.ids import JobId, Partition, StageId, TaskKey
+from onager.protocol import onager_pb2 as pb
+
+WORK: Final = {
+    StageWork.PLAN: pb.PLAN,
+    StageWork.QUERY: pb.QUERY,
+    StageWork.PUBLISH_PLAN: pb.PUBLISH_PLAN,
+    StageWork.PUBLISH: pb.PUBLISH,
+}
+STATE: Final = {
+    JobState.QUEUED: pb.QUEUED,
+    JobState.PLANNING: pb.PLANNING,
+    JobState.RUNNING: pb.RUNNING,
+    JobState.PUBLISHING: pb.PUBLISHING,
+    JobState.SUCCESSFUL: pb.SUCCESSFUL,
+    JobState.FAILED: pb.FAILED,
+    JobState.CANCELLED: pb.CANCELLED,
+}
+
+_MESSAGE_CHARS: Final = 16 * 1024
+_CONTEXT_CHARS: Final = 8 * 1024
+_DETAILS_CHARS: Final = 16 * 1024
+
+
+def task_key(task: pb.TaskId) -> TaskKey:
+    """Return a task's identity."""
+    return TaskKey(
+        JobId(task.job_id), StageId(task.stage_id), task.stage_attempt, Partition(task.partition), task.task_attempt
+    )
+
+
+def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:
+    """Return the identities of the tasks of a set."""
+    job_id, stage_id = JobId(task_set.job_id), StageId(task_set.stage_id)
+    return [
+        TaskKey(job_id, stage_id, task_set.stage_attempt, Partition(task.partition), task.task_attempt)
+        for task in task_set.tasks
+    ]
+
+
+def task_id(key: TaskKey) -> pb.TaskId:
+    """Return a task's identity as a message."""
+    return pb.TaskId(
+        job_id=key.job_id,
+        stage_id=key.stage_id,
+        stage_attempt=key.stage_attempt,
+        partition=key.partition,
+        task_attempt=key.task_attempt,
+    )
+
+
+def held_task(key: TaskKey) -> HeldTask:
+    """Return a task's identity within its job."""
+    return HeldTask(key.stage_id, key.stage_attempt, key.partition, key.task_attempt)
+
+
+def task_key_of(job_id: JobId, held: HeldTask) -> TaskKey:
+    """Return the identity of a task of *job_id*."""
+    return TaskKey(job_id, StageId(held.stage_id), held.stage_attempt, Partition(held.partition), held.task_attempt)
+
+
+def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str) -> TaskOutput:
+    """Return what an execution of *task_attempt* on *executor_id* reported to have left behind."""
+    return TaskOutput(
+        nonce=message.nonce,
+        task_attempt=task_attempt,
+        executor_id=executor_id,
+        is_shared=message.shared,
+        rows=message.rows,
+        bytes=message.bytes,
+        is_inline=message.inline,
+        files=tuple(message.files),
+        payload_digest=message.payload_digest or None,
+    )
+
+
+def output_message(output: TaskOutput) -> pb.TaskOutput:
+    """Return an output as the tasks that read it are told of it."""
+    return pb.TaskOutput(
+        nonce=output.nonce,
+        executor_id=output.executor_id,
+        shared=output.is_shared,
+        rows=output.rows,
+        bytes=output.bytes,
+        inline=output.is_inline,
+        files=output.files,
+        payload_digest=output.payload_digest or "",
+    )
+
+
+def metrics_from(message: pb.TaskMetrics) -> TaskMetrics:
+    """Return what running a task cost."""
+    return TaskMetrics(
+        run_ms=message.run_ms,
+        rows_out=message.rows_out,
+        bytes_out=message.bytes_out,
+        bytes_in=message.bytes_in,
+        spill_bytes=message.spill_bytes,
+        peak_memory_bytes=message.peak_memory_bytes,
+    )
+
+
+def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
+    """Return metrics as people are told of them."""
+    return pb.TaskMetrics(
+        run_ms=metrics.run_ms,
+        rows_out=metrics.rows_out,
+        bytes_out=metrics.bytes_out,
+        bytes_in=metrics.bytes_in,
+        spill_bytes=metrics.spill_bytes,
+        peak_memory_bytes=metrics.peak_memory_bytes,
+    )
+
+
+def failure_from(message: pb.Failure) -> Failure:
+    """Return a reported failure; one of an unknown kind is taken for the user's, so that it is shown and not repeated."""
+    try:
+        kind = FailureKind(message.kind)
+    except ValueError:
+        kind = FailureKind.USER_ERROR
+    fetch = None
+    if kind is FailureKind.FETCH_FAILED and message.HasField("fetch"):
+        fetch = FetchFailure(message.fetch.input_stage_id, message.fetch.input_partition, message.fetch.nonce)
+    return Failure(
+        kind=kind,
+        message=(message.message or f"a task failed without a message ({message.kind})")[:_MESSAGE_CHARS],
+        error_class=message.error_class or None,
+        sql_state=message.sql_state or None,
+        query_context=message.query_context[:_CONTEXT_CHARS] or None,
+        details=message.details[:_DETAILS_CHARS] or None,
+        fetch=fetch,
+    )
+
+
+def failure_message(failure: Failure) -> pb.Failure:
+    """Return a failure as people are told of it."""
+    message = pb.Failure(
+        kind=failure.kind.value,
+        message=failure.message,
+        error_class=failure.error_class or "",
+        sql_state=failure.sql_state or "",
+        query_context=failure.query_context or "",
+        details=failure.details or "",
+    )
+    if failure.fetch is not None:
+        message.fetch.CopyFrom(
+            pb.FetchFailure(
+                input_stage_id=failure.fetch.stage_id,
+                input_partition=failure.fetch.partition,
+                nonce=failure.fetch.nonce,
+            )
+        )
+    return message
+
+
+def layout_message(layout: OutputLayout) -> pb.OutputLayout:
+    """Return how a stage lays out its output."""
+    return pb.OutputLayout(kind=layout.kind, buckets=layout.buckets)
+
+
+def sink_from(message: pb.Sink) -> SinkSpec:
+    """Return where a result goes; `ValueError` for a mode that is none."""
+    mode = message.mode or "error"
+    if mode not in ("error", "overwrite", "append"):
+        raise ValueError(f"{mode!r} is not a mode of writing: use error, overwrite or append")
+    return SinkSpec(
+        path=message.path,
+        format=message.format,
+        mode=mode,  # type: ignore[arg-type]
+        options=tuple(sorted(message.options.items())),
+    )
+
+
+def sink_message(sink: SinkSpec) -> pb.Sink:
+    """Return where a result goes, as a message."""
+    return pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=dict(sink.options))
