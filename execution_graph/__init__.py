@@ -62,7 +62,7 @@ from execution_graph.stages import (
     TaskOutput,
     UnresolvedStage,
 )
-from execution_graph.transitions import apply
+from execution_graph.transitions import apply, apply_all
 
 __all__ = [
     "PLAN_STAGE_ID",
@@ -112,6 +112,7 @@ __all__ = [
     "TasksLost",
     "UnresolvedStage",
     "apply",
+    "apply_all",
     "available_tasks",
     "check_plan",
     "check_stages",

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from execution_graph.maps import SPARSE
 
 
 class FailureKind(StrEnum):
@@ -51,14 +54,14 @@ class Failure:
 
     kind: FailureKind
     message: str
-    error_class: str | None = None
+    error_class: Annotated[str | None, SPARSE] = None
     """Spark's error condition, such as ``DIVIDE_BY_ZERO``."""
-    sql_state: str | None = None
-    query_context: str | None = None
+    sql_state: Annotated[str | None, SPARSE] = None
+    query_context: Annotated[str | None, SPARSE] = None
     """The piece of the query that Spark points at."""
-    details: str | None = None
+    details: Annotated[str | None, SPARSE] = None
     """A stack trace, at most 16 KiB."""
-    fetch: FetchFailure | None = None
+    fetch: Annotated[FetchFailure | None, SPARSE] = None
     """Set when, and only when, `kind` is FETCH_FAILED."""
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from execution_graph.events import PlanSummary
 from execution_graph.failures import Failure, RetryLimits
+from execution_graph.maps import SPARSE
 from execution_graph.stages import (
     ExecutorLife,
     OutputLayout,
@@ -96,7 +97,7 @@ class ExecutionGraph:
     limits: RetryLimits = field(default_factory=RetryLimits)
     plan: PlanSummary | None = None
     outcome: Outcome = field(default_factory=Active)
-    lost_lives: tuple[ExecutorLife, ...] = ()
+    lost_lives: Annotated[tuple[ExecutorLife, ...], SPARSE] = ()
     """Lives that ended while outputs which nobody needed any more were bound to them: remembered, because a later loss
     may make those outputs needed again, and then they have to be made first."""
 

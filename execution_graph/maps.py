@@ -1,9 +1,11 @@
 """Persistent maps by partition: O(log n) to change, shared between successive graphs, stored as plain JSON objects."""
 
+from collections.abc import Iterable
+from operator import not_
 from typing import Annotated, Any, TypeVar, get_args
 
 from immutables import Map
-from pydantic import GetCoreSchemaHandler
+from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 _Value = TypeVar("_Value")
@@ -24,5 +26,18 @@ class _MapSchema:
         )
 
 
+SPARSE = Field(exclude_if=not_)
+"""Marks a field that is left out of the record while it is empty, 0, false or None, which is its default, too."""
+
 PartitionMap = Annotated[Map[int, _Value], _MapSchema()]
 """An immutable map from partition to something."""
+
+
+def without(found: Map[int, _Value], partitions: Iterable[int]) -> Map[int, _Value]:
+    """Return *found* without those of *partitions* that are in it."""
+    if not found:
+        return found
+    changed = found.mutate()
+    for partition in partitions:
+        changed.pop(partition, None)
+    return changed.finish()

@@ -112,8 +112,7 @@ def _after_loss(stage: Stage, ledger: TaskLedger, *, has_inputs: bool, at_ms: in
 
 def _abandoned(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
     """Return *ledger* with the attempt numbers of the tasks that were running used up."""
-    for partition, task in sorted(stage.running.items()):
-        ledger = ledger.after_attempt(partition, task.attempt)
+    ledger = ledger.after_attempts({p: t.attempt for p, t in stage.running.items()})
     return replace(ledger, tasks_lost=ledger.tasks_lost + len(stage.running))
 
 

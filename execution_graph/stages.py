@@ -10,6 +10,7 @@ Unresolved when its own inputs are gone, too (attempt + 1, surviving outputs kep
 Resolved to Successful at once.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
@@ -18,7 +19,7 @@ from immutables import Map
 from pydantic import Field
 
 from execution_graph.failures import Failure
-from execution_graph.maps import PartitionMap
+from execution_graph.maps import SPARSE, PartitionMap, without
 
 
 class StageWork(StrEnum):
@@ -75,19 +76,20 @@ class TaskOutput:
     """What the winning execution of a partition left behind."""
 
     nonce: str
-    task_attempt: int
-    executor_id: str
+    task_attempt: Annotated[int, SPARSE] = 0
+    """Set by `apply`, like `executor_id`: a report need not say it."""
+    executor_id: Annotated[str, SPARSE] = ""
     is_shared: bool
     """Whether it outlives its executor."""
     rows: int
     bytes: int
-    is_inline: bool = False
+    is_inline: Annotated[bool, SPARSE] = False
     """Whether it lies in the store itself (a small result)."""
-    files: tuple[str, ...] = ()
+    files: Annotated[tuple[str, ...], SPARSE] = ()
     """Names below a sink's staging directory; an exchange derives its file from the nonce."""
-    payload_digest: str | None = None
+    payload_digest: Annotated[str | None, SPARSE] = None
     """PUBLISH_PLAN: the manifest, by content."""
-    incarnation: str = ""
+    incarnation: Annotated[str, SPARSE] = ""
     """The life of the executor with which the output dies; set by `apply`, empty where it outlives every executor."""
 
     @property
@@ -112,23 +114,24 @@ class ExecutorLife(NamedTuple):
 class TaskMetrics:
     """What running tasks cost; each field carries its merge rule."""
 
-    run_ms: int = 0
-    rows_out: int = 0
-    bytes_out: int = 0
-    bytes_in: int = 0
-    spill_bytes: int = 0
-    peak_memory_bytes: int = 0
+    run_ms: Annotated[int, SPARSE] = 0
+    rows_out: Annotated[int, SPARSE] = 0
+    bytes_out: Annotated[int, SPARSE] = 0
+    bytes_in: Annotated[int, SPARSE] = 0
+    spill_bytes: Annotated[int, SPARSE] = 0
+    peak_memory_bytes: Annotated[int, SPARSE] = 0
     """Merged by maximum, all the others by sum."""
 
-    def merge(self, other: "TaskMetrics") -> "TaskMetrics":
-        """Return the metrics of both together."""
+    def merge(self, *others: "TaskMetrics") -> "TaskMetrics":
+        """Return the metrics of all together."""
+        found = (self, *others)
         return TaskMetrics(
-            run_ms=self.run_ms + other.run_ms,
-            rows_out=self.rows_out + other.rows_out,
-            bytes_out=self.bytes_out + other.bytes_out,
-            bytes_in=self.bytes_in + other.bytes_in,
-            spill_bytes=self.spill_bytes + other.spill_bytes,
-            peak_memory_bytes=max(self.peak_memory_bytes, other.peak_memory_bytes),
+            run_ms=sum([m.run_ms for m in found]),
+            rows_out=sum([m.rows_out for m in found]),
+            bytes_out=sum([m.bytes_out for m in found]),
+            bytes_in=sum([m.bytes_in for m in found]),
+            spill_bytes=sum([m.spill_bytes for m in found]),
+            peak_memory_bytes=max([m.peak_memory_bytes for m in found]),
         )
 
 
@@ -142,7 +145,7 @@ class RunningTask:
     launched_ms: int
     list_number: int
     """The last list of running work seen from the executor before the launch: only a later one can disprove it."""
-    lost_launches: int = 0
+    lost_launches: Annotated[int, SPARSE] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,18 +155,18 @@ class TaskLedger:
     The maps hold only partitions with something to say, so a stage in which nothing went wrong costs one entry a task.
     """
 
-    outputs: PartitionMap[TaskOutput] = field(default_factory=Map)
-    attempts: PartitionMap[int] = field(default_factory=Map)
+    outputs: Annotated[PartitionMap[TaskOutput], SPARSE] = field(default_factory=Map)
+    attempts: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """The next attempt number of partitions that were handed out before; 0 for all others."""
-    failures: PartitionMap[int] = field(default_factory=Map)
+    failures: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """Counted failures since the last success."""
-    executor_losses: PartitionMap[int] = field(default_factory=Map)
-    successes: PartitionMap[int] = field(default_factory=Map)
+    executor_losses: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """How often a partition succeeded, where its output was lost and it had to run again (or it has no output now)."""
-    failed_fetch_attempts: frozenset[int] = frozenset()
+    failed_fetch_attempts: Annotated[frozenset[int], SPARSE] = frozenset()
     """Stage attempts in which a fetch failed."""
-    tasks_failed: int = 0
-    tasks_lost: int = 0
+    tasks_failed: Annotated[int, SPARSE] = 0
+    tasks_lost: Annotated[int, SPARSE] = 0
     metrics: TaskMetrics = field(default_factory=TaskMetrics)
 
     def next_attempt(self, partition: int) -> int:
@@ -174,36 +177,37 @@ class TaskLedger:
         """Return how often *partition* has succeeded over the job's life."""
         return self.successes.get(partition, 0) + (1 if partition in self.outputs else 0)
 
-    def with_output(self, partition: int, output: TaskOutput, metrics: TaskMetrics) -> "TaskLedger":
-        """Return the ledger after *partition* succeeded; earlier failures of it are forgiven."""
+    def with_outputs(self, outputs: Mapping[int, TaskOutput], metrics: Iterable[TaskMetrics]) -> "TaskLedger":
+        """Return the ledger after the partitions in *outputs* succeeded; earlier failures of them are forgiven."""
         return replace(
             self,
-            outputs=self.outputs.set(partition, output),
-            failures=self.failures.delete(partition) if partition in self.failures else self.failures,
-            executor_losses=(
-                self.executor_losses.delete(partition) if partition in self.executor_losses else self.executor_losses
-            ),
-            metrics=self.metrics.merge(metrics),
+            outputs=self.outputs.update(outputs),
+            failures=without(self.failures, outputs),
+            executor_losses=without(self.executor_losses, outputs),
+            metrics=self.metrics.merge(*metrics),
         )
 
     def without_outputs(self, partitions: frozenset[int]) -> "TaskLedger":
         """Return the ledger after the outputs of *partitions*, all present, were lost."""
-        outputs, attempts, successes = self.outputs, self.attempts, self.successes
-        for partition in sorted(partitions):
-            attempts = attempts.set(partition, outputs[partition].task_attempt + 1)
-            successes = successes.set(partition, successes.get(partition, 0) + 1)
-            outputs = outputs.delete(partition)
+        lost = sorted(partitions)
         return replace(
             self,
-            outputs=outputs,
-            attempts=attempts,
-            successes=successes,
-            tasks_lost=self.tasks_lost + len(partitions),
+            outputs=without(self.outputs, lost),
+            attempts=self.attempts.update({p: self.outputs[p].task_attempt + 1 for p in lost}),
+            successes=self.successes.update({p: self.successes.get(p, 0) + 1 for p in lost}),
+            tasks_lost=self.tasks_lost + len(lost),
         )
 
-    def after_attempt(self, partition: int, attempt: int) -> "TaskLedger":
-        """Return the ledger after attempt number *attempt* of *partition* came to nothing."""
-        return replace(self, attempts=self.attempts.set(partition, attempt + 1))
+    def after_attempts(self, attempts: Mapping[int, int]) -> "TaskLedger":
+        """Return the ledger after an attempt of each partition, given by its number, came to nothing."""
+        return replace(self, attempts=self.attempts.update({p: n + 1 for p, n in attempts.items()}))
+
+    def after_executor_loss(self, partitions: Iterable[int], *, is_counted: bool) -> "TaskLedger":
+        """Return the ledger after the executor that ran *partitions* was lost; counted where they may be the cause."""
+        lost, losses = list(partitions), self.executor_losses
+        if is_counted:
+            losses = losses.update({p: losses.get(p, 0) + 1 for p in lost})
+        return replace(self, executor_losses=losses, tasks_lost=self.tasks_lost + len(lost))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,10 +238,10 @@ class RunningStage:
     attempt: int
     ledger: TaskLedger
     started_ms: int
-    running: PartitionMap[RunningTask] = field(default_factory=Map)
+    running: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)
     next_fresh: int = 0
     """Partitions from here on were not handed out in this attempt, so the pending ones need no list of their own."""
-    returned: tuple[int, ...] = ()
+    returned: Annotated[tuple[int, ...], SPARSE] = ()
     """Pending partitions below `next_fresh`, ascending; handed out before the fresh ones."""
     state: Literal["running"] = "running"
 

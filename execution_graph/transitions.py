@@ -1,10 +1,9 @@
 """`apply`, the only way in which an `ExecutionGraph` changes: pure, total, deterministic."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import assert_never
-
-from immutables import Map
 
 from execution_graph import rollback
 from execution_graph.events import (
@@ -21,6 +20,7 @@ from execution_graph.events import (
 )
 from execution_graph.failures import Failure, FailureKind
 from execution_graph.graph import PLAN_STAGE_ID, Cancelled, ExecutionGraph, Failed, Succeeded
+from execution_graph.maps import without
 from execution_graph.planning import check_plan
 from execution_graph.stages import (
     ExecutorLife,
@@ -53,7 +53,7 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
         case LaunchesRepeated():
             return _on_launches_repeated(graph, event)
         case TaskSucceeded():
-            return _on_task_succeeded(graph, event)
+            return _on_tasks_succeeded(graph, (event,))
         case JobPlanned():
             return _on_job_planned(graph, event)
         case TaskFailed():
@@ -66,6 +66,24 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return _on_job_cancelled(graph, event)
         case _:
             assert_never(event)
+
+
+def apply_all(graph: ExecutionGraph, events: Iterable[Event]) -> ExecutionGraph:
+    """Return the successor of *graph* under *events*, one after the other: `apply` for many, at a fraction of the cost.
+
+    Successes that follow each other within one stage, as they do in a batch of reports or a log, become one change.
+    """
+    for successes, found in groupby(events, _successes_together):
+        if successes is None:
+            for event in found:
+                graph = apply(graph, event)
+        elif graph.is_active:
+            graph = _on_tasks_succeeded(graph, [e for e in found if isinstance(e, TaskSucceeded)])
+    return graph
+
+
+def _successes_together(event: Event) -> tuple[int, int] | None:
+    return (event.stage_id, event.stage_attempt) if isinstance(event, TaskSucceeded) else None
 
 
 # ---------------------------------------------------------------- one function an event
@@ -88,12 +106,14 @@ def _on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> Execution
     stage = _running(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
-    running, next_fresh = stage.running, stage.next_fresh
+    next_fresh = stage.next_fresh
+    launched: dict[int, RunningTask] = {}
     skipped: list[int] = []
     for partition, attempt in event.tasks:
         if (
             not 0 <= partition < stage.spec.partitions
-            or partition in running
+            or partition in launched
+            or partition in stage.running
             or partition in stage.ledger.outputs
             or attempt != stage.ledger.next_attempt(partition)
         ):
@@ -101,21 +121,17 @@ def _on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> Execution
         if partition >= next_fresh:
             skipped += [p for p in range(next_fresh, partition) if p not in stage.ledger.outputs]
             next_fresh = partition + 1
-        running = running.set(
-            partition,
-            RunningTask(
-                attempt=attempt,
-                executor_id=event.executor_id,
-                incarnation=event.incarnation,
-                launched_ms=event.at_ms,
-                list_number=event.list_number,
-            ),
+        launched[partition] = RunningTask(
+            attempt=attempt,
+            executor_id=event.executor_id,
+            incarnation=event.incarnation,
+            launched_ms=event.at_ms,
+            list_number=event.list_number,
         )
-    if running is stage.running:
+    if not launched:
         return graph
-    returned = stage.returned
-    if returned or skipped:
-        returned = tuple(p for p in (*returned, *skipped) if p not in running)
+    running = stage.running.update(launched)
+    returned = tuple(p for p in (*stage.returned, *skipped) if p not in launched)
     return _with_stage(graph, replace(stage, running=running, returned=returned, next_fresh=next_fresh))
 
 
@@ -137,17 +153,25 @@ def _on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> Exe
     return graph if running is stage.running else _with_stage(graph, replace(stage, running=running))
 
 
-def _on_task_succeeded(graph: ExecutionGraph, event: TaskSucceeded) -> ExecutionGraph:
-    stage = _running(graph, event.stage_id, event.stage_attempt)
+def _on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -> ExecutionGraph:
+    """Apply successes that are all of one attempt of one stage, and come one after the other."""
+    stage = _running(graph, events[0].stage_id, events[0].stage_attempt)
     if stage is None or stage.spec.work is StageWork.PLAN:  # planning succeeds by JobPlanned alone
         return graph
-    task = _held(stage, event.partition, event.task_attempt, event.executor_id)
-    if task is None:
+    outputs: dict[int, TaskOutput] = {}
+    metrics: list[TaskMetrics] = []
+    at_ms = 0
+    for event in events:
+        task = _held(stage, event.partition, event.task_attempt, event.executor_id)
+        if task is not None and event.partition not in outputs:
+            outputs[event.partition] = _bound(event.output, task)
+            metrics.append(event.metrics)
+            at_ms = event.at_ms
+    if not outputs:
         return graph
-    output = _bound(event.output, task)
-    graph = _with_stage(graph, _with_success(stage, event.partition, output, event.metrics))
-    is_last = len(stage.ledger.outputs) + 1 == stage.spec.partitions
-    return _settled(graph, event.at_ms) if is_last else graph
+    stage = _with_successes(stage, outputs, metrics)
+    graph = _with_stage(graph, stage)
+    return _settled(graph, at_ms) if len(stage.ledger.outputs) == stage.spec.partitions else graph
 
 
 def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
@@ -168,12 +192,12 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
         bytes=0,
     )
     is_fused = event.fused_output is not None
-    planned: list[Stage] = [_with_success(planning, 0, marker, TaskMetrics() if is_fused else event.metrics)]
+    planned: list[Stage] = [_with_successes(planning, {0: marker}, () if is_fused else (event.metrics,))]
     # After a fused plan was lost there is a next plan: its stages go on from another attempt number, so that no task of
     # theirs can be mistaken for one of the earlier plan.
     planned += [UnresolvedStage(spec=spec, attempt=planning.attempt) for spec in event.stages]
     if event.fused_output is not None:
-        ledger = TaskLedger().with_output(0, _bound(event.fused_output, replace(task, attempt=0)), event.metrics)
+        ledger = TaskLedger().with_outputs({0: _bound(event.fused_output, replace(task, attempt=0))}, (event.metrics,))
         planned[1] = RunningStage(
             spec=event.stages[0],
             attempt=planning.attempt,
@@ -269,7 +293,7 @@ def _on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGr
         lost = _in_hands_of(life, stage) if isinstance(stage, RunningStage) else []
         if not isinstance(stage, RunningStage) or not lost:
             continue
-        survivor = replace(stage, ledger=_with_executor_loss(stage.ledger, lost, is_counted=not event.is_drained))
+        survivor = replace(stage, ledger=stage.ledger.after_executor_loss(lost, is_counted=not event.is_drained))
         failure = _killer(graph, survivor, lost, event)
         if failure is not None:
             return _failed(graph, survivor, failure, event.at_ms)
@@ -367,30 +391,21 @@ def _bound(output: TaskOutput, task: RunningTask) -> TaskOutput:
     return replace(output, task_attempt=task.attempt, executor_id=task.executor_id, incarnation=incarnation)
 
 
-def _with_success(stage: RunningStage, partition: int, output: TaskOutput, metrics: TaskMetrics) -> RunningStage:
-    return replace(
-        stage,
-        running=stage.running.delete(partition),
-        ledger=stage.ledger.with_output(partition, output, metrics),
-    )
+def _with_successes(
+    stage: RunningStage, outputs: Mapping[int, TaskOutput], metrics: Iterable[TaskMetrics]
+) -> RunningStage:
+    return replace(stage, running=without(stage.running, outputs), ledger=stage.ledger.with_outputs(outputs, metrics))
 
 
 def _returned(stage: RunningStage, partitions: Iterable[int]) -> RunningStage:
     """Return the stage with the running *partitions* pending again; their attempt numbers are used up."""
-    running, ledger = stage.running, stage.ledger
     back = sorted(partitions)
-    for partition in back:
-        ledger = ledger.after_attempt(partition, running[partition].attempt)
-        running = running.delete(partition)
-    return replace(stage, running=running, returned=tuple(sorted((*stage.returned, *back))), ledger=ledger)
-
-
-def _with_executor_loss(ledger: TaskLedger, partitions: list[int], *, is_counted: bool) -> TaskLedger:
-    losses: Map[int, int] = ledger.executor_losses
-    if is_counted:
-        for partition in partitions:
-            losses = losses.set(partition, losses.get(partition, 0) + 1)
-    return replace(ledger, executor_losses=losses, tasks_lost=ledger.tasks_lost + len(partitions))
+    return replace(
+        stage,
+        running=without(stage.running, back),
+        returned=tuple(sorted((*stage.returned, *back))),
+        ledger=stage.ledger.after_attempts({p: stage.running[p].attempt for p in back}),
+    )
 
 
 def _with_losses(graph: ExecutionGraph, lost: rollback.Lost, at_ms: int) -> ExecutionGraph:

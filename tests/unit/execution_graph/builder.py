@@ -214,7 +214,9 @@ class Job:
 
     def finish(self, executor: str = "z") -> None:
         """Drive the job fairly to its end."""
-        while self.graph.is_active:
+        for _ in range(1_000):
+            if not self.graph.is_active:
+                return
             for running in [s for s in self.graph.stages if isinstance(s, RunningStage)]:
                 for partition in sorted(running.running):
                     self.feed(self.success(running.spec.stage_id, partition))
@@ -222,6 +224,7 @@ class Job:
             event = pop_next_tasks(self.graph, ExecutorSlot(executor, executor + "1", 0), 1_000, self.tick())
             if event is not None:
                 self.feed(event)
+        raise AssertionError("the job does not end")
 
     def plan(self, *stages: StageSpec, sink: SinkSpec | None = None, fused: TaskOutput | None = None) -> JobPlanned:
         """Return the report that planning has succeeded with *stages*; the last QUERY stage has the result."""

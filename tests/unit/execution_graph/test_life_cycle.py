@@ -83,7 +83,7 @@ def test_planning_that_was_lost_goes_on_as_planning() -> None:
 
     job.lose("planner")
 
-    assert job.graph.state is JobState.PLANNING
+    assert job.graph.state.value == "planning"
     assert job.launch("b").tasks == ((0, 1),)
 
 
@@ -250,7 +250,7 @@ def test_losing_what_a_fused_plan_ran_repeats_planning() -> None:
     job.lose("planner")
 
     assert len(job.graph.stages) == 1
-    assert job.graph.state is JobState.PLANNING
+    assert job.graph.state.value == "planning"
     assert job.launch("b").tasks == ((0, 1),)
     job.feed(job.plan(*with_sink(stage(1, 1, plan_digest=None)), fused=output("m", is_shared=False)))
     job.launch("b")

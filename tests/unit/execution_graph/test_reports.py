@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from execution_graph import (
+    Event,
     ExecutorLost,
     ExecutorSlot,
     FailureKind,
@@ -12,7 +13,9 @@ from execution_graph import (
     JobCancelled,
     JobState,
     LaunchesRepeated,
+    TaskFailed,
     TasksLost,
+    TaskSucceeded,
     apply,
     lost_launches,
     wanted_tasks,
@@ -61,7 +64,7 @@ def test_a_late_report_never_brings_an_ended_job_back() -> None:
     for end in ("success", "failure", "cancel"):
         job = planned(stage(1, 2))
         job.launch("a")
-        late = [job.success(1, 1), job.failed(1, 1, FailureKind.IO_ERROR)]
+        late: list[Event] = [job.success(1, 1), job.failed(1, 1, FailureKind.IO_ERROR)]
         match end:
             case "success":
                 job.succeed(1, 0, 1)
@@ -131,7 +134,11 @@ def test_a_report_of_a_task_that_was_reset_is_ignored() -> None:
     """7.2 (X20): the slot of a reset task was unwrapped, and its panic ended the event loop."""
     job = planned(stage(1, 2))
     job.launch()
-    reports = [job.success(1, 0), job.failed(1, 0, FailureKind.IO_ERROR), job.failed(1, 0, FailureKind.USER_ERROR)]
+    reports: list[TaskSucceeded | TaskFailed] = [
+        job.success(1, 0),
+        job.failed(1, 0, FailureKind.IO_ERROR),
+        job.failed(1, 0, FailureKind.USER_ERROR),
+    ]
     job.take_back(1, 0, FailureKind.TASK_KILLED)
 
     for report in reports:
@@ -144,7 +151,7 @@ def test_task_update_after_reset_stage() -> None:
     job = planned(*chain(2), is_shared=False)
     job.run(1, "a")
     job.launch("b")
-    late = [job.success(2, 0), job.failed(2, 1, FailureKind.USER_ERROR)]
+    late: list[Event] = [job.success(2, 0), job.failed(2, 1, FailureKind.USER_ERROR)]
     job.lose("a")
     assert job.states() == ["running", "unresolved"]
     assert [job.feed(event) for event in late] == [False, False]

@@ -1,0 +1,245 @@
+"""Records: every state comes back as it was, strangers are refused, and a task weighs what it may."""
+
+import json
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from execution_graph import (
+    Event,
+    EventBatch,
+    FailureKind,
+    FetchFailure,
+    JobCancelled,
+    LaunchesRepeated,
+    TasksLost,
+    apply_all,
+    decode_batch,
+    decode_graph,
+    encode_batch,
+    encode_graph,
+)
+from execution_graph.stages import FailedStage, RunningStage
+from onager.errors import SchemaVersionError, StateCorruptError
+from tests.unit.execution_graph.builder import Job, chain, failure, output, planned, stage, with_sink
+
+
+def unresolved_and_resolved() -> Job:
+    return planned(*chain(2))
+
+
+def running_with_everything() -> Job:
+    """Outputs, running, returned and fresh partitions; counters of every sort."""
+    job = planned(*chain(2, partitions=8), is_shared=False)
+    job.launch("a", 4, list_number=3)
+    job.launch("b", 2)
+    job.succeed(1, 0, 4)
+    job.fail(1, 1, FailureKind.IO_ERROR)
+    job.feed(
+        LaunchesRepeated(stage_id=1, stage_attempt=0, executor_id="b", list_number=9, tasks=((5, 0),), at_ms=job.tick())
+    )
+    job.lose("a")
+    return job
+
+
+def rolled_back() -> Job:
+    job = planned(*chain(3), is_shared=False)
+    job.run(1, "a")
+    job.run(2, "b")
+    job.lose("a")
+    job.launch("c")
+    job.feed(job.cannot_fetch(3, 0, 2, 0))
+    return job
+
+
+def successful() -> Job:
+    job = planned(*with_sink(stage(1, 2)))
+    job.finish()
+    return job
+
+
+def failed() -> Job:
+    job = planned(stage(1))
+    job.launch()
+    event = job.failed(1, 0, FailureKind.USER_ERROR)
+    told = replace(event.failure, error_class="DIVIDE_BY_ZERO", sql_state="22012", query_context="1/0", details="at …")
+    job.feed(replace(event, failure=told))
+    return job
+
+
+def cancelled() -> Job:
+    job = planned(stage(1))
+    job.feed(JobCancelled(reason='"enough" ☂', at_ms=5))
+    return job
+
+
+def fused() -> Job:
+    job = Job()
+    job.launch("planner")
+    job.feed(job.plan(stage(1, 1), fused=output("n", is_shared=False)))
+    return job
+
+
+JOBS = [Job, unresolved_and_resolved, running_with_everything, rolled_back, successful, failed, cancelled, fused]
+
+
+@pytest.mark.parametrize("make", JOBS)
+def test_every_state_survives_the_round_trip(make: type[Job]) -> None:
+    job = make()
+    data = encode_graph(job.graph)
+
+    found = decode_graph(data)
+
+    assert found == job.graph
+    assert type(found.stages[-1]) is type(job.graph.stages[-1])
+    assert encode_graph(found) == data, "equal graphs give equal bytes"
+
+
+def test_the_jobs_of_this_file_are_in_every_state() -> None:
+    states = {s.state for make in JOBS for s in make().graph.stages}
+    assert states == {"unresolved", "resolved", "running", "successful", "failed"}
+    outcomes = {make().graph.outcome.type for make in JOBS}
+    assert outcomes == {"active", "succeeded", "failed", "cancelled"}
+    stage_1 = running_with_everything().stage(1)
+    assert isinstance(stage_1, RunningStage)
+    assert stage_1.running
+    assert stage_1.returned
+    assert isinstance(failed().stage(1), FailedStage)
+
+
+@pytest.mark.parametrize("make", JOBS)
+def test_every_log_survives_the_round_trip(make: type[Job]) -> None:
+    batch = EventBatch(batch_id="b-1", events=tuple(make().log))
+    assert decode_batch(encode_batch(batch)) == batch
+
+
+def test_every_event_survives_the_round_trip() -> None:
+    job = planned(*chain(2))
+    launched = job.launch()
+    fetch = FetchFailure(1, 0, "n")
+    events: list[Event] = [
+        *job.log,
+        TasksLost(
+            stage_id=1, stage_attempt=0, executor_id="a", tasks=launched.tasks, reason=FailureKind.LAUNCH_LOST, at_ms=1
+        ),
+        LaunchesRepeated(stage_id=1, stage_attempt=0, executor_id="a", list_number=1, tasks=launched.tasks, at_ms=1),
+        replace(job.failed(1, 0, FailureKind.IO_ERROR), failure=failure(FailureKind.FETCH_FAILED, fetch=fetch)),
+        job.success(1, 0),
+        JobCancelled(reason="r", at_ms=1),
+    ]
+    job.lose("a")
+    events += job.log[-1:]
+    union = get_args(get_args(Event)[0])
+    assert {type(e) for e in events} == set(union), "an event is missing here"
+
+    batch = EventBatch(batch_id="b", events=tuple(events))
+    assert decode_batch(encode_batch(batch)) == batch
+
+
+def test_a_record_can_be_read_by_people() -> None:
+    record = json.loads(encode_graph(running_with_everything().graph))
+
+    assert next(iter(record)) == "schema_version"
+    assert record["stages"][1]["state"] == "running"
+    assert list(record["stages"][1]["running"]) == ["5"]
+    assert record["stages"][1]["ledger"]["failures"] == {"1": 1}
+
+
+# ---------------------------------------------------------------- other versions
+
+
+def with_version(data: bytes, version: str) -> bytes:
+    return data.replace(b'"schema_version":"1.0"', f'"schema_version":"{version}"'.encode(), 1)
+
+
+@pytest.mark.parametrize("version", ["2.0", "10.3"])
+def test_a_newer_major_version_is_refused(version: str) -> None:
+    data = with_version(encode_graph(Job().graph), version)
+    with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
+        decode_graph(data)
+    with pytest.raises(SchemaVersionError):
+        decode_batch(with_version(encode_batch(EventBatch(batch_id="b", events=())), version))
+
+
+def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
+    job = running_with_everything()
+
+    def extended(found: object) -> object:
+        if isinstance(found, dict) and not any(k.isdigit() for k in found):
+            return {**{k: extended(v) for k, v in found.items()}, "added_later": {"x": [1]}}
+        if isinstance(found, dict):
+            return {k: extended(v) for k, v in found.items()}
+        return [extended(v) for v in found] if isinstance(found, list) else found
+
+    graph = json.dumps(extended(json.loads(encode_graph(job.graph))), separators=(",", ":")).encode()
+    assert decode_graph(with_version(graph, "1.7")) == job.graph
+    batch = EventBatch(batch_id="b", events=tuple(job.log))
+    data = json.dumps(extended(json.loads(encode_batch(batch))), separators=(",", ":")).encode()
+    assert decode_batch(with_version(data, "1.7")) == batch
+
+
+# ---------------------------------------------------------------- damage
+
+GRAPH = encode_graph(running_with_everything().graph)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"\x00\xff",
+        b'{"schema_version":"1.0",',
+        b'{"schema_version":"1.0",}',
+        b'{"schema_version":"' + b"9" * 5_000 + b'.0",}',
+        b'{"schema_version":1,"job_id":"j"}',
+        b'{"job_id":"j"}',
+        GRAPH[:-1],
+        GRAPH[: len(GRAPH) // 2],
+        GRAPH + b"x",
+        GRAPH.replace(b'"state":"running"', b'"state":"walking"'),
+        GRAPH.replace(b'"partitions":8', b'"partitions":"many"'),
+        GRAPH.replace(b"job-1", b"job-\xff"),
+        GRAPH.replace(b'"job_id"', b'"job_ix"'),
+    ],
+)
+def test_damaged_bytes_are_told_as_such(data: bytes) -> None:
+    with pytest.raises(StateCorruptError, match="cannot be read"):
+        decode_graph(data)
+    with pytest.raises(StateCorruptError, match="cannot be read"):
+        decode_batch(data)
+
+
+def test_bytes_cut_short_anywhere_are_told_as_damaged() -> None:
+    for end in range(len(GRAPH)):
+        with pytest.raises(StateCorruptError):
+            decode_graph(GRAPH[:end])
+
+
+# ---------------------------------------------------------------- size
+
+
+def bytes_per_task(tasks: int) -> tuple[float, float]:
+    """Return what a finished task weighs in the snapshot, and in the log of a hand-out of 16."""
+    job = planned(stage(1, tasks), stage(2, 1, reads=(1,)))
+    empty = len(encode_graph(job.graph))
+    launched = job.launch("executor-1", tasks)
+    reports: list[Event] = []
+    for partition, _ in launched.tasks:
+        event = job.success(1, partition)
+        reports.append(replace(event, output=replace(event.output, nonce="0123456789abcdef", rows=10**6, bytes=10**8)))
+    job.graph = apply_all(job.graph, reports)
+    some = (replace(launched, tasks=launched.tasks[:16]), *reports[:16])
+    log = len(encode_batch(EventBatch(batch_id="0123456789abcdef", events=some))) / 16
+    return (len(encode_graph(job.graph)) - empty) / tasks, log
+
+
+def test_a_task_weighs_the_same_in_small_and_large_stages() -> None:
+    small, log = bytes_per_task(100)
+    large, _ = bytes_per_task(5_000)
+
+    assert large < 150
+    assert abs(large - small) < 10
+    assert log < 400
