@@ -6,7 +6,7 @@ What memory and LevelDB share, whichever thread the engine lives on.
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final, TypeVar
 
 from onager.clock import Clock
@@ -135,8 +135,9 @@ class LocalBackend(StateBackendClient):
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             # The caller is gone, but the lock may still be taken in its name: give it back.
-            if (token := await attempt) is not None:
-                await self._release(token)
+            with suppress(StateBackendError):
+                if (token := await attempt) is not None:
+                    await self._release(token)
             raise
 
     async def _release(self, token: LockToken) -> None:

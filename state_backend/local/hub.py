@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -56,24 +56,46 @@ class WatchHub:
         """Keep the promise of `StateBackendClient.watch`."""
         history = self._histories[keyspace]
         position = history.end if from_revision is None else history.position_of(from_revision)
-        events = self._follow(history, position, prefix, from_revision or 0)
+        events = _Watch(self, history, position, prefix, from_revision or 0)
         try:
             yield events
         finally:
-            await events.aclose()
+            events.end()
 
-    async def _follow(
-        self, history: "_History", position: int, prefix: str, from_revision: int
-    ) -> AsyncGenerator[WatchEvent, None]:
-        while True:
-            while not self._is_closed and position != history.end:
-                event = history.at(position)
-                position += 1
-                if event.mod_revision >= from_revision and event.key.startswith(prefix):
-                    yield event
-            if self._is_closed:
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+
+class _Watch(AsyncIterator[WatchEvent]):
+    """A position in a history that moves on as it is asked."""
+
+    def __init__(self, hub: WatchHub, history: "_History", position: int, prefix: str, from_revision: int) -> None:
+        self._hub = hub
+        self._history = history
+        self._position = position
+        self._prefix = prefix
+        self._from_revision = from_revision
+        self._is_over = False
+
+    async def __anext__(self) -> WatchEvent:
+        while not self._is_over:
+            if self._hub.is_closed:
                 raise StateUnavailableError("the state backend is closed")
-            await history.changed()
+            if self._position == self._history.end:
+                await self._history.changed()
+                continue
+            event = self._history.at(self._position)
+            self._position += 1
+            if event.mod_revision >= self._from_revision and event.key.startswith(self._prefix):
+                return event
+        raise StopAsyncIteration
+
+    def end(self) -> None:
+        """Finish whoever still iterates."""
+        self._is_over = True
+        self._history.wake()
 
 
 class _History:

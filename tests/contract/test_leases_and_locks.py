@@ -166,6 +166,24 @@ async def test_a_cancelled_waiter_leaves_no_lock_behind(harness):
             pass
 
 
+async def test_a_waiter_cancelled_with_its_lease_gone_is_cancelled(harness):
+    backend = await harness.connect()
+    lease = await backend.lease(60)
+    await backend.revoke(lease.id)
+
+    async def hold():
+        async with backend.lock(HEADS, "sweep", lease.id):
+            pass
+
+    for turns in range(1, 5):
+        task = asyncio.create_task(hold())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, LeaseExpiredError)):
+            await task
+
+
 async def test_a_fence_holds_while_the_lock_is_held(backend):
     lease = await backend.lease(60)
     async with backend.lock(HEADS, "sweep", lease.id) as token:

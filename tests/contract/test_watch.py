@@ -16,6 +16,12 @@ async def take(events, count):
         return [await anext(events) for _ in range(count)]
 
 
+async def first(events):
+    async for event in events:
+        return event
+    return None
+
+
 async def test_a_watch_hears_what_comes_after_its_entry(backend):
     await backend.put(HEADS, "before", b"")
     async with backend.watch(HEADS) as events:
@@ -155,6 +161,13 @@ async def test_a_watch_cancelled_while_it_waits_ends(backend):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_leaving_the_block_ends_whoever_still_iterates(backend):
+    async with backend.watch(HEADS) as events:
+        waiting = asyncio.create_task(first(events))
+        await asyncio.sleep(0.01)
+    assert await asyncio.wait_for(waiting, 5) is None
 
 
 async def test_closing_ends_watches_and_refuses_calls(harness):
