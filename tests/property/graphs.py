@@ -24,8 +24,8 @@ def plans(draw: st.DrawFn, max_stages: int = 5, max_partitions: int = 4) -> tupl
         )
         for stage_id in range(1, count + 1)
     ]
-    if count == 1 and draw(st.booleans()):  # fused: only the planning task can run it
-        stages = [stage(1, 1, plan_digest=None)]
+    if draw(st.integers(0, 5)) == 0:  # fused: only the planning task can run it
+        stages, count = [stage(1, 1, plan_digest=None)], 1
     if draw(st.booleans()):
         stages.append(stage(count + 1, 1, reads=(count,), work=StageWork.PUBLISH_PLAN))
         stages.append(stage(count + 2, 1, reads=(count + 1,), work=StageWork.PUBLISH))

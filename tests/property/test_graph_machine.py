@@ -68,6 +68,9 @@ class World(RuleBasedStateMachine):
         """Everything that was ever on its way to a scheduler: may arrive at any time, any number of times."""
         self.written: dict[str, TaskSucceeded] = {}
         """The report of each execution, by its nonce."""
+        self.writers: dict[str, tuple[str, str]] = {}
+        """The life that wrote each, by its nonce."""
+        self.dead: set[tuple[str, str]] = set()
         self.lives = {"a": 1, "b": 1, "c": 1}
         self.lists = {"a": 0, "b": 0, "c": 0}
         self.now_ms = 1_000
@@ -96,6 +99,10 @@ class World(RuleBasedStateMachine):
         broken = violations(self.graph)
         assert not broken, broken
         self.outputs_are_what_was_written()
+        self.nothing_needed_lies_on_a_dead_executor()
+        self.what_is_being_published_stands(before)
+        if isinstance(event, TaskFailed) and event.failure.fetch is not None:
+            self.only_what_was_missing_is_made_again(before, event.failure.fetch)
         assert apply(before, event) == self.graph, "apply is not deterministic"
         for earlier in self.log[-8:]:
             is_repeated = earlier is event or not self.may_be_news_again(earlier)
@@ -106,9 +113,35 @@ class World(RuleBasedStateMachine):
             assert self.graph is before
         return self.graph is not before
 
+    def nothing_needed_lies_on_a_dead_executor(self) -> None:
+        unfinished = {
+            i.stage_id for s in self.graph.stages if not isinstance(s, SuccessfulStage) for i in s.spec.inputs
+        }
+        if not self.graph.is_active or is_publishing(self.graph):
+            return
+        for stage in self.graph.stages[1:]:
+            if not isinstance(stage, SuccessfulStage) or stage.spec.stage_id in unfinished:
+                for found in stage.ledger.outputs.values():
+                    assert found.is_durable or self.writers.get(found.nonce) not in self.dead
+
+    def what_is_being_published_stands(self, before: ExecutionGraph) -> None:
+        if is_publishing(before):
+            assert [s.ledger.outputs for s in before.stages[:-1]] == [s.ledger.outputs for s in self.graph.stages[:-1]]
+
+    def only_what_was_missing_is_made_again(self, before: ExecutionGraph, fetch: FetchFailure) -> None:
+        if not self.graph.is_active or not 0 < fetch.stage_id < min(len(before.stages), len(self.graph.stages)):
+            return
+        had, has = (g.stages[fetch.stage_id].ledger.outputs for g in (before, self.graph))
+        if fetch.partition in had and had[fetch.partition].nonce == fetch.nonce:
+            writer = self.writers.get(fetch.nonce)
+            if has != had and not had[fetch.partition].is_durable:
+                assert all(o.is_durable or self.writers.get(o.nonce) != writer for o in has.values())
+        else:
+            assert has == had, "an output was lost that nobody had missed"
+
     @staticmethod
     def may_be_news_again(event: Event) -> bool:
-        """Return whether what was stale, or done, may come true later: a stage resolved again, an input in use again."""
+        """Return whether what was stale, or done, may come true later: a stage resolved or an input read again."""
         is_fetch_failure = isinstance(event, TaskFailed) and event.failure.kind is FailureKind.FETCH_FAILED
         return is_fetch_failure or isinstance(event, StagesStarted)
 
@@ -131,7 +164,10 @@ class World(RuleBasedStateMachine):
     def success_of(self, stage: RunningStage, partition: int) -> Event:
         task = stage.running[partition]
         if stage.spec.work is StageWork.PLAN:
-            return self.planned_by(task.executor_id, task.attempt)
+            plan = self.planned_by(task.executor_id, task.attempt)
+            if plan.fused_output is not None:
+                self.writers[plan.fused_output.nonce] = (task.executor_id, task.incarnation)
+            return plan
         success = TaskSucceeded(
             stage_id=stage.spec.stage_id,
             stage_attempt=stage.attempt,
@@ -143,6 +179,7 @@ class World(RuleBasedStateMachine):
             at_ms=self.tick(),
         )
         self.written[success.output.nonce] = success
+        self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
         return success
 
     def planned_by(self, executor: str, attempt: int) -> JobPlanned:
@@ -286,6 +323,7 @@ class World(RuleBasedStateMachine):
             at_ms=self.tick(),
             is_drained=is_drained,
         )
+        self.dead.add((event.executor_id, event.incarnation))
         self.lives[executor] += 1
         self.send(event, arrives=True)
         if self.is_shared and self.graph.is_active:
@@ -413,6 +451,11 @@ class World(RuleBasedStateMachine):
         assert apply_all(self.start, self.log) == self.graph
         stored = decode_batch(encode_batch(EventBatch(batch_id="all", events=tuple(self.log))))
         assert apply_all(self.start, stored.events) == self.graph
+
+
+def is_publishing(graph: ExecutionGraph) -> bool:
+    last = graph.stages[-1]
+    return last.spec.work is StageWork.PUBLISH and isinstance(last, RunningStage)
 
 
 EXECUTORS_SEEN = ("a", "b", "c")

@@ -36,6 +36,15 @@ def test_a_repeated_success_adds_nothing() -> None:
     assert job.stage(1).ledger.metrics.rows_out == 10
 
 
+def test_a_repeated_launch_of_a_finished_task_does_not_run_it_again() -> None:
+    job = planned(*chain(2))
+    launch = job.launch()
+    job.succeed(1, 0)
+
+    assert not job.feed(launch)
+    assert sorted(job.running(1).running) == [1]
+
+
 def test_a_success_after_the_failure_of_the_same_attempt_is_refused() -> None:
     """2.1 (2)."""
     job = planned(*chain(2))
