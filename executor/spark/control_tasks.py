@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from executor.spark import failures
 from executor.work import Assignment, OnReport, keys_of, task_id
 from onager.clock import Clock
+from onager.errors import SinkError
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 
@@ -27,7 +28,13 @@ class _Running:
 class ControlTasks:
     """Runs tasks as plain function calls, reports them like any other, and stops the Spark jobs of cancelled ones."""
 
-    def __init__(self, spark: SparkSession, kernel: Any, actions: Mapping[int, Action], clock: Clock) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        kernel: Any,
+        actions: Mapping[int, Action],
+        clock: Clock,
+    ) -> None:
         self._context = spark.sparkContext
         self._kernel = kernel
         self._actions = actions
@@ -71,6 +78,8 @@ class ControlTasks:
             self._finish(key, success=success)
 
     def _classify(self, error: BaseException) -> pb.Failure:
+        if isinstance(error, SinkError) and isinstance(error.__cause__, OSError):
+            return pb.Failure(kind="io_error", message=str(error), error_class=type(error).__name__)
         try:
             return failures.from_exception(self._kernel, error)
         except (Py4JError, OSError) as e:

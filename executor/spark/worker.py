@@ -1,0 +1,178 @@
+"""The worker of a real executor: each kind of task given to the part that does it, over one SparkSession."""
+
+import contextlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from subprocess import TimeoutExpired
+from typing import Any
+
+import pyspark
+import structlog
+from google.protobuf.json_format import Parse
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from executor.exchange import Manifest, carry_out, plan_publish, remove_job_data, remove_staging
+from executor.spark.control_tasks import Action, ControlTasks
+from executor.spark.outcomes import unpack
+from executor.spark.plan_codec import decode, digest
+from executor.spark.planner import FusedRun, plan_job
+from executor.spark.session import is_alive, start_session, warm_up
+from executor.spark.task_runner import StageRunner
+from executor.work import Assignment, OnReport
+from onager.clock import Clock
+from onager.exchange_layout import stage_directory, staging_directory
+from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
+from onager.protocol import onager_pb2 as pb
+
+_STOP_TIMEOUT_S = 10.0
+_WHOLE_STAGE_ID = 1
+"""The one stage of a query that was not cut."""
+
+log = structlog.get_logger()
+
+
+class SparkWorker:
+    """Runs tasks in a SparkSession of its own, which it starts and warms up when it is made."""
+
+    def __init__(
+        self, *, slots: int, conf: Mapping[str, str], exchange_dir: str, executor_id: str, clock: Clock
+    ) -> None:
+        self._executor_id = executor_id
+        self._exchange_dir = exchange_dir
+        self._spark = start_session(slots, conf, exchange_dir)
+        warm_up(self._spark)
+        self._runner = StageRunner(
+            self._spark, executor_id=executor_id, exchange_dir=exchange_dir, slots=slots, shared=True, clock=clock
+        )
+        actions: dict[int, Action] = {
+            pb.PLAN: self._plan,
+            pb.PUBLISH_PLAN: self._plan_publish,
+            pb.PUBLISH: self._publish,
+        }
+        self._control = ControlTasks(self._spark, self._runner.kernel, actions, clock)
+
+    @property
+    def spark_version(self) -> str:
+        """The version of Spark that runs here."""
+        return str(pyspark.__version__)
+
+    def start(self, assignment: Assignment, on_report: OnReport) -> None:
+        """Start the tasks of *assignment*; see `executor.work.Worker`."""
+        task_set = assignment.task_set
+        if task_set.work != pb.QUERY:
+            self._control.start(assignment, on_report)
+            return
+        plan = decode(assignment.blobs[BlobDigest(task_set.plan_digest)])
+        self._runner.run(task_set, plan, on_report)
+
+    def cancel(self, tasks: Collection[TaskKey]) -> None:
+        """Stop *tasks*."""
+        self._control.cancel(tasks)
+        self._runner.cancel(tasks)
+
+    def clean_up(self, request: pb.CleanUp) -> None:
+        """Forget a job and remove its files but for those to keep."""
+        job_id = JobId(request.job_id)
+        self._control.close_job(job_id)
+        self._runner.close_job(job_id)
+        remove_job_data(self._exchange_dir, job_id, tuple(request.keep_files) if request.keep_result else ())
+        if request.HasField("sink"):
+            remove_staging(request.sink.path, job_id)
+
+    def is_alive(self) -> bool:
+        """Return whether the JVM still runs."""
+        return is_alive(self._spark)
+
+    def close(self) -> None:
+        """Stop Spark, or gather up what is left of a JVM that died."""
+        jvm: Any = self._spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark keeps it nowhere else
+        with contextlib.suppress(Py4JError, OSError):
+            self._runner.close()
+            if self.is_alive():
+                self._spark.stop()
+        # Its standard input is what it lives on.
+        jvm.stdin.close()
+        try:
+            jvm.wait(_STOP_TIMEOUT_S)
+        except TimeoutExpired:
+            log.warning("jvm_killed", pid=jvm.pid)
+            jvm.kill()
+            jvm.wait()
+
+    # ------------------------------------------------------------ control tasks
+
+    def _plan(self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> pb.TaskSuccess:
+        spec = Parse(blobs[BlobDigest(task_set.spec_digest)], pb.JobSpec())
+        outcome = plan_job(
+            spec,
+            self._spark,
+            cluster_slots=task_set.cluster_slots,
+            arrow_schema=self._arrow_schema,
+            run_fused=lambda frame, names, sink: self._run_whole(key, frame, names, sink),
+        )
+        # Publishing is the same for every job: the graph appends its stages.
+        queries = [stage for stage in outcome.stages if stage.work == pb.QUERY]
+        del outcome.stages[:]
+        outcome.stages.extend(queries)
+        return pb.TaskSuccess(plan=outcome)
+
+    def _run_whole(self, key: TaskKey, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
+        """Run a query that was not cut, on all slots, in the planning task's own job group."""
+        nonce = new_nonce()
+        layout: dict[str, Any] = (
+            {"layout": "result", "directory": stage_directory(key.job_id, _WHOLE_STAGE_ID)}
+            if sink is None
+            else {
+                "layout": "sink",
+                "format": sink.format,
+                "options": dict(sink.options),
+                "staging": staging_directory(sink.path, key.job_id),
+            }
+        )
+        spec = json.dumps({**layout, "nonce": nonce, "names": list(column_names)})
+        query: Any = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no public way to it
+        session: Any = frame.sparkSession._jsparkSession  # noqa: SLF001
+        ((event, inline),) = unpack(bytes(self._runner.kernel.runWhole(session, query, spec)))
+        output = pb.TaskOutput(
+            nonce=nonce,
+            executor_id=self._executor_id,
+            shared=True,
+            rows=event["rows"],
+            bytes=event["bytes"],
+            inline=event["inline"],
+            files=event["files"],
+        )
+        metrics = pb.TaskMetrics(
+            run_ms=event["ended_ms"] - event["started_ms"],
+            rows_out=event["rows"],
+            bytes_out=event["bytes"],
+            bytes_in=event["bytes_in"],
+            spill_bytes=event["spill_bytes"],
+            peak_memory_bytes=event["peak_memory_bytes"],
+        )
+        return FusedRun(output, metrics, inline)
+
+    def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
+        return bytes(self._runner.kernel.arrowSchema(session, plan, json.dumps(list(column_names))))
+
+    def _plan_publish(self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> pb.TaskSuccess:
+        del blobs
+        nonce = new_nonce()
+        outputs = [output for location in task_set.inputs for output in location.outputs]
+        content = plan_publish(key.job_id, task_set.sink, outputs, nonce).to_bytes()
+        name = digest(content)
+        output = pb.TaskOutput(
+            nonce=nonce,
+            executor_id=self._executor_id,
+            shared=True,
+            rows=sum(output.rows for output in outputs),
+            payload_digest=name,
+        )
+        return pb.TaskSuccess(output=output, blobs=[pb.Blob(digest=name, content=content)])
+
+    def _publish(self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> pb.TaskSuccess:
+        del key, task_set
+        (content,) = blobs.values()
+        carry_out(Manifest.from_bytes(content))
+        return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))

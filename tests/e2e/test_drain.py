@@ -1,0 +1,57 @@
+"""SIGTERM: an executor finishes what it runs, takes nothing more, and leaves with exit code 0."""
+
+import pytest
+
+from tests.e2e.cluster import Cluster, until
+from tests.e2e.conftest import JOBS, UNFUSED, Gate
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def cluster(make_cluster) -> Cluster:
+    made = make_cluster()
+    made.start_scheduler()
+    return made
+
+
+def hold_one_task(cluster: Cluster, gate: Gate):
+    arguments = {"gate": str(gate.directory), "partitions": 2, "held": 0}
+    job = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
+    gate.wait()
+    until(lambda: sum(s.successful for s in job.progress().stages) == 2, 30, "all others finished")
+    return job
+
+
+def test_what_runs_is_finished_and_nothing_more_is_taken(cluster, gate):
+    executor = cluster.start_executor("e-1", ONAGER_EXECUTOR_DRAIN_GRACE_MS="60000")
+    job = hold_one_task(cluster, gate)
+    executor.popen.terminate()
+    until(lambda: state_of(cluster, "e-1") == "draining", 10, "a draining executor")
+    waiting = cluster.client.sql("SELECT 1 AS one")
+    gate.open()
+    assert job.to_arrow().num_rows == 1000
+    assert executor.popen.wait(30) == 0
+    assert {(task["successes"], task["attempts"]) for task in cluster.tasks(job.id).values()} == {(1, 1)}
+    assert waiting.progress().state == "queued"
+
+    # What takes longer than its grace is stopped, and handed to another one: here, the next life of the same.
+    (gate.directory / "open").unlink()
+    gate.forget()
+    executor = cluster.start_executor("e-1", ONAGER_EXECUTOR_DRAIN_GRACE_MS="300")
+    assert waiting.to_arrow().to_pylist() == [{"one": 1}]
+    job = hold_one_task(cluster, gate)
+    executor.popen.terminate()
+    assert executor.popen.wait(30) == 0
+    gate.forget()
+    cluster.start_executor("e-1")
+    gate.wait()
+    gate.open()
+    assert job.to_arrow().num_rows == 1000
+    tasks = cluster.tasks(job.id)
+    assert {task["successes"] for task in tasks.values()} == {1}
+    assert {task["failures"] for task in tasks.values()} == {0}
+
+
+def state_of(cluster: Cluster, executor_id: str) -> str:
+    return next((e.state for e in cluster.client.executors() if e.executor_id == executor_id), "gone")

@@ -1,0 +1,125 @@
+"""``onager standalone`` as a user runs it, and README's lines as they are printed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import onager
+from tests.e2e.cluster import free_port, until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Standalone:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.address = f"127.0.0.1:{free_port()}"
+        self.log = directory / "standalone.log"
+        self.process = self.launch(self.address, directory / "state")
+
+    def launch(self, address: str, state_dir: Path) -> subprocess.Popen:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "onager", "standalone", "--listen", address, "--state-dir", str(state_dir)]
+                + ["--slots", "2"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+            )
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def child(self, command: str) -> psutil.Process:
+        """Return the scheduler or the executor, without their own children."""
+        return next(child for child in psutil.Process(self.process.pid).children() if command in child.cmdline()[:4])
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory) -> Iterator[Standalone]:
+    running = Standalone(tmp_path_factory.mktemp("standalone"))
+    try:
+        until(lambda: "onager is ready" in running.text(), 90, f"readiness, after {running.text()}")
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.stop()
+        sys.stderr.write(running.text())
+
+
+def _python_blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", range(len(_python_blocks())))
+def test_the_python_of_the_readme_works_as_printed(standalone, block, tmp_path):
+    told = subprocess.run(
+        [sys.executable, "-c", _python_blocks()[block]],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "ONAGER_SCHEDULER": standalone.address},
+    )
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.strip()
+
+
+def test_the_shell_line_of_the_readme_works_as_printed(standalone, tmp_path):
+    line = next(line for line in (ROOT / "README.md").read_text().splitlines() if "`python -c" in line)
+    command = line.partition("`")[2].rpartition("`")[0]
+    told = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "ONAGER_SCHEDULER": standalone.address,
+        },
+    )
+    assert told.returncode == 0, told.stderr
+    assert "one" in told.stdout
+
+
+@pytest.mark.parametrize("victim", ["scheduler", "executor"])
+def test_a_child_that_is_killed_is_started_again_and_the_job_ends_right(standalone, victim):
+    with onager.connect(standalone.address) as client:
+        job = client.sql("SELECT id % 5 AS k, count(*) AS n FROM range(1000) GROUP BY k ORDER BY k")
+        before = standalone.child(victim)
+        before.kill()
+        assert job.to_arrow().to_pylist() == [{"k": k, "n": 200} for k in range(5)]
+        until(lambda: standalone.child(victim).pid != before.pid, 60, f"another {victim}")
+    assert f"the {victim} was killed by SIGKILL; starting it again" in standalone.text()
+
+
+def test_a_second_one_at_the_same_address_or_state_says_so_and_ends_with_2(standalone):
+    for address, state in (
+        (standalone.address, standalone.directory / "other"),
+        (f"127.0.0.1:{free_port()}", standalone.directory / "state"),
+    ):
+        second = standalone.launch(address, state)
+        assert second.wait(60) == 2
+        assert (address if state.name == "other" else str(state)) in standalone.text()
+
+
+def test_an_interrupt_stops_everything(standalone):
+    children = psutil.Process(standalone.process.pid).children(recursive=True)
+    assert len(children) >= 2
+    assert standalone.stop() == 0
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive
