@@ -8,13 +8,11 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from execution_graph.failures import FailureKind
 from onager.errors import OnagerError
 from onager.protocol import onager_pb2 as pb
 
 DETAILS_LIMIT = 16 * 1024
-IO_ERROR = "IO_ERROR"
-USER_ERROR = "USER_ERROR"
-TASK_KILLED = "TASK_KILLED"
 
 
 def from_kernel(described: Mapping[str, Any]) -> pb.Failure:
@@ -48,7 +46,7 @@ def from_exception(kernel: Any, error: BaseException) -> pb.Failure:
     lost_jvm = isinstance(error, (Py4JError, ConnectionError))
     retryable = lost_jvm or (isinstance(error, OnagerError) and error.retryable) or isinstance(error, OSError)
     return pb.Failure(
-        kind=IO_ERROR if retryable else USER_ERROR,
+        kind=FailureKind.IO_ERROR if retryable else FailureKind.USER_ERROR,
         message=f"the executor's JVM does not answer: {error}" if lost_jvm else str(error) or type(error).__name__,
         error_class=type(error).__name__,
         details="".join(traceback.format_exception(error))[-DETAILS_LIMIT:],
@@ -57,4 +55,4 @@ def from_exception(kernel: Any, error: BaseException) -> pb.Failure:
 
 def killed(why: str) -> pb.Failure:
     """Return the failure of a task that was asked to stop."""
-    return pb.Failure(kind=TASK_KILLED, message=why)
+    return pb.Failure(kind=FailureKind.TASK_KILLED, message=why)

@@ -8,7 +8,11 @@ _LENGTH_BYTES = 4
 
 def take(kernel: Any, wait_ms: int) -> list[tuple[dict[str, Any], bytes]]:
     """Wait up to *wait_ms* for news; return events in order, each with its inline result (or nothing)."""
-    data = bytes(kernel.take(wait_ms))
+    return unpack(bytes(kernel.take(wait_ms)))
+
+
+def unpack(data: bytes) -> list[tuple[dict[str, Any], bytes]]:
+    """Return the events that the kernel packed: the length of a JSON list, the list, then the inline results."""
     end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
     events = []
     for event in json.loads(data[_LENGTH_BYTES:end]):

@@ -2,7 +2,7 @@
 
     runner = StageRunner(spark, executor_id=…, exchange_dir=…, slots=…, shared=True, clock=SystemClock())
     runner.run(task_set, stage_plan, on_report)   # returns at once; on_report(TaskReport) once per task, any thread
-    runner.cancel([task_key, …])                  # each is reported TASK_KILLED at once, unless reported before
+    runner.cancel([task_key, …])                  # each is reported as killed at once, unless reported before
     runner.close_job(job_id)                      # forget bound stages, sessions, broadcasts; cancels what runs
     runner.close()
 
@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
+from execution_graph.failures import FailureKind
 from executor.spark import failures
 from executor.spark.binder import Binder, StageKey, stage_key
 from executor.spark.outcomes import take
@@ -222,7 +223,7 @@ class StageRunner:
             return
         if event["partition"] == _ENDED:
             described = event.get("failure") or {
-                "kind": failures.IO_ERROR,
+                "kind": FailureKind.IO_ERROR,
                 "message": "Spark ended the task without a result",
             }
             self._fail_rest(run, failures.from_kernel(described))

@@ -101,14 +101,14 @@ public final class Failures {
         Throwable root = (Throwable) chain.get(chain.size() - 1);
         if (killed || first(chain, TaskKilledException.class) != null || first(chain, InterruptedException.class) != null
                 || first(chain, java.nio.channels.ClosedByInterruptException.class) != null) {
-            out.put("kind", "TASK_KILLED");
+            out.put("kind", "task_killed");
         } else if (fetch != null) {
-            out.put("kind", "FETCH_FAILED");
+            out.put("kind", "fetch_failed");
             out.put("fetch_stage", Integer.valueOf(fetch.stage));
             out.put("fetch_partition", Integer.valueOf(fetch.partition));
             out.put("fetch_nonce", fetch.nonce);
         } else {
-            out.put("kind", isIo(chain) ? "IO_ERROR" : "USER_ERROR");
+            out.put("kind", isIo(chain) ? "io_error" : "user_error");
         }
         out.put("message", message(chain, fetch, said, python, root));
         if (said != null) {

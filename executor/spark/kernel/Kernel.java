@@ -27,6 +27,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
@@ -40,6 +41,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.YearMonthIntervalType;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.collection.immutable.Seq;
+import scala.reflect.ClassTag$;
 
 /**
  * What Python calls. Every method takes and gives few, plain values, because a call costs a tenth of a millisecond and
@@ -164,11 +166,6 @@ public final class Kernel {
         return new Bound(session, bound, rdd);
     }
 
-    /** Run a stage that has no plan of its own to bind: *rdd* gives rows of *plan*'s output. */
-    public Bound bound(SparkSession session, SparkPlan plan, RDD rdd) {
-        return new Bound(session, plan, rdd);
-    }
-
     private final class Inputs implements Binder.Leaves {
         private final JsonNode spec;
         private final List leaves;
@@ -226,6 +223,36 @@ public final class Kernel {
         Run started = new Run(this, sc, run, bound, seq(partitions), task(bound, s, run, nonces, expression));
         runs.put(run, started);
         started.start();
+    }
+
+    /**
+     * Run a whole query with plain Spark, on this thread and in its job group, and keep its result as one partition; what
+     * goes wrong is raised as Spark raises it.
+     *
+     * <p>*spec* as for `submit`, without run, partitions and nonces, but with nonce. The answer is one event as from `take`.
+     */
+    public byte[] runWhole(SparkSession session, QueryExecution query, String spec) throws Exception {
+        JsonNode s = JSON.readTree(spec);
+        String nonce = s.get("nonce").asText();
+        boolean isResult = s.get("layout").asText().equals("result");
+        Bound bound = new Bound(session, query.executedPlan(), query.toRdd());
+        Map nonces = new HashMap();
+        Object[] partitions = new Object[bound.partitions()];
+        for (int i = 0; i < partitions.length; i++) {
+            partitions[i] = Integer.valueOf(i);
+            nonces.put(partitions[i], isResult ? nonce + "p" : nonce);
+        }
+        Task task = task(bound, s, "whole/" + nonce, nonces, new byte[0]);
+        task.isStrict = true;
+        long started = System.currentTimeMillis();
+        Outcome[] outcomes = new Outcome[partitions.length];
+        sc.runJob(bound.rdd, task, seq(partitions), new Whole.Collector(outcomes), ClassTag$.MODULE$.apply(Outcome.class));
+        Outcome whole = isResult
+                ? Whole.result(outcomes, store, s.get("directory").asText(), nonce, ((WriteResult) task).empty())
+                : Whole.sink(outcomes);
+        whole.fields.put("started_ms", Long.valueOf(started));
+        whole.fields.put("ended_ms", Long.valueOf(System.currentTimeMillis()));
+        return pack(java.util.Collections.singletonList(json("", whole)), whole.inline == null ? new byte[0] : whole.inline);
     }
 
     private Task task(Bound bound, JsonNode s, String run, Map nonces, byte[] expression) throws Exception {
@@ -364,18 +391,28 @@ public final class Kernel {
         Object[] event = (Object[]) events.poll(timeoutMs, TimeUnit.MILLISECONDS);
         while (event != null) {
             Outcome outcome = (Outcome) event[1];
-            Map json = new LinkedHashMap(outcome.fields);
-            json.put("run", event[0]);
-            json.put("partition", Integer.valueOf(outcome.partition));
             if (outcome.inline != null) {
-                json.put("inline_bytes", Integer.valueOf(outcome.inline.length));
                 blobs.write(outcome.inline, 0, outcome.inline.length);
             }
-            taken.add(json);
+            taken.add(json((String) event[0], outcome));
             event = blobs.size() > 8 << 20 ? null : (Object[]) events.poll();
         }
-        byte[] text = JSON.writeValueAsBytes(taken);
-        java.nio.ByteBuffer out = java.nio.ByteBuffer.allocate(4 + text.length + blobs.size());
-        return out.putInt(text.length).put(text).put(blobs.toByteArray()).array();
+        return pack(taken, blobs.toByteArray());
+    }
+
+    private static Map json(String run, Outcome outcome) {
+        Map json = new LinkedHashMap(outcome.fields);
+        json.put("run", run);
+        json.put("partition", Integer.valueOf(outcome.partition));
+        if (outcome.inline != null) {
+            json.put("inline_bytes", Integer.valueOf(outcome.inline.length));
+        }
+        return json;
+    }
+
+    private static byte[] pack(List events, byte[] blobs) throws IOException {
+        byte[] text = JSON.writeValueAsBytes(events);
+        java.nio.ByteBuffer out = java.nio.ByteBuffer.allocate(4 + text.length + blobs.length);
+        return out.putInt(text.length).put(text).put(blobs).array();
     }
 }

@@ -135,6 +135,15 @@ public final class Store implements Serializable {
         }
     }
 
+    /** Remove the file *name*, if it is there. */
+    public void delete(String name) throws IOException {
+        if (local) {
+            Files.deleteIfExists(Paths.get(path(name), new String[0]));
+        } else {
+            hadoop(root).delete(new org.apache.hadoop.fs.Path(path(name)), false);
+        }
+    }
+
     private static FileChannel open(Path file) throws IOException {
         return FileChannel.open(file, new java.nio.file.OpenOption[] {
             StandardOpenOption.WRITE, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING});

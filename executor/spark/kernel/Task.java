@@ -34,6 +34,8 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
     protected final String run;
     protected final DataType[] types;
     private final Map nonces;
+    /** Whether an exception fails the Spark job, as in plain Spark, rather than become the partition's outcome. */
+    boolean isStrict = false;
 
     /** *nonces*: by partition, as Integer to String, the name of this execution. */
     protected Task(String run, Map nonces, DataType[] types) {
@@ -63,6 +65,15 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
             fields.put("files", w.files);
             fields.put("inline", Boolean.valueOf(w.isInline));
         } catch (Throwable e) {
+            if (isStrict) {
+                if (e instanceof RuntimeException) {
+                    throw (RuntimeException) e;
+                }
+                if (e instanceof Error) {
+                    throw (Error) e;
+                }
+                throw new RuntimeException(e);
+            }
             fields.put("failure", Failures.describe(e, context.isInterrupted()));
             Thread.interrupted(); // the flag has been heard; Spark's own reporting must not trip over it
         }

@@ -46,6 +46,22 @@ public final class WriteResult extends Task {
         return ArrowUtils.toArrowSchema(schema, zone, false, false, false);
     }
 
+    /** The stream of a result without rows: what every stream begins with, then the end mark. */
+    byte[] empty() throws IOException {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        BufferAllocator allocator = ArrowUtils.rootAllocator().newChildAllocator("onager schema", 0L, Long.MAX_VALUE);
+        VectorSchemaRoot root = VectorSchemaRoot.create(arrow(schema, zone), allocator);
+        try {
+            ArrowStreamWriter stream = new ArrowStreamWriter(root, (DictionaryProvider) null, (OutputStream) out);
+            stream.start();
+            stream.end();
+        } finally {
+            root.close();
+            allocator.close();
+        }
+        return out.toByteArray();
+    }
+
     /** Bytes in memory up to INLINE, then in a file with all that came before. */
     private final class Spool extends OutputStream {
         private final String name;
