@@ -139,7 +139,7 @@ async def test_kill_9_loses_no_acknowledged_write(tmp_path):
         for count, line in enumerate(writer.stdout):
             task, seq = line.split()
             acknowledged[f"{round_}/{task}"] = int(seq)
-            if count == 300 + 700 * round_:
+            if count == 200 + 300 * round_:
                 writer.send_signal(signal.SIGKILL)
                 break
         for line in writer.stdout:

@@ -12,9 +12,9 @@ BEATS = Keyspace.Heartbeats
 
 async def test_a_kept_lease_outlives_its_ttl_and_is_revoked_at_the_end():
     async with MemoryBackend() as backend:
-        async with keep_lease(backend, 0.15, SystemClock()) as kept:
+        async with keep_lease(backend, 0.9, SystemClock()) as kept:
             await backend.put(BEATS, "e1", b"", lease=kept.id)
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(1.2)
             assert await backend.get(BEATS, "e1") is not None
             assert not kept.is_lost
         assert await backend.get(BEATS, "e1") is None
