@@ -5,11 +5,13 @@ from hypothesis import strategies as st
 from execution_graph import StageSpec, StageWork
 from tests.unit.execution_graph.builder import stage
 
+PARTITIONS = [1, 2, 2, 3, 4, 0]
+
 
 @st.composite
-def plans(draw: st.DrawFn, max_stages: int = 5, max_partitions: int = 4) -> tuple[StageSpec, ...]:
+def plans(draw: st.DrawFn, max_stages: int = 5) -> tuple[StageSpec, ...]:
     """Draw the QUERY stages of a plan, each but the last read by one or more later ones, and perhaps a sink's."""
-    count = draw(st.integers(1, max_stages))
+    count = draw(st.sampled_from(range(max_stages, 0, -1)))
     reads: list[set[int]] = [set() for _ in range(count + 1)]
     for producer in range(1, count):
         readers = draw(st.sets(st.integers(producer + 1, count), min_size=1, max_size=2))
@@ -18,13 +20,13 @@ def plans(draw: st.DrawFn, max_stages: int = 5, max_partitions: int = 4) -> tupl
     stages = [
         stage(
             stage_id,
-            draw(st.integers(0, max_partitions)),
+            draw(st.sampled_from(PARTITIONS)),
             reads=tuple(sorted(reads[stage_id])),
             is_deterministic=draw(st.sampled_from([True, True, False])),
         )
         for stage_id in range(1, count + 1)
     ]
-    if draw(st.integers(0, 5)) == 0:  # fused: only the planning task can run it
+    if draw(st.sampled_from([False] * 6 + [True])):  # fused: only the planning task can run it
         stages, count = [stage(1, 1, plan_digest=None)], 1
     if draw(st.booleans()):
         stages.append(stage(count + 1, 1, reads=(count,), work=StageWork.PUBLISH_PLAN))

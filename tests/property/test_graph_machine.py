@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from execution_graph import (
     Event,
@@ -52,6 +52,7 @@ from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph
 
 EXECUTORS = st.sampled_from(["a", "b", "c"])
 RETRYABLE = st.sampled_from([k for k in FailureKind if k.is_retryable])
+RARELY = st.sampled_from([False] * 29 + [True])
 PATIENT = RetryLimits(task_max_failures=50, stage_max_failures=50, task_max_executor_losses=50)
 
 
@@ -64,6 +65,8 @@ class World(RuleBasedStateMachine):
         self.graph: ExecutionGraph
         self.specs: tuple[StageSpec, ...] = ()
         self.log: list[Event] = []
+        self.applied: list[Event] = []
+        """Those of the log that changed something."""
         self.reports: list[Event] = []
         """Everything that was ever on its way to a scheduler: may arrive at any time, any number of times."""
         self.written: dict[str, TaskSucceeded] = {}
@@ -145,9 +148,32 @@ class World(RuleBasedStateMachine):
         is_fetch_failure = isinstance(event, TaskFailed) and event.failure.kind is FailureKind.FETCH_FAILED
         return is_fetch_failure or isinstance(event, StagesStarted)
 
-    def draw_running(self, data: st.DataObject) -> tuple[RunningStage, int] | None:
-        tasks = [(s, p) for s in self.graph.stages if isinstance(s, RunningStage) for p in sorted(s.running)]
-        return data.draw(st.sampled_from(tasks)) if tasks and self.graph.is_active else None
+    def draw_running(self, data: st.DataObject, *, is_reader: bool = False) -> tuple[RunningStage, int] | None:
+        """Draw a task in somebody's hands, where need be one that has inputs; work goes on until there is one."""
+        for _ in range(20):
+            tasks = [
+                (s, p)
+                for s in self.graph.stages
+                if isinstance(s, RunningStage) and (s.spec.inputs or not is_reader)
+                for p in sorted(s.running)
+            ]
+            if not self.graph.is_active:
+                return None
+            if tasks:
+                return data.draw(st.sampled_from(tasks))
+            if is_reader:
+                self.finish_running()
+            self.tasks_are_launched(data.draw(EXECUTORS), 3)
+        return None
+
+    def finish_running(self, count: int = 1_000) -> None:
+        for stage in self.graph.stages:
+            for partition in sorted(stage.running) if isinstance(stage, RunningStage) else ():
+                held = self.graph.stages[stage.spec.stage_id] if stage.spec.stage_id < len(self.graph.stages) else None
+                if count > 0 and isinstance(held, RunningStage) and partition in held.running:
+                    count -= 1
+                    self.send(self.success_of(held, partition), arrives=True)
+                    self.finished.add((stage.spec.stage_id, partition))
 
     def new_output(self) -> TaskOutput:
         self.nonces += 1
@@ -253,6 +279,13 @@ class World(RuleBasedStateMachine):
             if arrives and isinstance(event, TaskSucceeded):
                 self.finished.add((event.stage_id, event.partition))
 
+    @rule(executors=st.lists(EXECUTORS, min_size=1, max_size=4), limit=st.integers(1, 4), count=st.integers(1, 6))
+    def work_goes_on(self, executors: list[str], limit: int, count: int) -> None:
+        """Some tasks are handed out, and some of those in hand succeed."""
+        for executor in executors:
+            self.tasks_are_launched(executor, limit)
+            self.finish_running(count)
+
     @rule(data=st.data(), kind=RETRYABLE, arrives=st.booleans())
     def task_fails(self, data: st.DataObject, kind: FailureKind, *, arrives: bool) -> None:
         found = self.draw_running(data)
@@ -262,7 +295,7 @@ class World(RuleBasedStateMachine):
     @rule(data=st.data(), arrives=st.booleans())
     def user_error(self, data: st.DataObject, *, arrives: bool) -> None:
         found = self.draw_running(data)
-        if found is not None and data.draw(st.integers(0, 9)) == 0:
+        if found is not None and data.draw(RARELY):
             self.send(self.failure_of(*found, FailureKind.USER_ERROR, None), arrives=arrives)
 
     @rule(
@@ -271,7 +304,7 @@ class World(RuleBasedStateMachine):
         is_nonsense=st.sampled_from([False, False, False, True]),
     )
     def fetch_fails(self, data: st.DataObject, *, arrives: bool, is_nonsense: bool) -> None:
-        found = self.draw_running(data)
+        found = self.draw_running(data, is_reader=True)
         if found is None:
             return
         stage, partition = found
@@ -370,7 +403,7 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def job_is_cancelled(self, data: st.DataObject) -> None:
-        if data.draw(st.integers(0, 19)) == 0:
+        if data.draw(RARELY):
             is_published = self.graph.stages[-1].spec.work is StageWork.PUBLISH
             has_begun = is_published and bool(
                 running_count(self.graph)
@@ -408,11 +441,6 @@ class World(RuleBasedStateMachine):
             }
         assert has_runnable_work(self.graph) or running_count(self.graph) > 0, "an active job has nothing to do"
 
-    @precondition(lambda self: self.graph.is_active)
-    @rule()
-    def nothing(self) -> None:
-        """Keeps a rule enabled."""
-
     def teardown(self) -> None:
         if not hasattr(self, "graph"):
             return
@@ -425,11 +453,7 @@ class World(RuleBasedStateMachine):
         for _ in range(500):
             if not self.graph.is_active:
                 return
-            for stage in self.graph.stages:
-                for partition in sorted(stage.running) if isinstance(stage, RunningStage) else ():
-                    held = self.graph.stages[stage.spec.stage_id]
-                    if isinstance(held, RunningStage) and partition in held.running:
-                        self.feed(self.success_of(held, partition))
+            self.finish_running()
             self.tasks_are_launched("a", 3)
         raise AssertionError(f"the job does not end: {[s.state for s in self.graph.stages]}")
 

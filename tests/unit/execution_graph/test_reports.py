@@ -17,6 +17,7 @@ from execution_graph import (
     TasksLost,
     TaskSucceeded,
     apply,
+    apply_all,
     lost_launches,
     wanted_tasks,
 )
@@ -271,3 +272,23 @@ def test_wanted_tasks_are_those_of_this_life() -> None:
     assert wanted_tasks(job.graph, "a", "a2") == {HeldTask(1, 0, 2, 0)}
     job.feed(JobCancelled(reason="enough", at_ms=5))
     assert wanted_tasks(job.graph, "a", "a1") == frozenset()
+
+
+# ---------------------------------------------------------------- many at once
+
+
+def test_many_at_once_are_the_same_as_one_after_the_other() -> None:
+    job = planned(*chain(2, partitions=3))
+    job.launch("a")
+    first, second, third = (job.success(1, p) for p in range(3))
+    stale = replace(third, stage_attempt=7)
+    events: list[Event] = [first, first, job.failed(1, 1, FailureKind.IO_ERROR), second, stale, third, third, first]
+
+    one_by_one = job.graph
+    for event in events:
+        one_by_one = apply(one_by_one, event)
+
+    assert apply_all(job.graph, events) == one_by_one
+    assert one_by_one.stages[1].ledger.metrics.rows_out == 20
+    assert apply_all(one_by_one, events) is one_by_one
+    assert apply_all(one_by_one, ()) is one_by_one
