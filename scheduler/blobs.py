@@ -15,6 +15,7 @@ from onager.ids import BlobDigest, JobId
 from scheduler.records import Record, pack_blob, unpack
 from state_backend import (
     ABSENT,
+    MAX_TXN_OPS,
     Committed,
     Conflict,
     DeleteRange,
@@ -24,6 +25,7 @@ from state_backend import (
     OutcomeUnknown,
     Put,
     StateBackendClient,
+    op_bytes,
     split_ops,
     split_value,
 )
@@ -31,6 +33,8 @@ from state_backend import (
 _TRIES: Final = 20
 _BATCH: Final = 24
 """Blobs named in one transaction: each takes two operations and one condition."""
+_ONE_TXN_BYTES: Final = 1024 * 1024
+"""Chunks above this go first, in transactions of their own, and are named at the end."""
 
 
 class _BlobMeta(Record):
@@ -110,13 +114,12 @@ class BlobStore:
                     Put(Keyspace.Plans, f"{digest}/ref/{job_id}", b""),
                 ]
             expect = {key: ABSENT if (at := found[key]) is None else at.mod_revision for key in keys.values()}
-            batches = list(split_ops([*chunks, *names])) if chunks else [tuple(names)]
-            if len(batches) > 1:
-                # Large: chunks go first, and their names at the end.
+            ops = [*chunks, *names]
+            if len(ops) > MAX_TXN_OPS or sum(map(op_bytes, ops)) > _ONE_TXN_BYTES:
                 for batch in split_ops(chunks):
                     await self._write(batch)
-                batches = [tuple(names)]
-            match await self._backend.put_txn(batches[0], expect=expect):
+                ops = names
+            match await self._backend.put_txn(ops, expect=expect):
                 case Committed():
                     return
                 case Conflict() | OutcomeUnknown():

@@ -110,7 +110,7 @@ class Dispatcher:
 
     def _reservations(self, available: int) -> list[ExecutorReservation]:
         """Take up to *available* slots from the polls that wait, one from each in turn."""
-        credit = {offer.session.executor_id: offer for offer in self._offers.values() if not offer.answered.is_set()}
+        credit = {offer.session.executor_id: offer for offer in self._offers.values() if offer.can_be_filled}
         left = {executor_id: offer.credit for executor_id, offer in credit.items() if offer.credit > 0}
         found: list[ExecutorReservation] = []
         while left and len(found) < available:

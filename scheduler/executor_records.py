@@ -132,3 +132,8 @@ class Offer:
     """Set when the poll has something to say."""
     settled: asyncio.Event = field(default_factory=_set_event)
     """Clear while slots of it are being filled."""
+
+    @property
+    def can_be_filled(self) -> bool:
+        """Return whether the poll still waits, and its executor lives."""
+        return not (self.answered.is_set() or self.session.is_gone or self.session.is_draining)

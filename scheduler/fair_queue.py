@@ -17,6 +17,8 @@ class _Share:
     planned: int = 0
     """Slots given to it that are not committed yet."""
     version: int = 0
+    waiting: int = 0
+    """What it adds to the tasks that wait over all jobs."""
 
     @property
     def is_runnable(self) -> bool:
@@ -33,6 +35,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._shares: dict[JobId, _Share] = {}
         self._heap: list[tuple[tuple[float, int, str], int, JobId]] = []
+        self._waiting = 0
 
     def update(self, job_id: JobId, *, submitted_ms: int, weight: float, running: int, available: int) -> None:
         """Take in how many tasks of a job run and wait, as committed."""
@@ -61,7 +64,9 @@ class FairQueue:
 
     def remove(self, job_id: JobId) -> None:
         """Forget a job that has ended."""
-        self._shares.pop(job_id, None)
+        share = self._shares.pop(job_id, None)
+        if share is not None:
+            self._waiting -= share.waiting
 
     def knows(self, job_id: JobId) -> bool:
         """Return whether the job is here."""
@@ -93,7 +98,7 @@ class FairQueue:
     @property
     def available(self) -> int:
         """Return how many tasks wait, over all jobs."""
-        return sum(max(0, s.available - s.planned) for s in self._shares.values())
+        return self._waiting
 
     @property
     def has_runnable(self) -> bool:
@@ -134,6 +139,9 @@ class FairQueue:
 
     def _push(self, share: _Share) -> None:
         share.version += 1
+        waiting = max(0, share.available - share.planned)
+        self._waiting += waiting - share.waiting
+        share.waiting = waiting
         if share.is_runnable:
             heapq.heappush(self._heap, (share.key, share.version, share.job_id))
         if len(self._heap) > 64 + 4 * len(self._shares):

@@ -10,7 +10,6 @@ from typing import Final
 import structlog
 
 from execution_graph import ExecutionGraph, JobState
-from onager import exchange_layout
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.ids import BlobDigest, JobId
@@ -186,6 +185,8 @@ class Housekeeping:
 
 def clean_up_of(graph: ExecutionGraph, head: JobHead) -> pb.CleanUp:
     """Return what of an ended job's exchange data has to go."""
+    from onager import exchange_layout  # brings Arrow, which takes a quarter of a second
+
     clean_up = pb.CleanUp(job_id=graph.job_id)
     if graph.plan is not None and graph.plan.sink is not None:
         clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))

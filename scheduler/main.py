@@ -1,7 +1,9 @@
 """The scheduler process."""
 
 import asyncio
+import importlib
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -10,7 +12,6 @@ from typing import Final
 
 import structlog
 
-from onager import exchange_layout
 from onager.clock import SystemClock
 from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerError
 from onager.logs import configure_logging
@@ -23,6 +24,7 @@ log = structlog.get_logger(__name__)
 EXIT_OK: Final = 0
 EXIT_CANNOT_START: Final = 2
 _STOP_GRACE_S: Final = 0.3
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def run(settings: SchedulerSettings) -> int:
@@ -63,10 +65,13 @@ async def _run(settings: SchedulerSettings) -> int:
         sys.stdout.write(f"listening on {host}:{port}\n")
         sys.stdout.flush()
         stopping = asyncio.create_task(stop.wait())
+        # Reading results needs Arrow, which takes a quarter of a second to load: not while anybody waits for it.
+        warming = asyncio.create_task(asyncio.to_thread(importlib.import_module, "onager.exchange_layout"))
         try:
             await asyncio.wait([loops, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+            warming.cancel()
             await server.stop(_STOP_GRACE_S)
             loops.cancel()
             await asyncio.wait([loops])
@@ -80,9 +85,11 @@ async def _run(settings: SchedulerSettings) -> int:
 
 def check_exchange_dir(exchange_dir: str) -> None:
     """Make the exchange directory, or raise `ExchangeNotWritableError`; a URI of another file system is left alone."""
-    if exchange_layout.has_scheme(exchange_dir):
+    if _URI.match(exchange_dir) and not exchange_dir.startswith("file:"):
         return
-    path = Path(exchange_layout.local_path(exchange_dir))
+    path = Path(
+        "/" + exchange_dir.removeprefix("file:").lstrip("/") if exchange_dir.startswith("file:") else exchange_dir
+    )
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):

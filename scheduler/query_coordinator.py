@@ -1,5 +1,6 @@
 """Drives one job from submission to its end: decides with its graph, and carries out what the committed graph owes."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -107,7 +108,7 @@ class QueryCoordinator:
                 graph = apply(graph, started)
             limit = freed
             if load_of_others < float("inf"):
-                limit = max(0, min(freed, int(load_of_others * weight - running_count(graph)) + 1))
+                limit = max(0, min(freed, math.floor(load_of_others * weight - running_count(graph)) + 1))
             self._pop(graph, Share(slot, limit), decided)
             return [*first, *decided.launches]
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from execution_graph import ExecutionGraph, JobState, TaskOutput
-from onager import exchange_layout
 from onager.errors import (
     FetchFailedError,
     InvalidRequestError,
@@ -116,10 +115,24 @@ async def stream_result(
 async def _open(
     job_id: str, stage_id: int, partition: int, output: TaskOutput, store: ResultStore, exchange_dir: str
 ) -> Iterator[bytes]:
+    from onager import exchange_layout  # brings Arrow, which takes a quarter of a second
+
     if output.is_inline:
-        return exchange_layout.split_messages(await store.get(JobId(job_id), partition, output.nonce))
+        content = await store.get(JobId(job_id), partition, output.nonce)
+        return _inline_messages(content, f"the result of partition {partition} of job {job_id}")
     name = exchange_layout.result_file(job_id, stage_id, partition, output.nonce)
     return exchange_layout.read_result(exchange_layout.join(exchange_dir, name))
+
+
+def _inline_messages(content: bytes, what: str) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    from onager import exchange_layout
+
+    try:
+        yield from exchange_layout.split_messages(content)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise FetchFailedError(f"{what} is damaged: {error}") from error
 
 
 def _pieces(message: bytes, partition: int, batch: int) -> Iterator[pb.ResultChunk]:

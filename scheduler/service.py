@@ -10,6 +10,7 @@ from execution_graph import RetryLimits, submit
 from onager.clock import Clock
 from onager.errors import (
     InvalidRequestError,
+    JobConflictError,
     JobNotFoundError,
     NotFoundError,
     SchemaVersionError,
@@ -90,6 +91,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         )
         try:
             _, existed = await self._jobs.submit(graph, weight=weight_of(request.spec))
+        except JobConflictError:
+            await self._blobs.release(job_id, [digest_of(content)])
+            raise
         except (StateCorruptError, SchemaVersionError):
             existed = True  # it is stored, and GetJob says what is wrong with its record
         if not existed:

@@ -152,8 +152,10 @@ class TaskManager:
         shares = [Share(slot, len(mine)) for slot, mine in by_slot.items()]
         try:
             launches = await self.coordinator(job_id).launch(shares, self._cluster_slots())
-        except OnagerError as error:
-            log.warning("job_not_scheduled", job_id=job_id, error=str(error))
+        except Exception as error:  # noqa: BLE001 - one bad job must not keep the others from their slots
+            log.warning(
+                "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
+            )
             self._queue.remove(job_id)
             return [], list(reservations)
         finally:
@@ -191,8 +193,8 @@ class TaskManager:
         for job_id, keys, freed, launched in await asyncio.gather(*work):
             acknowledged += keys
             launches += launched
-            freed -= sum(launch.tasks for launch in launched)
-            left += [self._reservation(executor, job_id)] * freed
+            unused = freed - sum(launch.tasks for launch in launched)
+            left += [self._reservation(executor, job_id)] * unused
         left += [self._reservation(executor, None)] * free
         return Updated(acknowledged, launches, left)
 
@@ -215,8 +217,11 @@ class TaskManager:
         except (JobNotFoundError, StateCorruptError, SchemaVersionError) as error:
             log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
             return job_id, mine.keys, freed, []
-        except OnagerError as error:
-            log.warning("reports_not_stored", job_id=job_id, reports=len(mine.keys), error=str(error))
+        except Exception as error:  # noqa: BLE001 - one bad job must not keep the others from their reports
+            is_ours = isinstance(error, OnagerError)
+            log.warning(
+                "reports_not_stored", job_id=job_id, reports=len(mine.keys), error=repr(error), exc_info=not is_ours
+            )
             return job_id, [], 0, []
         return job_id, mine.keys, freed, launches
 
