@@ -18,7 +18,7 @@ import onager
 from onager.errors import OnagerError
 
 ROOT = Path(__file__).resolve().parents[2]
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 120.0
 
 
 def until(condition: Callable[[], object], within_s: float = 30.0, what: str = "the condition"):
@@ -215,12 +215,8 @@ class Cluster:
         """Return what `onager job ID -o json` says of every task, by (stage, partition)."""
         shown = self.cli("job", job_id, "-o", "json")
         assert shown.returncode == 0, shown.stderr
-        detail = json.loads(shown.stdout)
-        return {
-            (stage["stage_id"], task["partition"]): task
-            for stage in detail["progress"]["stages"]
-            for task in stage["tasks"]
-        }
+        stages = json.loads(shown.stdout)["stages"]
+        return {(stage["stage_id"], task["partition"]): task for stage in stages for task in stage["tasks"]}
 
     def stop(self) -> None:
         if self._client is not None:

@@ -12,7 +12,7 @@ from onager.errors import JobFailedError, OnagerError
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import JOBS, UNFUSED
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

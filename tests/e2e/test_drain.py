@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

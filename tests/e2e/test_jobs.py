@@ -12,7 +12,7 @@ from onager.errors import JobCancelledError, JobFailedError
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

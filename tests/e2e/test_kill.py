@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
