@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -484,10 +485,12 @@ def is_publishing(graph: ExecutionGraph) -> bool:
 
 EXECUTORS_SEEN = ("a", "b", "c")
 
-TestWorld = World.TestCase
-TestWorld.settings = settings(
-    max_examples=120,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+
+@pytest.mark.timeout(600)  # a failure is made small before it is shown, which takes its time
+class TestWorld(World.TestCase):  # type: ignore[valid-type, misc]
+    settings = settings(
+        max_examples=200,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
