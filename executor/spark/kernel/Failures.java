@@ -85,10 +85,22 @@ public final class Failures {
         return null;
     }
 
-    private static String lastLine(String text) {
-        String[] lines = text.trim().split("\n");
-        int i = lines.length - 1;
-        return lines[i].trim();
+    /** The exception at the end of a Python traceback: what follows its last frame, without Spark's additions. */
+    private static String raised(String text) {
+        int at = text.lastIndexOf("Traceback (most recent call last)");
+        if (at < 0) {
+            return text.trim();
+        }
+        String[] lines = text.substring(at).split("\n");
+        int from = lines.length;
+        while (from > 1 && !lines[from - 1].startsWith("  ")) {
+            from--;
+        }
+        StringBuilder said = new StringBuilder();
+        for (int i = from; i < lines.length && !lines[i].trim().startsWith("SQLSTATE:"); i++) {
+            said.append(lines[i]).append('\n');
+        }
+        return said.length() == 0 ? text.trim() : said.toString().trim();
     }
 
     /** Return the failure as the fields of the protocol's `Failure`; *killed*: the task had been asked to stop. */
@@ -117,7 +129,7 @@ public final class Failures {
             QueryContext[] context = said.getQueryContext();
             out.put("query_context", context == null || context.length == 0 ? "" : context[0].summary());
         } else if (python != null) {
-            String last = lastLine(python.getMessage());
+            String last = raised(python.getMessage());
             int colon = last.indexOf(':');
             out.put("error_class", colon < 0 ? last : last.substring(0, colon));
         } else {
@@ -142,9 +154,7 @@ public final class Failures {
             return "a Python worker died while it ran a function of the query (killed, out of memory, or crashed in native code)";
         }
         if (python != null) {
-            String trace = python.getMessage();
-            int at = trace.indexOf("Traceback (most recent call last)");
-            return at < 0 ? trace.trim() : lastLine(trace.substring(at));
+            return raised(python.getMessage());
         }
         if (said != null) {
             String m = ((Throwable) said).getMessage();

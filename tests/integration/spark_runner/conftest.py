@@ -1,0 +1,59 @@
+"""One Spark and one runner for all tests of this directory; a job of its own for each test."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from executor.spark.session import start_session
+from executor.spark.task_runner import StageRunner
+from onager.clock import SystemClock
+from tests.integration.spark_runner.harness import PLANNING_CONF, JobRun
+
+SLOTS = 2
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def exchange_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("exchange")
+
+
+@pytest.fixture(scope="session")
+def spark(exchange_dir: Path) -> Iterator[SparkSession]:
+    session = start_session(SLOTS, PLANNING_CONF, str(exchange_dir))
+    yield session
+    session.stop()
+    process = session.sparkContext._gateway.proc
+    process.stdin.close()
+    process.wait(10)
+
+
+@pytest.fixture(scope="session")
+def runner(spark: SparkSession, exchange_dir: Path) -> Iterator[StageRunner]:
+    made = StageRunner(
+        spark, executor_id="executor-1", exchange_dir=str(exchange_dir), slots=SLOTS, shared=True, clock=SystemClock()
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def new_job(runner: StageRunner, exchange_dir: Path) -> Iterator[Callable[..., JobRun]]:
+    made = []
+
+    def make(**kwargs) -> JobRun:
+        job = JobRun(runner, f"job-{next(_numbers)}", str(exchange_dir), **kwargs)
+        made.append(job)
+        return job
+
+    yield make
+    for job in made:
+        runner.close_job(job.job_id)
+
+
+@pytest.fixture
+def job(new_job: Callable[..., JobRun]) -> JobRun:
+    return new_job()

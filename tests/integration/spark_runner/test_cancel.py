@@ -1,0 +1,123 @@
+"""A cancelled task is reported at once and stops soon, wherever it is; what else runs goes on."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as fn
+from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
+
+from onager.ids import TaskKey
+from onager.protocol import onager_pb2 as pb
+from tests.integration.spark_runner.harness import cut
+
+SOON_S = 5.0
+
+
+class Launched:
+    """Tasks of a stage in flight."""
+
+    def __init__(self, job, stage_id, plan):
+        self.task_set = job.task_set(stage_id, plan, range(plan.partitions))
+        self.reports: dict[int, pb.TaskReport] = {}
+        self.changed = threading.Condition()
+        job.runner.run(self.task_set, plan, self._on_report)
+
+    def _on_report(self, report):
+        with self.changed:
+            assert report.task.partition not in self.reports
+            self.reports[report.task.partition] = report
+            self.changed.notify_all()
+
+    def key(self, partition):
+        return TaskKey(self.task_set.job_id, self.task_set.stage_id, 0, partition, 0)
+
+    def wait(self, count, timeout_s=SOON_S):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.reports) >= count, timeout_s), self.reports
+            return dict(self.reports)
+
+
+def slots_are_free(spark, within_s=SOON_S):
+    """Whether tasks of all slots run and end soon."""
+    began = time.monotonic()
+    spark.range(0, 2, 1, 2).count()
+    return time.monotonic() - began < within_s
+
+
+def sleeping(spark, path):
+    @udf(LongType())
+    def sleeps(x):
+        Path(f"{path}/{x}").touch()
+        time.sleep(120)
+        return x
+
+    return spark.range(0, 2, 1, 2).select(sleeps("id"))
+
+
+def looping(spark, path):
+    return spark.range(0, 10**13, 1, 2).selectExpr("sum(sqrt(id) * id % 7)")
+
+
+@pytest.mark.parametrize("make", [sleeping, looping])
+def test_a_whole_share_is_cancelled(spark, job, tmp_path, make):
+    slots_are_free(spark)
+    stage = cut(spark, make(spark, tmp_path))[0]
+    launched = Launched(job, 1, stage.plan)
+    time.sleep(2)
+    began = time.monotonic()
+    job.runner.cancel([launched.key(0), launched.key(1)])
+    reports = launched.wait(2)
+    assert time.monotonic() - began < 1
+    assert {r.failure.kind for r in reports.values()} == {"task_killed"}
+    assert slots_are_free(spark)
+
+
+def test_one_partition_is_cancelled_and_its_neighbour_goes_on(spark, job, tmp_path):
+    @udf(LongType())
+    def waits(x):
+        Path(f"{tmp_path}/began-{x}").touch()
+        while not Path(f"{tmp_path}/go").exists():
+            time.sleep(0.05)
+        return x
+
+    (stage,) = cut(spark, spark.range(0, 2, 1, 2).select(waits("id")))
+    launched = Launched(job, 1, stage.plan)
+    while len(list(tmp_path.glob("began-*"))) < 2:
+        time.sleep(0.05)
+    job.runner.cancel([launched.key(0)])
+    assert launched.wait(1)[0].failure.kind == "task_killed"
+    (tmp_path / "go").write_text("")
+    assert launched.wait(2)[1].HasField("success")
+    assert slots_are_free(spark)
+
+
+def test_cancelled_while_its_broadcast_is_built(spark, job, tmp_path):
+    few = sleeping(spark, tmp_path).toDF("v")
+    stages = cut(spark, spark.range(0, 2, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v"))
+    stage = stages[-1]
+    if len(stages) > 1:  # the broadcast's rows come from a stage of their own
+        launched = Launched(job, stages[0].stage_id, stages[0].plan)
+    else:
+        launched = Launched(job, stage.stage_id, stage.plan)
+    time.sleep(2)
+    job.runner.cancel([launched.key(0), launched.key(1)])
+    assert {r.failure.kind for r in launched.wait(2).values()} == {"task_killed"}
+    assert slots_are_free(spark)
+
+
+def test_closing_a_job_stops_what_runs_of_it(spark, job, tmp_path):
+    stage = cut(spark, sleeping(spark, tmp_path))[0]
+    launched = Launched(job, 1, stage.plan)
+    while len(list(tmp_path.iterdir())) < 2:
+        time.sleep(0.05)
+    job.runner.close_job(job.job_id)
+    assert {r.failure.kind for r in launched.wait(2).values()} == {"task_killed"}
+    assert slots_are_free(spark)
+
+
+def test_cancelling_what_is_not_there_does_nothing(job):
+    job.runner.cancel([TaskKey("job-none", 1, 0, 0, 0)])
+    job.runner.close_job("job-none")

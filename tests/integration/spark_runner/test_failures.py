@@ -1,0 +1,244 @@
+"""What goes wrong in a task is classified, told in the user's words, and stays with that task."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.java_gateway import get_field
+from pyspark.sql import functions as fn
+from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
+
+from onager.protocol import onager_pb2 as pb
+from tests.integration.spark_runner.harness import JobRun, cut
+
+
+def failure_of(reports: list[pb.TaskReport]) -> pb.Failure:
+    (failed,) = [r.failure for r in reports if r.HasField("failure")]
+    return failed
+
+
+def test_a_users_error_keeps_sparks_class_message_and_context(spark, job):
+    failure = failure_of(job.run_all(cut(spark, spark.sql("SELECT 1 / (id - 1) q FROM RANGE(0, 2, 1, 1)"))))
+    assert failure.kind == "user_error"
+    assert failure.error_class == "DIVIDE_BY_ZERO"
+    assert failure.sql_state == "22012"
+    assert "1 / (id - 1)" in failure.query_context
+    assert failure.message.startswith("[DIVIDE_BY_ZERO]")
+    assert "DIVIDE_BY_ZERO" in failure.details
+    assert len(failure.details) <= 16 * 1024
+
+
+def test_one_partition_fails_alone(spark, job):
+    stages = cut(spark, spark.sql("SELECT assert_true(id != 25) FROM RANGE(0, 40, 1, 4)"))
+    reports = job.run_all(stages)
+    assert [r.HasField("success") for r in reports] == [True, True, False, True]
+    assert failure_of(reports).error_class == "USER_RAISED_EXCEPTION"
+
+
+def test_a_python_functions_exception_is_its_own_last_line(spark, job):
+    @udf(LongType())
+    def picky(x):
+        if x == 3:
+            raise KeyError("no such planet: 3")
+        if x == 4:
+            raise ValueError("two\nlines")
+        return x
+
+    failure = failure_of(job.run_all(cut(spark, spark.range(0, 5, 1, 1).select(picky("id")))))
+    assert failure.kind == "user_error"
+    assert failure.message == "KeyError: 'no such planet: 3'"
+    assert 'raise KeyError("no such planet: 3")' in failure.details
+    failure = failure_of(job.run_all(cut(spark, spark.range(4, 5, 1, 1).select(picky("id")))))
+    assert failure.message == "ValueError: two\nlines"
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_a_dead_python_worker_is_an_io_error(spark, job, how):
+    @udf(LongType())
+    def dies(x):
+        os._exit(1) if how == "exit" else os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    failure = failure_of(job.run_all(cut(spark, spark.range(0, 5, 1, 1).select(dies("id")))))
+    assert failure.kind == "io_error"
+    assert "Python worker died" in failure.message
+
+
+def test_a_damaged_parquet_file_is_told_by_name(spark, job, tmp_path):
+    path = tmp_path / "t"
+    spark.range(0, 100, 1, 1).write.parquet(str(path))
+    (part,) = path.glob("part-*")
+    stages = cut(spark, spark.read.parquet(str(path)).selectExpr("id + 1"))
+    part.write_bytes(b"PAR1" + b"garbage" * 20 + b"PAR1")
+    failure = failure_of(job.run_all(stages))
+    assert part.name in failure.message
+    assert failure.error_class.startswith("FAILED_READ_FILE")
+
+
+# ------------------------------------------------------------ inputs lost
+
+
+def rows_file(job: JobRun, exchange_dir: Path, partition: int) -> Path:
+    return exchange_dir / job.job_id / "1" / f"{partition}-{job.outputs[1][partition].nonce}.rows"
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def flip_in_frame(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[10] ^= 1
+    path.write_bytes(data)
+
+
+def flip_in_index(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-30] ^= 1
+    path.write_bytes(data)
+
+
+def consumers(spark):
+    @udf(LongType())
+    def plus_one(x):
+        return x + 1
+
+    base = spark.range(0, 2000, 1, 2).selectExpr("id", "CAST(id AS STRING) s")
+    return {
+        "plain": base.repartition(2, "id"),
+        "python": base.repartition(2, "id").select(plus_one("id")),
+        "sorted": base.repartition(2, "id").sortWithinPartitions("s"),
+    }
+
+
+@pytest.mark.parametrize("damage", [lose, cut_short, flip_in_frame, flip_in_index])
+def test_a_lost_or_damaged_input_is_a_fetch_failure(spark, job, exchange_dir, damage):
+    first, second = cut(spark, consumers(spark)["plain"])
+    job.run(1, first.plan)
+    damage(rows_file(job, exchange_dir, 1))
+    reports = job.run(2, second.plan)
+    failed = [r for r in reports if r.HasField("failure")]
+    assert len(failed) == (1 if damage is flip_in_frame else 2)  # a frame belongs to one bucket
+    for report in failed:
+        assert report.failure.kind == "fetch_failed"
+        assert report.failure.fetch.input_stage_id == 1
+        assert report.failure.fetch.input_partition == 1
+        assert report.failure.fetch.nonce == job.outputs[1][1].nonce
+        assert rows_file(job, exchange_dir, 1).name in report.failure.message
+
+
+@pytest.mark.parametrize("through", ["python", "sorted"])
+def test_a_fetch_failure_is_found_through_what_wraps_it(spark, job, exchange_dir, through):
+    first, second = cut(spark, consumers(spark)[through])
+    job.run(1, first.plan)
+    lose(rows_file(job, exchange_dir, 0))
+    kinds = {r.failure.kind for r in job.run(2, second.plan)}
+    assert kinds == {"fetch_failed"}
+
+
+def test_a_fetch_failure_below_a_broadcast_fails_every_task(spark, job, exchange_dir):
+    few = spark.range(0, 50, 1, 2).selectExpr("id % 7 v").distinct()
+    stages = cut(spark, spark.range(0, 30, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v"))
+    for stage in stages[:-1]:
+        job.run(stage.stage_id, stage.plan)
+    producer = stages[-2].stage_id
+    output = job.outputs[producer][0]
+    lose(exchange_dir / job.job_id / str(producer) / f"0-{output.nonce}.rows")
+    for report in job.run(stages[-1].stage_id, stages[-1].plan):
+        assert report.failure.kind == "fetch_failed"
+        assert report.failure.fetch.input_stage_id == producer
+    # With the producer run again, the same stage binds anew and succeeds.
+    job.run(producer, stages[-2].plan)
+    assert all(r.HasField("success") for r in job.run(stages[-1].stage_id, stages[-1].plan, attempt=1))
+
+
+def test_other_rows_than_were_reported_are_a_fetch_failure(spark, job):
+    first, second = cut(spark, consumers(spark)["plain"])
+    job.run(1, first.plan)
+    job.outputs[1][0].rows += 1
+    failure = job.run(2, second.plan)[0].failure
+    assert failure.kind == "fetch_failed"
+    assert "were reported" in failure.message
+
+
+# ------------------------------------------------------------ the exchange directory
+
+
+def test_a_missing_exchange_directory_is_an_io_error_that_names_it(spark, job, exchange_dir):
+    first, second = cut(spark, consumers(spark)["plain"])
+    job.run(1, first.plan)
+    away = exchange_dir.with_name("away")
+    exchange_dir.rename(away)
+    try:
+        reports = job.run(1, first.plan) + job.run(2, second.plan)
+    finally:
+        away.rename(exchange_dir)
+    for report in reports:
+        assert report.failure.kind == "io_error"
+        assert f"exchange directory {exchange_dir} is not there" in report.failure.message
+
+
+def test_an_exchange_directory_that_cannot_be_written_is_named(spark, job, exchange_dir):
+    (exchange_dir / job.job_id).write_text("in the way")
+    first, _ = cut(spark, consumers(spark)["plain"])
+    failure = job.run(1, first.plan)[0].failure
+    assert failure.kind == "io_error"
+    assert failure.message.startswith(f"exchange directory {exchange_dir} ")
+    (exchange_dir / job.job_id).unlink()
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [("No space left on device", "is full: free space"), ("Read-only file system", "cannot be written: check")],
+)
+def test_a_full_or_read_only_exchange_directory_is_told_with_advice(spark, error, advice):
+    jvm = spark._jvm
+    failure = jvm.onager.kernel.ExchangeFailure.ofWrite("/exchange", jvm.java.io.IOException(error))
+    assert failure.getMessage().startswith(f"exchange directory /exchange {advice}")
+
+
+def test_nothing_is_left_under_a_final_name_by_a_failed_task(spark, job, exchange_dir):
+    frame = spark.range(0, 100_000, 1, 1).selectExpr("assert_true(id < 99999)", "id").repartition(2, "id")
+    first, _ = cut(spark, frame)
+    (report,) = job.run(1, first.plan)
+    assert report.HasField("failure")
+    assert not [p for p in (exchange_dir / job.job_id).rglob("*") if p.is_file()]
+
+
+def test_a_scan_through_hadoops_file_system_reads_and_writes_the_same(spark, tmp_path):
+    """A directory of another scheme goes through Hadoop's FileSystem: here one that local files serve."""
+    jvm = spark._jvm
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("fs.viewfs.mounttable.cluster.link./x", f"file://{tmp_path}")
+    kernel = jvm.onager.kernel
+    serialized = jvm.org.apache.spark.util.SerializableConfiguration(conf)
+    store = kernel.Store("viewfs://cluster/x", serialized)
+    file = store.create("job/1/0-a.rows")
+    file.write(b"0123456789", 2, 6)
+    assert not (tmp_path / "job/1/0-a.rows").exists()
+    file.commit()
+    assert (tmp_path / "job/1/0-a.rows").read_bytes() == b"234567"
+    assert store.exists()
+    source = store.open("job/1/0-a.rows")
+    assert get_field(source, "size") == 6
+    source.close()
+    dropped = store.create("job/1/1-a.rows")
+    dropped.abort()
+    assert sorted(p.name for p in tmp_path.rglob("*") if p.suffix == ".rows") == ["0-a.rows"]
+    shutil.rmtree(tmp_path / "job")
+
+
+def test_inline_results_are_whole_streams(spark, job):
+    (stage,) = cut(spark, spark.range(0, 10, 1, 3))
+    for report in job.run(1, stage.plan):
+        assert report.success.output.inline
+        assert report.success.output.bytes == len(report.success.inline_result)
+        pa.ipc.open_stream(report.success.inline_result).read_all()
