@@ -82,7 +82,9 @@ def failure(task_set: pb.TaskSet, task: pb.TaskAttempt, kind: str, message: str 
 class ScriptedExecutor:
     """Polls and reports as the agent does; `run` makes the report of a task, or None to keep it running."""
 
-    def __init__(self, address: str, executor_id: str, run: Run, *, slots: int = 2) -> None:
+    def __init__(self, address: str, executor_id: str, run: Run, *, slots: int = 2, pid: int = 0) -> None:
+        self.pid = pid
+        self.registrations = 0
         self.executor_id = executor_id
         self.incarnation = secrets.token_hex(8)
         self.slots = slots
@@ -103,7 +105,7 @@ class ScriptedExecutor:
         """How many answers to polls get lost on their way."""
 
     async def register(self) -> pb.RegisterExecutorResponse:
-        return await self.stub.RegisterExecutor(
+        answer = await self.stub.RegisterExecutor(
             pb.RegisterExecutorRequest(
                 executor_id=self.executor_id,
                 incarnation=self.incarnation,
@@ -114,9 +116,23 @@ class ScriptedExecutor:
                 python_version="3.11",
                 exchange_dir="/tmp",
                 running=list(self.held.values()),
+                pid=self.pid,
             ),
             wait_for_ready=True,
         )
+        self.registrations += 1
+        return answer
+
+    async def finish(self, tasks: Iterable[pb.TaskId], run: Run) -> None:
+        """Report tasks that were kept running."""
+        reports = []
+        for task in tasks:
+            task_set = pb.TaskSet(
+                job_id=task.job_id, stage_id=task.stage_id, stage_attempt=task.stage_attempt, work=pb.QUERY
+            )
+            attempt = pb.TaskAttempt(partition=task.partition, task_attempt=task.task_attempt)
+            reports.append(run(task_set, attempt))
+        await self.work(await self.report(reports))
 
     async def poll(self) -> None:
         self.lists += 1
@@ -131,7 +147,7 @@ class ScriptedExecutor:
                 cleaned_up=self._cleaned_up,
             )
         )
-        if self.lose_answers:
+        if self.lose_answers and answer.task_sets:
             self.lose_answers -= 1
             return
         self._cleaned_up = []
@@ -158,7 +174,9 @@ class ScriptedExecutor:
                         continue
                     self.known.add(key)
                     self.held[key] = task_id
-                    self.ran.append((task_set.job_id, task_set.stage_id, task_set.stage_attempt, task.partition, task.task_attempt))
+                    self.ran.append(
+                        (task_set.job_id, task_set.stage_id, task_set.stage_attempt, task.partition, task.task_attempt)
+                    )
                     report = self.run_task(task_set, task)
                     if report is not None:
                         reports.append(report)
@@ -185,10 +203,6 @@ class ScriptedExecutor:
                     self.changed.clear()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self.changed.wait(), 0.2)
-                    answer = await self.stub.Heartbeat(
-                        pb.HeartbeatRequest(executor_id=self.executor_id, incarnation=self.incarnation)
-                    )
-                    self.cancel(answer.cancel)
                     continue
                 await self.poll()
             except grpc.aio.AioRpcError as error:
@@ -197,17 +211,36 @@ class ScriptedExecutor:
                 else:
                     await asyncio.sleep(0.1)
 
-    async def close(self) -> None:
+    async def beat(self) -> None:
+        while True:
+            await asyncio.sleep(0.4)
+            request = pb.HeartbeatRequest(executor_id=self.executor_id, incarnation=self.incarnation)
+            try:
+                self.cancel((await self.stub.Heartbeat(request)).cancel)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:
+                    await self.register()
+
+    def start(self) -> None:
+        self.tasks += [asyncio.create_task(self.loop()), asyncio.create_task(self.beat())]
+
+    async def stop(self) -> None:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks = []
+
+    async def close(self) -> None:
+        await self.stop()
         await self.channel.close()
 
 
 @asynccontextmanager
-async def executor(address: str, executor_id: str, run: Run, *, slots: int = 2) -> AsyncIterator[ScriptedExecutor]:
-    scripted = ScriptedExecutor(address, executor_id, run, slots=slots)
-    scripted.tasks.append(asyncio.create_task(scripted.loop()))
+async def executor(
+    address: str, executor_id: str, run: Run, *, slots: int = 2, pid: int = 0
+) -> AsyncIterator[ScriptedExecutor]:
+    scripted = ScriptedExecutor(address, executor_id, run, slots=slots, pid=pid)
+    scripted.start()
     try:
         yield scripted
     finally:

@@ -1,0 +1,63 @@
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from scripted import Client  # noqa: E402
+
+from onager.clock import SystemClock  # noqa: E402
+from scheduler.replica import Replica, serve  # noqa: E402
+from scheduler.settings import SchedulerSettings  # noqa: E402
+from state_backend import open_backend  # noqa: E402
+
+
+class Running:
+    """A replica that serves within this process."""
+
+    def __init__(self, replica, server, port, loops):
+        self.replica, self.server, self.loops = replica, server, loops
+        self.address = f"127.0.0.1:{port}"
+
+    async def stop(self):
+        await self.server.stop(0.1)
+        self.loops.cancel()
+        await asyncio.gather(self.loops, return_exceptions=True)
+        await self.replica.close()
+
+
+@asynccontextmanager
+async def serving(tmp_path, **settings):
+    settings = SchedulerSettings(
+        backend=f"leveldb:{tmp_path / 'state'}",
+        listen="127.0.0.1:0",
+        exchange_dir=str(tmp_path / "exchange"),
+        **settings,
+    )
+    async with await open_backend(settings.backend) as backend:
+        replica = Replica(settings, backend, SystemClock())
+        await replica.start()
+        server, port = await serve(replica, settings.listen)
+        running = Running(replica, server, port, asyncio.create_task(replica.run()))
+        try:
+            yield running
+        finally:
+            await running.stop()
+
+
+@pytest.fixture
+async def scheduler(tmp_path):
+    async with serving(
+        tmp_path, sweep_interval_ms=200, executor_lease_ttl_ms=1_500, connection_grace_ms=200
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(scheduler):
+    client = Client(scheduler.address)
+    yield client
+    await client.close()

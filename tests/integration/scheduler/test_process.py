@@ -1,0 +1,180 @@
+"""The scheduler as a process: started, killed, started again, and refused with a clear message."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from scripted import Client, executor
+from test_jobs import RESULT, eventually, two_stages
+
+from onager.protocol import onager_pb2 as pb
+from scheduler.job_heads import JobHead
+from state_backend import Keyspace, open_backend
+
+ROOT = Path(__file__).parents[3]
+MAIN = """
+import sys
+from scheduler.main import run
+from scheduler.settings import SchedulerSettings
+sys.exit(run(SchedulerSettings()))
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+async def start(tmp_path, port, **settings):
+    settings = {
+        "backend": f"leveldb:{tmp_path / 'state'}",
+        "listen": f"127.0.0.1:{port}",
+        "exchange_dir": str(tmp_path / "exchange"),
+        **settings,
+    }
+    environment = {f"ONAGER_SCHEDULER_{name.upper()}": str(value) for name, value in settings.items()}
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        MAIN,
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@asynccontextmanager
+async def process(tmp_path, port, **settings):
+    started = await start(tmp_path, port, **settings)
+    try:
+        line = await asyncio.wait_for(started.stdout.readline(), 20)
+        assert line.startswith(b"listening on"), (await started.stderr.read()).decode()
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.communicate()
+
+
+async def refusal(tmp_path, **settings):
+    started = await start(tmp_path, **{"port": 0, **settings})
+    _, err = await asyncio.wait_for(started.communicate(), 20)
+    text = [line for line in err.decode().splitlines() if line.startswith("onager scheduler:")]
+    assert started.returncode == 2, err.decode()
+    assert len(text) == 1
+    return text[0]
+
+
+async def test_kill_9_of_the_scheduler_in_the_middle_costs_no_finished_task(tmp_path):
+    port = free_port()
+    half = asyncio.Event()
+    may_go_on = asyncio.Event()
+
+    def run(task_set, task):
+        report = two_stages(width=8)(task_set, task)
+        if task_set.stage_id == 1 and task.partition >= 4:
+            half.set()
+            if not may_go_on.is_set():
+                return None
+        return report
+
+    client = Client(f"127.0.0.1:{port}")
+    async with executor(f"127.0.0.1:{port}", "e1", run) as e1:
+        async with process(tmp_path, port) as first:
+            await client.submit("job-1")
+            await client.submit("job-2")
+            await half.wait()
+            await asyncio.sleep(0.1)
+            first.send_signal(signal.SIGKILL)
+            await first.wait()
+        running = list(e1.held.values())
+        may_go_on.set()
+        async with process(tmp_path, port):
+            # What ran when the scheduler died goes on, and is reported to its successor.
+            await client.stub.ListJobs(pb.ListJobsRequest(), wait_for_ready=True)
+            await eventually(lambda: bool(e1.registrations > 1))
+            await e1.finish(running, two_stages(width=8))
+            for job_id in ("job-1", "job-2"):
+                assert (await client.wait(job_id)).state == pb.SUCCESSFUL
+                assert await client.fetch(job_id) == RESULT
+                detail = await client.detail(job_id)
+                assert {t.successes for s in detail.progress.stages for t in s.tasks} == {1}
+        assert Counter(e1.ran).most_common(1)[0][1] == 1
+    await client.close()
+
+
+async def test_sigterm_ends_within_a_second_while_polls_wait(tmp_path):
+    port = free_port()
+    async with process(tmp_path, port) as scheduler, executor(f"127.0.0.1:{port}", "e1", two_stages()) as e1:
+        client = Client(f"127.0.0.1:{port}")
+        await client.submit("job-1")
+        assert (await client.wait("job-1")).state == pb.SUCCESSFUL
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        scheduler.send_signal(signal.SIGTERM)
+        assert await scheduler.wait() == 0
+        assert time.monotonic() - began < 1.0
+        await e1.stop()
+        await client.close()
+
+
+async def test_what_keeps_a_scheduler_from_starting_is_told_in_one_line(tmp_path):
+    port = free_port()
+    async with process(tmp_path, port):
+        told = await refusal(tmp_path)
+        assert "state" in told
+        assert str(tmp_path / "state") in told
+        told = await refusal(tmp_path, port=port, backend="memory:")
+        assert f"127.0.0.1:{port}" in told
+        assert "another scheduler" in told
+    (tmp_path / "file").write_text("not a directory")
+    told = await refusal(tmp_path, exchange_dir=str(tmp_path / "file"))
+    assert "exchange directory" in told
+    assert "--exchange-dir" in told
+    told = await refusal(tmp_path, backend=f"leveldb:{tmp_path / 'file'}")
+    assert str(tmp_path / "file") in told
+    told = await refusal(tmp_path, backend="oracle:x")
+    assert "leveldb:DIR" in told
+
+
+async def test_a_state_directory_of_a_newer_version_is_refused(tmp_path):
+    async with await open_backend(f"leveldb:{tmp_path / 'state'}") as backend:
+        head = JobHead(job_id="j", name="", client_id="", state="queued", submitted_ms=0, schema_version="2.0")
+        await backend.put(Keyspace.JobHeads, "j", head.encoded())
+    told = await refusal(tmp_path)
+    assert "schema version 2" in told
+    assert "newer" in told
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_an_executor_process_that_dies_is_missed_at_once(tmp_path, busy):
+    """With and without a waiting poll: well before its lease of a minute ends."""
+    port = free_port()
+    sleeper = await asyncio.create_subprocess_exec("sleep", "600")
+    async with process(tmp_path, port, executor_lease_ttl_ms=60_000):
+        client = Client(f"127.0.0.1:{port}")
+        async with executor(f"127.0.0.1:{port}", "e1", lambda *_: None, pid=sleeper.pid) as e1:
+            if busy:
+                await client.submit("job-1")
+                await eventually(lambda: e1.held)
+            else:
+                await eventually(lambda: e1.lists)
+            await e1.stop()
+            sleeper.kill()
+            await sleeper.wait()
+
+            async def is_lost():
+                found = await client.stub.ListExecutors(pb.ListExecutorsRequest())
+                return [e.state for e in found.executors] == ["lost"]
+
+            await eventually(is_lost, 3.0)
+        await client.close()
