@@ -74,6 +74,8 @@ class World(RuleBasedStateMachine):
         """The report of each execution, by its nonce."""
         self.writers: dict[str, tuple[str, str]] = {}
         """The life that wrote each, by its nonce."""
+        self.rows: dict[str, int] = {}
+        """A stand-in for the rows that each execution wrote, by its nonce."""
         self.dead: set[tuple[str, str]] = set()
         self.lives = {"a": 1, "b": 1, "c": 1}
         self.lists = {"a": 0, "b": 0, "c": 0}
@@ -207,7 +209,17 @@ class World(RuleBasedStateMachine):
         )
         self.written[success.output.nonce] = success
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
+        self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
         return success
+
+    def rows_of(self, spec: StageSpec, partition: int, nonce: str) -> int:
+        """Return what an execution writes, given what it reads now: the same again, unless it is not deterministic."""
+        read = tuple(
+            (i.stage_id, p, self.rows.get(o.nonce))
+            for i in spec.inputs
+            for p, o in sorted(self.graph.stages[i.stage_id].ledger.outputs.items())
+        )
+        return hash((spec.stage_id, partition, read, None if spec.is_deterministic else nonce))
 
     def planned_by(self, executor: str, attempt: int) -> JobPlanned:
         result = max(s.stage_id for s in self.specs if s.work is StageWork.QUERY)
@@ -465,6 +477,11 @@ class World(RuleBasedStateMachine):
         result = self.graph.result_stage
         assert isinstance(result, SuccessfulStage)
         assert sorted(result.ledger.outputs) == list(range(result.spec.partitions))
+        for stage in self.graph.stages[1:]:
+            for partition, found in stage.ledger.outputs.items():
+                if found.nonce in self.rows:
+                    derived = self.rows_of(stage.spec, partition, found.nonce)
+                    assert self.rows[found.nonce] == derived, "rows were taken from a run that does not count"
         nonces = [o.nonce for s in self.graph.stages for o in s.ledger.outputs.values()]
         assert len(set(nonces)) == len(nonces), "an execution counts twice"
 
