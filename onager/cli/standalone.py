@@ -24,6 +24,9 @@ _LONGEST_WAIT_S: Final = 5.0
 _SOUND_LIFE_S: Final = 30.0
 _READY_POLL_S: Final = 0.1
 _STOP_GRACE_S: Final = 15.0
+_DRAIN_GRACE_MS: Final = 10_000
+"""How long running tasks may go on after Ctrl-C; less than `_STOP_GRACE_S`."""
+_FAILED_START_GRACE_S: Final = 1.0
 
 
 class Layout(NamedTuple):
@@ -94,14 +97,18 @@ class Standalone:
             "scheduler",
             ("scheduler", "--backend", f"leveldb:{directories.state_dir}", "--listen", self._address,
              "--exchange-dir", exchange),
-            _quiet("ONAGER_SCHEDULER_LOG_LEVEL"),
+            _default("ONAGER_SCHEDULER_LOG_LEVEL", "warning"),
         )  # fmt: skip
         arguments = ["executor", "--scheduler", self._address, "--exchange-dir", exchange]
         arguments += ["--executor-id", f"standalone-{socket.gethostname()}"]
         arguments += [] if slots is None else ["--slots", str(slots)]
         for key, value in spark_conf.items():
             arguments += ["--spark-conf", f"{key}={value}"]
-        self._executor = _Child("executor", arguments, _quiet("ONAGER_EXECUTOR_LOG_LEVEL"))
+        environment = {
+            **_default("ONAGER_EXECUTOR_LOG_LEVEL", "warning"),
+            **_default("ONAGER_EXECUTOR_DRAIN_GRACE_MS", str(_DRAIN_GRACE_MS)),
+        }
+        self._executor = _Child("executor", arguments, environment)
         self._stop = threading.Event()
         self._has_been_ready = False
 
@@ -169,21 +176,22 @@ class Standalone:
 
     def _stop_children(self) -> None:
         """Stop the executor first, so that it can report what it finishes; then the scheduler."""
+        grace_s = _STOP_GRACE_S if self._has_been_ready else _FAILED_START_GRACE_S
         for child in (self._executor, self._scheduler):
             process = child.process
             if process is None or process.poll() is not None:
                 continue
             process.terminate()
             try:
-                process.wait(_STOP_GRACE_S)
+                process.wait(grace_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
 
-def _quiet(variable: str) -> dict[str, str]:
-    """Return the environment in which a child logs only what an operator must know, unless told otherwise."""
-    return {} if variable in os.environ else {variable: "warning"}
+def _default(variable: str, value: str) -> dict[str, str]:
+    """Return the environment that gives *variable* a value, unless it has one."""
+    return {} if variable in os.environ else {variable: value}
 
 
 def _with_free_port(listen: str) -> str:
