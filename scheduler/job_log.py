@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from execution_graph import EventBatch, ExecutionGraph, JobState, apply, decode_batch, decode_graph, encode_graph
+from execution_graph import EventBatch, ExecutionGraph, JobState, apply_all, decode_batch, decode_graph, encode_graph
 from onager.errors import StateCorruptError
 from onager.ids import JobId
 from scheduler.records import Record, pack, unpack
@@ -33,6 +33,7 @@ class JobHeader(Record):
     snapshot: str
     chunks: int
     snapshot_bytes: int
+    """Of the graph, before compression: what the log is weighed against."""
     batch_id: str
     """The batch that this snapshot was committed with, to settle a write of unknown outcome."""
     weight: float = 1.0
@@ -48,7 +49,7 @@ class StoredJob:
     header_revision: int
     keyspace: Keyspace
     log_bytes: int = 0
-    """Bytes of log after the snapshot."""
+    """Bytes of log after the snapshot, before compression."""
 
 
 def log_prefix(job_id: str, generation: int) -> str:
@@ -74,11 +75,11 @@ def end_keyspace(graph: ExecutionGraph) -> Keyspace:
 
 
 def snapshot_ops(job_id: str, snapshot: str, graph: ExecutionGraph) -> tuple[list[Op], int]:
-    """Return the puts of a snapshot's chunks, and their bytes together."""
-    packed = pack(encode_graph(graph))
-    pieces = split_value(packed)
+    """Return the puts of a snapshot's chunks, and the bytes of the graph before compression."""
+    plain = encode_graph(graph)
+    pieces = split_value(pack(plain))
     prefix = snapshot_prefix(job_id, snapshot)
-    return [Put(Keyspace.GraphChunks, f"{prefix}{n:04d}", piece) for n, piece in enumerate(pieces)], len(packed)
+    return [Put(Keyspace.GraphChunks, f"{prefix}{n:04d}", piece) for n, piece in enumerate(pieces)], len(plain)
 
 
 def load_request(job_id: JobId) -> tuple[list[tuple[Keyspace, str]], list[KeyRange]]:
@@ -121,9 +122,9 @@ def follow(job: StoredJob, entries: Sequence[KeyValue]) -> StoredJob:
         seq += 1
         if entry.key != log_key(job.header.job_id, job.header.generation, seq):
             raise StateCorruptError(f"the log of job {job.header.job_id} has {entry.key} where {seq} is expected")
-        for event in decode_batch(unpack(entry.value, f"batch {entry.key}")).events:
-            graph = apply(graph, event)
-        log_bytes += len(entry.value)
+        plain = unpack(entry.value, f"batch {entry.key}")
+        graph = apply_all(graph, decode_batch(plain).events)
+        log_bytes += len(plain)
     return StoredJob(
         graph=graph,
         seq=seq,

@@ -8,16 +8,24 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from execution_graph import Event, ExecutionGraph, apply, revive
+from execution_graph import Event, ExecutionGraph, apply_all, revive
 from onager.clock import Clock
 from onager.ids import JobId
 from scheduler.job_log import StoredJob
 from scheduler.job_store import Committed, JobStore, Lost
 
-Decide = Callable[[ExecutionGraph], Sequence[Event]]
-"""Looks at a committed graph and says what happened. Pure; may be asked again, and then its last answer is what counts."""
+
+class Decision(NamedTuple):
+    """Events, and the graph that they lead to where the decider has worked it out already."""
+
+    events: Sequence[Event]
+    after: ExecutionGraph | None = None
+
+
+Decide = Callable[[ExecutionGraph], Decision]
+"""Looks at a committed graph and says what happened. Pure; may be asked again, and then its last answer counts."""
 
 MAX_EVENTS_PER_APPEND: Final = 4_096
 """A round that has decided so much is committed before more is decided."""
@@ -118,13 +126,12 @@ class JobWriters:
                 asked.done.set_exception(error)
                 continue
             wants_revival = wants_revival or not asked.is_quiet
-            for event in decided:
-                after = apply(graph, event)
-                if after is not graph:
-                    events.append(event)
-                    graph = after
+            after = apply_all(graph, decided.events) if decided.after is None else decided.after
+            if after is not graph:
+                events += decided.events
+                graph = after
         started = revive(graph, self._clock.now_ms()) if wants_revival and events else None
         if started is not None:
             events.append(started)
-            graph = apply(graph, started)
+            graph = apply_all(graph, (started,))
         return graph, events

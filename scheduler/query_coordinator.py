@@ -14,7 +14,7 @@ from execution_graph import (
     LaunchesRepeated,
     RunningStage,
     TasksLaunched,
-    apply,
+    apply_all,
     lost_launches,
     pop_next_tasks,
     revive,
@@ -23,7 +23,7 @@ from execution_graph import (
 from onager.clock import Clock
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.job_writers import JobWriters
+from scheduler.job_writers import Decision, JobWriters
 from scheduler.stage_coordinator import StageCoordinator
 
 
@@ -67,20 +67,19 @@ class QueryCoordinator:
 
     async def revive(self) -> None:
         """Set stages running that were left resolved, by a replica that died between."""
-        await self._writers.record(self.job_id, self._revived)
+        await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
 
     async def launch(self, shares: Sequence[Share], cluster_slots: int) -> list[Launch]:
         """Hand out up to each share's number of tasks, and return those that now are in the executors' hands."""
         decided = _Decided()
 
-        def decide(graph: ExecutionGraph) -> list[Event]:
+        def decide(graph: ExecutionGraph) -> Decision:
             decided.launches = []
-            events = list(self._revived(graph))
-            for event in events:
-                graph = apply(graph, event)
+            events = self._revived(graph)
+            graph = apply_all(graph, events)
             for share in shares:
                 graph = self._pop(graph, share, decided)
-            return [*events, *decided.launches]
+            return Decision([*events, *decided.launches], graph)
 
         graph = await self._writers.record(self.job_id, decide)
         return self._launches(graph, decided, cluster_slots)
@@ -95,22 +94,18 @@ class QueryCoordinator:
         """
         decided = _Decided()
 
-        def decide(graph: ExecutionGraph) -> list[Event]:
+        def decide(graph: ExecutionGraph) -> Decision:
             decided.launches = []
+            graph = apply_all(graph, events)
             if not freed:
-                return list(events)
-            for event in events:
-                graph = apply(graph, event)
-            started = revive(graph, self._clock.now_ms())
-            first: list[Event] = list(events)
-            if started is not None:
-                first.append(started)
-                graph = apply(graph, started)
+                return Decision(events, graph)
+            started = self._revived(graph)
+            graph = apply_all(graph, started)
             limit = freed
             if load_of_others < float("inf"):
                 limit = max(0, min(freed, math.floor(load_of_others * weight - running_count(graph)) + 1))
-            self._pop(graph, Share(slot, limit), decided)
-            return [*first, *decided.launches]
+            graph = self._pop(graph, Share(slot, limit), decided)
+            return Decision([*events, *started, *decided.launches], graph)
 
         graph = await self._writers.record(self.job_id, decide)
         return self._launches(graph, decided, slots)
@@ -120,22 +115,22 @@ class QueryCoordinator:
         listed = frozenset(held)
         decided = _Decided()
 
-        def decide(graph: ExecutionGraph) -> list[Event]:
+        def decide(graph: ExecutionGraph) -> Decision:
             events = lost_launches(graph, slot, listed, self._clock.now_ms())
             decided.launches = [e for e in events if isinstance(e, LaunchesRepeated)]
-            return list(events)
+            return Decision(events)
 
         graph = await self._writers.record(self.job_id, decide)
         return self._launches(graph, decided, cluster_slots)
 
     async def lose_executor(self, lost: ExecutorLost) -> None:
         """Take back what was in the hands of an executor that is gone."""
-        await self._writers.record(self.job_id, lambda _: [lost])
+        await self._writers.record(self.job_id, lambda _: Decision([lost]))
 
     async def cancel(self, reason: str) -> ExecutionGraph:
         """End the job; one that has ended stays as it is."""
         return await self._writers.record(
-            self.job_id, lambda _: [JobCancelled(reason=reason, at_ms=self._clock.now_ms())]
+            self.job_id, lambda _: Decision([JobCancelled(reason=reason, at_ms=self._clock.now_ms())])
         )
 
     def _revived(self, graph: ExecutionGraph) -> list[Event]:
@@ -150,7 +145,7 @@ class QueryCoordinator:
                 break
             decided.launches.append(launched)
             left -= len(launched.tasks)
-            graph = apply(graph, launched)
+            graph = apply_all(graph, (launched,))
         return graph
 
     def _launches(self, graph: ExecutionGraph, decided: _Decided, cluster_slots: int) -> list[Launch]:

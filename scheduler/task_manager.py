@@ -297,6 +297,6 @@ def _has_something(job: StoredJob | None, lost: ExecutorLost) -> bool:
     for stage in job.graph.stages:
         if any(t.executor_id == lost.executor_id for t in getattr(stage, "running", {}).values()):
             return True
-        if any(not o.is_shared and o.executor_id == lost.executor_id for o in stage.ledger.outputs.values()):
+        if any(not o.is_durable and o.executor_id == lost.executor_id for o in stage.ledger.outputs.values()):
             return True
     return False
