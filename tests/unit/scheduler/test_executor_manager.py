@@ -1,0 +1,200 @@
+import subprocess
+import sys
+
+import pytest
+
+from onager.errors import InvalidRequestError, UnknownExecutorError, VersionMismatchError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
+from scheduler.executor_manager import ExecutorManager
+from state_backend import Keyspace
+
+PEER = "ipv4:10.0.0.1:1"
+
+
+def request(executor_id="e1", incarnation="one", **changes):
+    given = {
+        "executor_id": executor_id,
+        "incarnation": incarnation,
+        "host": "h",
+        "slots": 2,
+        "protocol_version": PROTOCOL_VERSION,
+        "spark_version": "4.3.0",
+        "python_version": "3.11",
+    }
+    return pb.RegisterExecutorRequest(**{**given, **changes})
+
+
+@pytest.fixture
+def lost():
+    return []
+
+
+@pytest.fixture
+async def manager(backend, clock, lost):
+    async def on_lost(event):
+        lost.append(event)
+
+    manager = ExecutorManager(
+        backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost
+    )
+    await manager.start()
+    return manager
+
+
+async def test_a_registered_executor_is_known_and_in_the_store(manager, backend):
+    await manager.register(request(), PEER)
+    assert manager.require("e1", "one").record.slots == 2
+    assert manager.total_slots == 2
+    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+    with pytest.raises(UnknownExecutorError):
+        manager.require("e1", "two")
+    with pytest.raises(UnknownExecutorError):
+        manager.require("e2", "one")
+
+
+async def test_registering_again_in_the_same_life_loses_nothing(manager, lost):
+    session = await manager.register(request(), PEER)
+    session.list_number = 7
+    running = [pb.TaskId(job_id="j", stage_id=1)]
+    again = await manager.register(request(running=running), PEER)
+    assert again.list_number == 7
+    assert len(again.held) == 1
+    assert not lost
+
+
+async def test_a_new_life_ends_the_old_one_at_once(manager, lost):
+    await manager.register(request(), PEER)
+    await manager.register(request(incarnation="two"), PEER)
+    assert [(event.incarnation, event.is_drained) for event in lost] == [("one", False)]
+    assert manager.is_alive("e1", "two")
+    assert not manager.is_alive("e1", "one")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"protocol_version": 99}, VersionMismatchError, "version 99 of the protocol"),
+        ({"spark_version": "4.2.1"}, VersionMismatchError, "runs Spark 4.2.1"),
+        ({"python_version": "3.12"}, VersionMismatchError, "Python 3.12"),
+        ({"slots": 0}, InvalidRequestError, "0 slots"),
+        ({"executor_id": "a/b"}, InvalidRequestError, "executor id"),
+        ({"executor_id": ""}, InvalidRequestError, "executor id"),
+        ({"incarnation": ""}, InvalidRequestError, "incarnation"),
+    ],
+)
+async def test_who_does_not_fit_is_refused(manager, changes, error, text):
+    await manager.register(request("other"), PEER)
+    with pytest.raises(error, match=text):
+        await manager.register(request(**changes), PEER)
+
+
+async def test_another_version_is_welcome_once_all_others_are_gone(manager):
+    await manager.register(request("old"), PEER)
+    await manager.deregister("old", "one", "upgraded")
+    await manager.register(request(spark_version="4.4.0"), PEER)
+
+
+async def test_silence_after_a_broken_connection_is_a_loss(manager, clock, lost):
+    session = await manager.register(request(), PEER)
+    manager.suspect(session)
+    clock.advance(2_900)
+    await manager.look()
+    assert not lost
+    manager.heard(session)
+    clock.advance(5_000)
+    await manager.look()
+    assert not lost
+    manager.suspect(session)
+    clock.advance(3_000)
+    await manager.look()
+    assert [event.executor_id for event in lost] == ["e1"]
+    assert "connection broke" in lost[0].reason
+    with pytest.raises(UnknownExecutorError):
+        manager.require("e1", "one")
+
+
+async def test_a_dead_process_on_this_machine_is_a_loss_at_once(manager, lost):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    await manager.register(request(pid=process.pid), "ipv4:127.0.0.1:5")
+    await manager.look()
+    assert not lost
+    process.kill()
+    process.wait()
+    await manager.look()
+    assert "died" in lost[0].reason
+
+
+async def test_a_lease_that_ran_out_is_a_loss(manager, clock, lost):
+    session = await manager.register(request(), PEER)
+    clock.advance(7_000)
+    with pytest.raises(UnknownExecutorError):
+        await manager.renew(session)
+    assert "lease" in lost[0].reason
+
+
+async def test_renewing_keeps_the_lease(manager, clock, backend, lost):
+    session = await manager.register(request(), PEER)
+    for _ in range(5):
+        clock.advance(2_500)
+        await manager.renew(session)
+    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+    assert not lost
+
+
+async def test_a_drained_executor_is_no_suspect(manager, lost):
+    session = await manager.register(request(), PEER)
+    await manager.drain(session)
+    assert manager.total_slots == 0
+    assert [info.state for info in manager.infos()] == ["draining"]
+    await manager.deregister("e1", "one", "drained")
+    await manager.deregister("e1", "one", "drained")
+    assert [event.is_drained for event in lost] == [True]
+    assert [info.state for info in manager.infos()] == ["lost"]
+
+
+async def test_after_a_restart_executors_have_their_lease_to_report(manager, backend, clock):
+    await manager.register(request(), PEER)
+    told = []
+
+    async def on_lost(event):
+        told.append(event)
+
+    successor = ExecutorManager(
+        backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost
+    )
+    await successor.start()
+    await successor.look()
+    assert successor.is_alive("e1", "one")
+    assert not told
+    with pytest.raises(UnknownExecutorError):
+        successor.require("e1", "one")
+    await successor.register(request(), PEER)
+    assert not told
+
+
+async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
+    told = []
+
+    async def on_lost(event):
+        told.append(event)
+        if len(told) == 1:
+            raise UnknownExecutorError("the store is away")
+
+    manager = ExecutorManager(
+        backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost
+    )
+    await manager.register(request(), PEER)
+    await manager.deregister("e1", "one", "bye")
+    await manager.look()
+    await manager.look()
+    assert len(told) == 2
+
+
+async def test_the_long_gone_are_forgotten(manager, backend, clock):
+    await manager.register(request(), PEER)
+    await manager.deregister("e1", "one", "bye")
+    clock.advance(601_000)
+    await manager.look()
+    assert manager.infos() == []
+    assert await backend.get(Keyspace.Executors, "e1") is None

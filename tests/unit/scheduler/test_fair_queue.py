@@ -1,0 +1,73 @@
+from collections import Counter
+
+from onager.ids import JobId
+from scheduler.fair_queue import FairQueue
+
+A, B, C = JobId("a"), JobId("b"), JobId("c")
+
+
+def queue(**jobs):
+    made = FairQueue()
+    for place, (job_id, (running, available, weight)) in enumerate(jobs.items()):
+        made.update(JobId(job_id), submitted_ms=place, weight=weight, running=running, available=available)
+    return made
+
+
+def taken(made, slots):
+    return Counter(made.take() for _ in range(slots))
+
+
+def test_slots_go_round_and_the_oldest_comes_first():
+    made = queue(a=(0, 9, 1), b=(0, 9, 1))
+    assert [made.take() for _ in range(4)] == [A, B, A, B]
+
+
+def test_whoever_has_more_running_waits():
+    assert taken(queue(a=(3, 9, 1), b=(1, 9, 1)), 2) == {B: 2}
+
+
+def test_weights_share_in_proportion():
+    assert taken(queue(a=(0, 99, 3), b=(0, 99, 1)), 8) == {A: 6, B: 2}
+
+
+def test_no_job_is_given_more_than_it_has_tasks():
+    made = queue(a=(0, 1, 1), b=(0, 2, 1))
+    assert taken(made, 5) == {A: 1, B: 2, None: 2}
+    assert made.available == 0
+    assert not made.has_runnable
+
+
+def test_a_slot_stays_with_its_job_while_that_is_fair():
+    made = queue(a=(0, 9, 1), b=(0, 9, 1))
+    assert made.take(prefer=B) == B
+    assert made.take(prefer=B) == A
+
+
+def test_slots_given_back_count_no_more():
+    made = queue(a=(0, 1, 1), b=(0, 1, 1))
+    assert made.take() == A
+    made.give_back(A, 1)
+    assert made.take() == A
+
+
+def test_an_ended_job_is_forgotten():
+    made = queue(a=(0, 1, 1))
+    made.remove(A)
+    assert made.take() is None
+    assert made.available == 0
+
+
+def test_the_load_of_others_leaves_the_job_itself_out():
+    made = queue(a=(0, 9, 1), b=(2, 9, 1))
+    assert made.load_of_others(A) == 2
+    assert made.load_of_others(B) == 0
+    assert queue(a=(0, 9, 1)).load_of_others(A) == float("inf")
+    assert made.take() == A
+
+
+def test_ten_thousand_waiting_jobs_cost_no_more_a_slot():
+    made = FairQueue()
+    for n in range(10_000):
+        made.update(JobId(f"{n:05}"), submitted_ms=n, weight=1, running=0, available=1)
+    order = [made.take() for _ in range(10_000)]
+    assert order == sorted(order)

@@ -1,0 +1,71 @@
+import pytest
+
+from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError, VersionMismatchError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_JOB_SPEC_BYTES
+from scheduler.job_specs import check_submission, decode_spec, encode_spec, weight_of
+
+
+def request(job_id="job-1", **spec):
+    given = {"sql": pb.SqlScript(text="SELECT 1")} if not {"sql", "python"} & set(spec) else {}
+    return pb.SubmitJobRequest(job_id=job_id, spec=pb.JobSpec(**given, **spec), protocol_version=1)
+
+
+def test_an_ordinary_job_passes():
+    check_submission(
+        request(
+            views=[pb.View(name="t", path="/t.parquet")],
+            conf={"spark.sql.ansi.enabled": "true", "onager.weight": "2.5"},
+            sink=pb.Sink(path="/out", format="parquet"),
+        )
+    )
+    check_submission(request(sql=pb.SqlScript(text="SELECT '" + "x" * 5_000_000 + "'")))
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "text"),
+    [
+        (request("Not An Id"), InvalidRequestError, "not a job id"),
+        (request(""), InvalidRequestError, "not a job id"),
+        (request(sql=pb.SqlScript(text=" ; ")), InvalidRequestError, "SQL text is empty"),
+        (request(python=pb.PythonFunction()), InvalidRequestError, "no code"),
+        (request(python=pb.PythonFunction(source=b"x", arguments_json="[1]")), InvalidRequestError, "JSON object"),
+        (request(python=pb.PythonFunction(source=b"x", arguments_json="{")), InvalidRequestError, "not JSON"),
+        (pb.SubmitJobRequest(job_id="a"), InvalidRequestError, "nothing to run"),
+        (request(name="n" * 257), InvalidRequestError, "256"),
+        (request(conf={"sql.ansi": "1"}), InvalidSettingError, "spark"),
+        (request(conf={"onager.weight": "heavy"}), InvalidSettingError, "above 0"),
+        (request(conf={"onager.weight": "-1"}), InvalidSettingError, "above 0"),
+        (request(views=[pb.View(name="t")]), InvalidRequestError, "name and a path"),
+        (request(views=[pb.View(name="t", path="p", format="xls")]), InvalidRequestError, "xls"),
+        (request(views=[pb.View(name="t", path="p"), pb.View(name="T", path="q")]), InvalidRequestError, "twice"),
+        (request(sink=pb.Sink(format="parquet")), InvalidRequestError, "path"),
+        (request(sink=pb.Sink(path="/o", format="avro")), InvalidRequestError, "avro"),
+        (request(sink=pb.Sink(path="/o", format="csv", mode="merge")), InvalidRequestError, "merge"),
+        (request(sql=pb.SqlScript(text="x" * (MAX_JOB_SPEC_BYTES + 1))), RequestTooLargeError, "limit"),
+    ],
+)
+def test_what_can_never_work_is_told(bad, error, text):
+    with pytest.raises(error, match=text):
+        check_submission(bad)
+
+
+def test_another_protocol_is_told():
+    with pytest.raises(VersionMismatchError, match="version 9"):
+        check_submission(pb.SubmitJobRequest(job_id="a", protocol_version=9))
+
+
+def test_a_spec_survives_and_equal_ones_have_equal_bytes():
+    spec = pb.JobSpec(
+        python=pb.PythonFunction(pickled=b"\x00\xff", function="f"),
+        conf={"spark.b": "2", "spark.a": "é"},
+        py_files=[pb.PyFile(name="m.py", content=b"x")],
+    )
+    again = pb.JobSpec(
+        python=pb.PythonFunction(pickled=b"\x00\xff", function="f"),
+        conf={"spark.a": "é", "spark.b": "2"},
+        py_files=[pb.PyFile(name="m.py", content=b"x")],
+    )
+    assert decode_spec(encode_spec(spec)) == spec
+    assert encode_spec(spec) == encode_spec(again)
+    assert weight_of(spec) == 1

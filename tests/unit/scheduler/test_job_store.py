@@ -1,0 +1,253 @@
+"""The log of a job: who appends wins once, whatever the store can or cannot tell."""
+
+import pytest
+
+from execution_graph import JobCancelled, apply_all, encode_graph, pop_next_tasks, revive
+from onager.errors import JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
+from onager.ids import JobId
+from scheduler import job_store
+from scheduler.job_log import JobHeader
+from scheduler.job_store import Committed, Lost
+from state_backend import Keyspace
+from state_backend.memory import MemoryStore
+from tests.unit.scheduler.world import SLOT, UnsureBackend, graph, keys, planned, store, succeeded
+
+JOB = JobId("job-1")
+
+
+def launches(found, limit=1):
+    """Return the events that hand out the next tasks."""
+    started = revive(found, 2)
+    events = [started] if started else []
+    launched = pop_next_tasks(apply_all(found, events), SLOT, limit, 3)
+    return [*events, launched]
+
+
+async def step(jobs, job, events):
+    result = await jobs.append(job, events)
+    assert isinstance(result, Committed)
+    return result.job
+
+
+async def running(jobs, tasks=3):
+    """Return a job whose *tasks* are all in the executor's hands."""
+    job, _ = await jobs.submit(graph())
+    job = await step(jobs, job, launches(job.graph))
+    job = await step(jobs, job, [planned(tasks)])
+    return await step(jobs, job, launches(job.graph, tasks))
+
+
+async def test_a_submitted_job_is_there_for_everybody(backend, clock):
+    job, existed = await store(backend, clock).submit(graph())
+    assert not existed
+    found = await store(backend, clock).load(JOB)
+    assert found.graph == job.graph
+    assert await keys(backend, Keyspace.JobHeads, Keyspace.ActiveJobs) == {"JobHeads/job-1", "ActiveJobs/job-1"}
+
+
+async def test_submitting_twice_runs_once_however_late(backend, clock):
+    jobs = store(backend, clock)
+    job = await running(jobs, 1)
+    assert (await store(backend, clock).submit(graph()))[1]
+    await step(jobs, job, [succeeded(1, 0)])
+    found, existed = await store(backend, clock).submit(graph())
+    assert existed
+    assert found.keyspace is Keyspace.CompletedJobs
+    with pytest.raises(JobConflictError):
+        await store(backend, clock).submit(graph(digest="e" * 64))
+
+
+@pytest.mark.parametrize("fate", ["lost", "done"])
+async def test_a_submission_of_unknown_outcome_is_settled(clock, fate):
+    backend = UnsureBackend(MemoryStore(clock))
+    backend.script = [fate]
+    _, existed = await store(backend, clock).submit(graph())
+    assert not existed
+    assert (await store(backend, clock).load(JOB)).seq == 0
+
+
+async def test_only_one_of_two_writers_wins_a_position(backend, clock):
+    mine, theirs = store(backend, clock), store(backend, clock)
+    job, _ = await mine.submit(graph())
+    other = await theirs.load(JOB)
+    await step(theirs, other, launches(other.graph))
+    assert isinstance(await mine.append(job, [JobCancelled(reason="no", at_ms=4)]), Lost)
+    job = await mine.load(JOB)
+    assert job.seq == 1
+    job = await step(mine, job, [JobCancelled(reason="no", at_ms=4)])
+    assert job.keyspace is Keyspace.FailedJobs
+
+
+async def test_events_that_change_nothing_are_not_written(backend, clock):
+    jobs = store(backend, clock)
+    job = await running(jobs)
+    again = await step(jobs, job, [succeeded(1, 0, attempt=7)])
+    assert again is job
+
+
+@pytest.mark.parametrize("fates", [["lost"], ["done"], ["lost", "lost", "done"]])
+async def test_an_append_of_unknown_outcome_is_settled_by_its_id(clock, fates):
+    backend = UnsureBackend(MemoryStore(clock))
+    jobs = store(backend, clock)
+    job = await running(jobs)
+    backend.script = list(fates)
+    after = await step(jobs, job, [succeeded(1, 0)])
+    assert after.seq == job.seq + 1
+    found = await store(backend, clock).load(JOB)
+    assert found.seq == after.seq
+    assert found.graph == after.graph
+
+
+async def test_an_append_of_unknown_outcome_that_another_overtook_is_lost(clock):
+    backend = UnsureBackend(MemoryStore(clock))
+    jobs, others = store(backend, clock), store(backend, clock)
+    job = await running(jobs)
+
+    async def overtake():
+        backend.before_answer = None
+        await step(others, await others.load(JOB), [succeeded(1, 1)])
+
+    backend.script, backend.before_answer = ["lost"], overtake
+    assert isinstance(await jobs.append(job, [succeeded(1, 0)]), Lost)
+    found = (await jobs.load(JOB)).graph.stages[1].ledger.outputs
+    assert set(found) == {1}
+
+
+@pytest.mark.parametrize("fate", ["lost", "done"])
+async def test_an_end_of_unknown_outcome_is_settled(clock, fate):
+    backend = UnsureBackend(MemoryStore(clock))
+    jobs = store(backend, clock)
+    job = await running(jobs, 1)
+    backend.script = [fate]
+    assert (await step(jobs, job, [succeeded(1, 0)])).keyspace is Keyspace.CompletedJobs
+    assert await keys(backend, Keyspace.ActiveJobs, Keyspace.JobLog) == set()
+
+
+async def test_the_end_moves_the_header_and_leaves_no_log(backend, clock):
+    jobs = store(backend, clock)
+    job = await running(jobs, 1)
+    job = await step(jobs, job, [succeeded(1, 0)])
+    found = await keys(backend)
+    assert {k.split("/")[0] for k in found} == {"CompletedJobs", "GraphChunks", "JobHeads"}
+    assert len([k for k in found if k.startswith("GraphChunks")]) == 1
+    assert jobs.heads.get(JOB).state.value == "successful"
+    assert (await store(backend, clock).load(JOB)).graph == job.graph
+
+
+async def test_a_late_append_to_an_ended_job_is_lost_and_then_nothing(backend, clock):
+    late, jobs = store(backend, clock), store(backend, clock)
+    stale = await running(late, 2)
+    job = await jobs.load(JOB)
+    await step(jobs, job, [JobCancelled(reason="enough", at_ms=8)])
+    assert isinstance(await late.append(stale, [succeeded(1, 0)]), Lost)
+    ended = await late.load(JOB)
+    assert await step(late, ended, [succeeded(1, 0)]) is ended
+    assert await keys(backend, Keyspace.ActiveJobs, Keyspace.JobLog) == set()
+
+
+async def test_snapshots_keep_the_log_short_and_the_graph_whole(backend, clock, monkeypatch):
+    monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
+    jobs = store(backend, clock)
+    job = await running(jobs, 200)
+    for partition in range(199):
+        job = await step(jobs, job, [succeeded(1, partition)])
+    assert job.header.generation > 2
+    log = await keys(backend, Keyspace.JobLog)
+    generations = {int(k.split("/")[2]) for k in log}
+    assert generations <= {job.header.generation, job.header.generation - 1}
+    assert len({k.split("/")[2] for k in await keys(backend, Keyspace.GraphChunks)}) == 1
+    found = await store(backend, clock).load(JOB)
+    assert (found.graph, found.seq) == (job.graph, job.seq)
+
+
+async def test_bytes_per_task_do_not_grow_with_the_job(backend, clock):
+    written = 0
+    commit = backend._commit
+
+    async def counted(ops, expect, fence):
+        nonlocal written
+        written += sum(len(getattr(op, "value", b"")) for op in ops)
+        return await commit(ops, expect, fence)
+
+    backend._commit = counted
+    costs = []
+    for size in (500, 4_000):
+        jobs = store(backend, clock)
+        job, _ = await jobs.submit(graph(f"job-{size}"))
+        job = await step(jobs, job, launches(job.graph))
+        job = await step(jobs, job, [planned(size)])
+        written = 0
+        for start in range(0, size, 20):
+            job = await step(jobs, job, launches(job.graph, 20))
+            job = await step(jobs, job, [succeeded(1, p) for p in range(start, start + 20)])
+        assert not job.graph.is_active
+        costs.append(written / size)
+    assert max(costs) < 300
+    assert costs[1] < 1.5 * costs[0]
+
+
+async def test_a_graph_too_large_for_one_transaction_goes_in_chunks(backend, clock, monkeypatch):
+    monkeypatch.setattr(job_store, "_INLINE_CHUNK_BYTES", 10)
+    jobs = store(backend, clock)
+    job = await running(jobs, 1)
+    job = await step(jobs, job, [succeeded(1, 0)])
+    assert encode_graph((await store(backend, clock).load(JOB)).graph) == encode_graph(job.graph)
+
+
+async def damage(backend, keyspace, prefix, value):
+    item = (await backend.scan(keyspace, prefix, limit=10)).items[-1]
+    if value is None:
+        await backend.delete(keyspace, item.key)
+    else:
+        await backend.put(keyspace, item.key, value)
+
+
+@pytest.mark.parametrize(
+    ("keyspace", "prefix", "value"),
+    [
+        (Keyspace.ActiveJobs, "", b"rubbish"),
+        (Keyspace.ActiveJobs, "", b'{"schema_version":"1.0"}'),
+        (Keyspace.GraphChunks, "job-1/", b"\x01rubbish"),
+        (Keyspace.GraphChunks, "job-1/", b'{"schema_version":"1.0","stages":3}'),
+        (Keyspace.GraphChunks, "job-1/", None),
+        (Keyspace.JobLog, "job-1/", b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"?"}]}'),
+    ],
+)
+async def test_a_damaged_record_is_marked_and_raised(backend, clock, keyspace, prefix, value):
+    await running(store(backend, clock))
+    await damage(backend, keyspace, prefix, value)
+    jobs = store(backend, clock)
+    with pytest.raises(StateCorruptError):
+        await jobs.load(JOB)
+    head = jobs.heads.get(JOB)
+    assert head.broken
+    assert not head.is_active
+    fresh = store(backend, clock)
+    await fresh.heads.refresh()
+    assert fresh.heads.get(JOB).broken == head.broken
+
+
+async def test_a_gap_in_the_log_is_damage(backend, clock):
+    await running(store(backend, clock))
+    first = (await backend.scan_keys(Keyspace.JobLog, "job-1/", limit=1)).items[0]
+    await backend.delete(Keyspace.JobLog, first)
+    with pytest.raises(StateCorruptError, match="is expected"):
+        await store(backend, clock).load(JOB)
+
+
+async def test_a_newer_record_is_refused_and_left_as_it_is(backend, clock):
+    await running(store(backend, clock))
+    stored = await backend.get(Keyspace.ActiveJobs, "job-1")
+    header = JobHeader.decoded(stored.value, "h").model_copy(update={"schema_version": "2.0"})
+    await backend.put(Keyspace.ActiveJobs, "job-1", header.encoded())
+    before = await backend.get(Keyspace.JobHeads, "job-1")
+    jobs = store(backend, clock)
+    with pytest.raises(SchemaVersionError, match="newer"):
+        await jobs.load(JOB)
+    assert await backend.get(Keyspace.JobHeads, "job-1") == before
+    assert not jobs.heads.get(JOB).is_active
+
+
+async def test_a_job_that_is_not_there_is_not_found(backend, clock):
+    with pytest.raises(JobNotFoundError):
+        await store(backend, clock).load(JobId("nobody"))

@@ -1,0 +1,108 @@
+"""Deciders of one job are committed together, and again when another replica was first."""
+
+import asyncio
+
+import pytest
+
+from execution_graph import JobCancelled, SuccessfulStage
+from onager.errors import JobNotFoundError
+from onager.ids import JobId
+from scheduler.job_writers import Decision, JobWriters
+from scheduler.query_coordinator import QueryCoordinator, Share
+from tests.unit.scheduler.world import SLOT, graph, planned, store, succeeded
+
+JOB = JobId("job-1")
+
+
+@pytest.fixture
+async def jobs(backend, clock):
+    jobs = store(backend, clock)
+    await jobs.submit(graph())
+    return jobs
+
+
+async def with_running(writers, clock, tasks):
+    coordinator = QueryCoordinator(JOB, writers, clock)
+    await coordinator.launch([Share(SLOT, 1)], 1)
+    await writers.record(JOB, lambda _: Decision([planned(tasks)]))
+    await coordinator.launch([Share(SLOT, tasks)], 1)
+    return coordinator
+
+
+async def test_what_is_decided_during_an_append_goes_with_the_next(jobs, clock):
+    writers = JobWriters(jobs, clock)
+    await with_running(writers, clock, 50)
+    before = writers.appends
+    done = [writers.record(JOB, lambda _, n=n: Decision([succeeded(1, n)])) for n in range(50)]
+    graphs = await asyncio.gather(*done)
+    assert writers.appends - before <= 2
+    assert isinstance(graphs[-1].stages[1], SuccessfulStage)
+
+
+async def test_a_decider_that_raises_spoils_no_other(jobs, clock):
+    writers = JobWriters(jobs, clock)
+    await with_running(writers, clock, 2)
+
+    def raises(_):
+        raise ValueError("mine")
+
+    first, second, third = await asyncio.gather(
+        writers.record(JOB, lambda _: Decision([succeeded(1, 0)])),
+        writers.record(JOB, raises),
+        writers.record(JOB, lambda _: Decision([succeeded(1, 1)])),
+        return_exceptions=True,
+    )
+    assert isinstance(second, ValueError)
+    assert not third.is_active
+
+
+async def test_a_lost_race_is_decided_again_on_what_is_stored(backend, jobs, clock):
+    writers = JobWriters(jobs, clock)
+    await with_running(writers, clock, 2)
+    others = store(backend, clock)
+    await others.append(await others.load(JOB), [succeeded(1, 0)])
+    seen = []
+
+    def decide(found):
+        seen.append(set(found.stages[1].ledger.outputs))
+        return Decision([succeeded(1, 1)])
+
+    after = await writers.record(JOB, decide)
+    assert seen == [set(), {0}]
+    assert writers.conflicts == 1
+    assert not after.is_active
+
+
+async def test_stages_are_set_running_by_the_append_that_resolves_them(jobs, clock):
+    writers = JobWriters(jobs, clock)
+    coordinator = QueryCoordinator(JOB, writers, clock)
+    await coordinator.launch([Share(SLOT, 1)], 1)
+    after = await writers.record(JOB, lambda _: Decision([planned(3)]))
+    assert after.stages[1].state == "running"
+    assert writers.appends == 2
+
+
+async def test_an_unknown_job_is_told_to_everybody_who_asked(backend, clock):
+    writers = JobWriters(store(backend, clock), clock)
+    asked = [writers.record(JobId("nobody"), lambda _: Decision([])) for _ in range(3)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(error, JobNotFoundError) for error in found)
+
+
+async def test_the_rest_of_a_report_is_nothing_once_the_job_is_cancelled(jobs, clock):
+    writers = JobWriters(jobs, clock)
+    coordinator = await with_running(writers, clock, 3)
+    await writers.record(JOB, lambda _: Decision([JobCancelled(reason="no", at_ms=7)]))
+    launches = await coordinator.report([succeeded(1, 0)], SLOT, 1, float("inf"), 1.0, 1)
+    assert launches == []
+
+
+async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
+    writers = JobWriters(jobs, clock)
+    coordinator = QueryCoordinator(JOB, writers, clock)
+    await coordinator.launch([Share(SLOT, 1)], 1)
+    await writers.record(JOB, lambda _: Decision([planned(10)]))
+    await coordinator.launch([Share(SLOT, 4)], 1)
+    reported = [succeeded(1, 0), succeeded(1, 1)]
+    launches = await coordinator.report(reported, SLOT, 2, 2.0, 1.0, 4)
+    assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2

@@ -1,0 +1,96 @@
+"""Small graphs, events and stores for the tests of the scheduler."""
+
+from execution_graph import (
+    ExecutorSlot,
+    JobPlanned,
+    OutputLayout,
+    PlanSummary,
+    StageSpec,
+    StageWork,
+    TaskMetrics,
+    TaskOutput,
+    TaskSucceeded,
+    submit,
+)
+from scheduler.job_heads import JobHeads
+from scheduler.job_store import JobStore
+from state_backend import Committed, Keyspace, OutcomeUnknown
+from state_backend.memory import MemoryBackend
+
+SLOT = ExecutorSlot("e1", "life", 1)
+
+
+def graph(job_id="job-1", digest="d" * 64, at_ms=1):
+    return submit(job_id=job_id, name=job_id, client_id="c", spec_digest=digest, at_ms=at_ms)
+
+
+def planned(tasks, at_ms=5):
+    spec = StageSpec(
+        stage_id=1,
+        name="one",
+        work=StageWork.QUERY,
+        plan_digest="p",
+        partitions=tasks,
+        inputs=(),
+        output=OutputLayout("result"),
+    )
+    summary = PlanSummary(
+        arrow_schema="", schema_json="", explain_digest=None, sink=None, result_stage_id=1, is_fused=False
+    )
+    return JobPlanned(
+        task_attempt=0,
+        executor_id="e1",
+        stages=(spec,),
+        summary=summary,
+        fused_output=None,
+        metrics=TaskMetrics(),
+        at_ms=at_ms,
+    )
+
+
+def succeeded(stage_id, partition, at_ms=9, attempt=0):
+    return TaskSucceeded(
+        stage_id=stage_id,
+        stage_attempt=0,
+        partition=partition,
+        task_attempt=attempt,
+        executor_id="e1",
+        output=TaskOutput(nonce=f"n{partition}", is_shared=True, rows=1, bytes=1),
+        metrics=TaskMetrics(run_ms=1),
+        at_ms=at_ms,
+    )
+
+
+def store(backend, clock):
+    heads = JobHeads(backend, clock, interval_ms=500)
+    return JobStore(backend, heads, clock)
+
+
+async def keys(backend, *keyspaces):
+    return {
+        f"{keyspace}/{key}"
+        for keyspace in keyspaces or Keyspace
+        for key in await backend.scan_keys(keyspace, limit=10_000)
+    }
+
+
+class UnsureBackend(MemoryBackend):
+    """Now and then does not know what became of a commit: `script` says "lost" or "done" for each to come."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.script = []
+        self.before_answer = None
+
+    async def _commit(self, ops, expect, fence):
+        what = self.script.pop(0) if self.script else "ok"
+        if what == "lost":
+            if self.before_answer is not None:
+                await self.before_answer()
+            return OutcomeUnknown("the answer did not come")
+        result = await super()._commit(ops, expect, fence)
+        if what == "done" and isinstance(result, Committed):
+            if self.before_answer is not None:
+                await self.before_answer()
+            return OutcomeUnknown("the answer did not come")
+        return result
