@@ -22,7 +22,7 @@ def plans(draw: st.DrawFn, max_stages: int = 5) -> tuple[StageSpec, ...]:
             stage_id,
             draw(st.sampled_from(PARTITIONS)),
             reads=tuple(sorted(reads[stage_id])),
-            is_deterministic=draw(st.sampled_from([True, True, False])),
+            is_deterministic=draw(st.sampled_from([True, False])),
         )
         for stage_id in range(1, count + 1)
     ]
