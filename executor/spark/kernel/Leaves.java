@@ -3,6 +3,7 @@ package onager.kernel;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.net.URI;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -134,7 +135,7 @@ public final class Leaves {
         Iterator each = files.iterator();
         for (int i = 0; each.hasNext(); i++) {
             FileStatus status = ((FileStatusWithMetadata) each.next()).fileStatus();
-            paths[i] = status.getPath().toString();
+            paths[i] = status.getPath().toUri().toString();
             numbers[4 * i] = status.getLen();
             numbers[4 * i + 1] = status.getModificationTime();
             numbers[4 * i + 2] = status.getBlockSize();
@@ -154,7 +155,7 @@ public final class Leaves {
                     (int) numbers[4 * i + 3],
                     numbers[4 * i + 2],
                     numbers[4 * i + 1],
-                    new Path(paths[i]));
+                    new Path(URI.create(paths[i])));
         }
         return PartitionDirectory.apply((InternalRow) description[0], statuses);
     }

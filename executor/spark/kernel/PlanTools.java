@@ -42,6 +42,7 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.joins.BaseJoinExec;
+import org.apache.spark.sql.execution.joins.BroadcastNestedLoopJoinExec;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Function1;
 import scala.Option;
@@ -153,6 +154,9 @@ public final class PlanTools {
         if (node instanceof BaseAggregateExec) {
             return ((BaseAggregateExec) node).requiredChildDistributionExpressions().isDefined() ? "final" : "partial";
         }
+        if (node instanceof BroadcastNestedLoopJoinExec) {
+            return looksAtAllPartitions((BroadcastNestedLoopJoinExec) node) ? "all" : "";
+        }
         if (node instanceof BaseJoinExec) {
             return String.valueOf(((BaseJoinExec) node).joinType()).replace("$", "");
         }
@@ -160,6 +164,27 @@ public final class PlanTools {
             return ((SampleExec) node).withReplacement() ? "with replacement" : "";
         }
         return "";
+    }
+
+    /**
+     * Says whether a join emits broadcast rows, once, by what they met in any partition: Spark finds that out with a job
+     * over all partitions, and gives these rows in partitions of their own, as many as the process has cores.
+     */
+    private static boolean looksAtAllPartitions(BroadcastNestedLoopJoinExec join) {
+        String type = String.valueOf(join.joinType()).replace("$", "");
+        if (type.equals("Inner") || type.equals("Cross")) {
+            return false;
+        }
+        boolean buildsRight = String.valueOf(join.buildSide()).replace("$", "").equals("BuildRight");
+        if (type.equals("RightOuter")) {
+            return buildsRight;
+        }
+        return type.equals("FullOuter") || !buildsRight;
+    }
+
+    /** Returns {@code child} in one partition. */
+    public static SparkPlan inOneTask(SparkPlan child) {
+        return new CoalesceExec(1, child);
     }
 
     /** Returns a copy of a plan without code generation and transitions, each node of {@code cut} replaced. */

@@ -175,6 +175,9 @@ class Cutter:
             leaf = self._placeholder(draft, node.child, ExchangeInput(producer, reads_all=False))
             self._replace(draft, node, self._tools.withChild(self._outline.handle(node), leaf))
             return
+        if _looks_at_all_partitions(node):
+            self._replace_collecting_join(node, draft)
+            return
         for child in node.children:
             self._visit(child, draft)
         self._visit_subqueries(node, draft)
@@ -185,6 +188,21 @@ class Cutter:
             producer = self._produce(original)
             leaf = self._placeholder(draft, original.child, ExchangeInput(producer, reads_all=True))
             self._replace(draft, subquery, self._tools.withChild(self._outline.handle(original), leaf))
+
+    def _replace_collecting_join(self, node: PlanNode, draft: _Draft) -> None:
+        """Let a join that needs to see every streamed row before it knows its output run in one task."""
+        streamed = streamed_child(self._outline, node)
+        for child in node.children:
+            if child is not streamed or self._tasks(child) == 1:
+                self._visit(child, draft)
+                continue
+            producer = self._stage(child, SingleOutput())
+            leaf = self._placeholder(draft, child, ExchangeInput(producer, reads_all=False))
+            self._replace(draft, child, leaf)
+        self._visit_subqueries(node, draft)
+        handles = [self._outline.handle(cut) for cut in draft.cut]
+        join = self._tools.fragment(self._outline.handle(node), handles, draft.replacements)
+        self._replace(draft, node, self._tools.inOneTask(join))
 
     def _replace_leaf(self, node: PlanNode, draft: _Draft) -> None:
         described = self._describe(node)
@@ -243,7 +261,7 @@ class Cutter:
             partitioning, buckets = exchange.particulars.split(" ")
             return 1 if partitioning in SINGLE_PARTITIONINGS else int(buckets)
         rule = KNOWN[node.kind].tasks
-        if rule is Tasks.ONE:
+        if rule is Tasks.ONE or _looks_at_all_partitions(node):
             return 1
         if rule is Tasks.STREAMED:
             return self._tasks(streamed_child(self._outline, node))
@@ -255,6 +273,10 @@ class Cutter:
             )
         most = int(node.particulars) if rule is Tasks.COALESCED else 0
         return combined(rule, counts, most)
+
+
+def _looks_at_all_partitions(node: PlanNode) -> bool:
+    return node.kind == "BroadcastNestedLoopJoinExec" and node.particulars == "all"
 
 
 def combined(rule: Tasks, counts: Sequence[int], most: int) -> int:

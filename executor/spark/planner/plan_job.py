@@ -27,6 +27,8 @@ from executor.spark.stage_plan import ExchangeInput, HashOutput, ResultOutput, R
 from onager.errors import PlanningError
 from onager.protocol import onager_pb2 as pb
 
+MOST_TEXT = 64 * 1024
+"""Characters of a plan's text that are kept for people."""
 SINK_FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 
 
@@ -148,7 +150,7 @@ class _Planning:
             partitions=1,
             output=self._result_layout(),
             deterministic=False,
-            plan=text,
+            plan=_shortened(text),
         )
         outcome = self._outcome([stage], plan, text)
         outcome.fused_output.CopyFrom(run.output)
@@ -211,7 +213,7 @@ class _Planning:
             inputs=[pb.StageInput(stage_id=stage_id, read=read) for stage_id, read in sorted(reads.items())],
             output=layout,
             deterministic=stage.is_deterministic,
-            plan=stage.text,
+            plan=_shortened(stage.text),
         )
 
     def _result_layout(self) -> pb.OutputLayout:
@@ -224,9 +226,13 @@ class _Planning:
             stages=stages,
             arrow_schema=self._arrow_schema(jvm_session(self._session), plan, self._column_names),
             schema_json=self._frame.schema.json(),
-            plan=text,
+            plan=_shortened(text),
             sink=self._sink,
         )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… ({len(text) - MOST_TEXT:,} characters more)"
 
 
 def publishing_stages(query_stage_id: int, sink: pb.Sink) -> list[pb.PlannedStage]:

@@ -62,7 +62,8 @@ class Statement:
     text: str
 
     def __str__(self) -> str:
-        first = " ".join(_LEADING.sub("", self.text, count=1).split())
+        lead = _LEADING.match(self.text)
+        first = " ".join(self.text[lead.end() if lead else 0 :][: 4 * SHOWN_CHARACTERS].split())
         short = first if len(first) <= SHOWN_CHARACTERS else f"{first[: SHOWN_CHARACTERS - 1]}…"
         return f"statement {self.number} (line {self.line}): {short}"
 

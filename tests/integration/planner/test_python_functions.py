@@ -1,0 +1,281 @@
+"""Jobs that are Python functions: what they may use, what they may not do, and what is said when they fail."""
+# ruff: noqa: E501  (a query reads best on one line)
+
+import io
+import zipfile
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from onager.errors import PlanningError, SideEffectError, UnsupportedPlanError, UserCodeError
+from onager.protocol import onager_pb2 as pb
+from tests.integration.planner.one_executor import as_multiset, rows_of
+
+IMPORTS = """
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.functions import arrow_udtf, arrow_udf, pandas_udf, udf, udtf
+
+OFFSET = 1000
+
+def add_offset(x):
+    return x + OFFSET
+"""
+
+SHAPES = {
+    "udf": "return spark.table('sales').select(udf(add_offset, 'long')('id').alias('v'))",
+    "udf without Arrow": "return spark.table('sales').select(udf(add_offset, 'long', useArrow=False)('id').alias('v'))",
+    "udf with Arrow": "return spark.table('sales').select(udf(add_offset, 'long', useArrow=True)('id').alias('v'))",
+    "udf in a filter": "return spark.table('sales').where(udf(lambda x: x % 2 == 0, 'boolean')('id')).groupBy('k').count()",
+    "chained udfs": """
+    one, two = udf(add_offset, 'long'), udf(lambda x: x * 2, 'long')
+    return spark.table('sales').select(two(one('id')).alias('v'))""",
+    "pandas udf": """
+    @pandas_udf('double')
+    def plus(v: pd.Series) -> pd.Series:
+        return v + OFFSET
+    return spark.table('sales').select('id', plus('amount').alias('v'))""",
+    "arrow udf": """
+    @arrow_udf('long')
+    def plus(v: pa.Array) -> pa.Array:
+        return pa.compute.add(v, 1)
+    import pyarrow.compute
+    return spark.table('sales').select(plus('id').alias('v'))""",
+    "pandas aggregate": """
+    @pandas_udf('double')
+    def mean(v: pd.Series) -> float:
+        return float(v.mean())
+    return spark.table('sales').groupBy('k').agg(mean('amount').alias('m'))""",
+    "pandas window": """
+    from pyspark.sql import Window
+    @pandas_udf('double')
+    def mean(v: pd.Series) -> float:
+        return float(v.mean())
+    return spark.table('sales').select('id', mean('amount').over(Window.partitionBy('k')).alias('m'))""",
+    "applyInPandas": """
+    def centre(frame):
+        return frame.assign(amount=frame.amount - frame.amount.mean())[['id', 'amount']]
+    return spark.table('sales').select('id', 'k', 'amount').groupBy('k').applyInPandas(centre, 'id long, amount double')""",
+    "applyInArrow": """
+    def first(table):
+        return table.slice(0, 1).select(['k'])
+    return spark.table('sales').select('id', 'k').groupBy('k').applyInArrow(first, 'k long')""",
+    "cogroup": """
+    def both(left, right):
+        return pd.DataFrame({'n': [len(left)], 'm': [len(right)]})
+    sales, groups = spark.table('sales').select('id', 'k'), spark.table('groups')
+    return sales.groupBy('k').cogroup(groups.groupBy('k')).applyInPandas(both, 'n long, m long')""",
+    "cogroup in Arrow": """
+    def both(left, right):
+        return pa.table({'n': [left.num_rows], 'm': [right.num_rows]})
+    sales, groups = spark.table('sales').select('id', 'k'), spark.table('groups')
+    return sales.groupBy('k').cogroup(groups.groupBy('k')).applyInArrow(both, 'n long, m long')""",
+    "mapInPandas": """
+    def double(frames):
+        for frame in frames:
+            yield frame * 2
+    return spark.table('sales').select('id', 'k').mapInPandas(double, 'id long, k long')""",
+    "mapInArrow": """
+    def same(batches):
+        yield from batches
+    return spark.table('sales').select('id', 'k').mapInArrow(same, 'id long, k long')""",
+    "udtf": """
+    @udtf(returnType='n long')
+    class Twice:
+        def eval(self, x: int):
+            yield x,
+            yield x,
+    spark.udtf.register('twice', Twice)
+    return spark.sql('select t.n from groups, lateral twice(k) t')""",
+    "arrow udtf": """
+    @arrow_udtf(returnType='n long')
+    class Same:
+        def eval(self, x: pa.Array):
+            yield pa.table({'n': x})
+    return Same(F.lit(3))""",
+    "registered udf": """
+    spark.udf.register('offset_of', add_offset, 'long')
+    return spark.sql('select offset_of(id) from sales')""",
+    "rows of Python": "return spark.createDataFrame([(1, 'a'), (2, None)], 'x int, y string').groupBy('y').count()",
+    "rows of pandas": "return spark.createDataFrame(pd.DataFrame({'x': range(10), 'y': ['a'] * 10})).where('x > 3')",
+    "rows of an RDD": "return spark.sparkContext.parallelize(range(10), 3).map(lambda x: (x, x * x)).toDF(['a', 'b'])",
+    "no rows": "return spark.createDataFrame([], 'x int')",
+    "no columns": "return spark.table('sales').select()",
+    "cache": "return spark.table('sales').cache().groupBy('k').count()",
+    "observe": "return spark.table('sales').observe('seen', F.count('*').alias('n')).groupBy('k').count()",
+    "a command of the session": """
+    spark.sql("set spark.sql.shuffle.partitions=2")
+    spark.sql("create temp view few as select * from sales where id < 10")
+    return spark.table('few')""",
+    "metadata columns": """
+    frame = spark.read.parquet(paths['sales'])
+    return frame.select('id', '_metadata.file_size', '_metadata.row_index', F.input_file_name())""",
+    "metadata of csv": """
+    frame = spark.read.csv(paths['lines_csv'], header=True)
+    return frame.groupBy('_metadata.file_name').count()""",
+    "binary files": "return spark.read.format('binaryFile').load(paths['words_txt']).select('length')",
+    "whole text": "return spark.read.text(paths['words_txt'], wholetext=True).select(F.length('value'))",
+    "multi-line json": "return spark.read.json(paths['lines_json'], multiLine=True).select('k')",
+    "sampled by": "return spark.table('sales').sampleBy('k', {1: 1.0}, seed=3).select('id')",
+    "grouped map over a join": """
+    def size(frame):
+        return pd.DataFrame({'n': [len(frame)]})
+    joined = spark.table('sales').select('id', 'k').join(spark.table('groups'), 'k')
+    return joined.groupBy('label').applyInPandas(size, 'n long')""",
+}
+
+
+def source(body):
+    return f"{IMPORTS}\ndef query(spark, paths=None):\n    {body.strip()}\n"
+
+
+@pytest.mark.parametrize("body", SHAPES.values(), ids=SHAPES.keys())
+def test_shape(executor, tables, body):
+    paths = {view.name: view.path for view in tables}
+    got = executor.run(executor.plan_python(source(body), views=tables, arguments={"paths": paths}))
+    module = {}
+    exec(source(body), module)
+    before = executor.spark.conf.get("spark.sql.shuffle.partitions")
+    plain = module["query"](executor.spark, paths)
+    expected = rows_of(plain.toArrow()) if plain.columns else [()] * plain.count()
+    executor.spark.conf.set("spark.sql.shuffle.partitions", before)
+    executor.spark.catalog.dropTempView("few")
+    executor.spark.catalog.clearCache()
+    assert as_multiset(got) == as_multiset(expected)
+
+
+def test_modules_given_with_the_job_are_pickled_by_value(executor, tables):
+    text = """
+from helpers import plus_seven
+from pack.inner import TWO
+from pyspark.sql.functions import udf
+def query(spark):
+    return spark.table('groups').select(udf(lambda x: plus_seven(x) * TWO, 'long')('k').alias('v'))
+"""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("pack/__init__.py", "")
+        archive.writestr("pack/inner.py", "TWO = 2\n")
+    files = [
+        pb.PyFile(name="helpers.py", content=b"SEVEN = 7\ndef plus_seven(x):\n    return x + SEVEN\n"),
+        pb.PyFile(name="pack.zip", content=packed.getvalue()),
+    ]
+    got = executor.run(executor.plan_python(text, views=tables, py_files=files))
+    assert sorted(got) == [((k + 7) * 2,) for k in range(20)]
+    import sys
+
+    assert not {"helpers", "pack", "pack.inner"} & set(sys.modules)
+
+
+def test_a_pickled_function_with_arguments(executor, tables):
+    from pyspark import cloudpickle
+
+    def query(spark, *, limit):
+        return spark.table("groups").where(f"k < {limit}").select("k")
+
+    cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["x"]))
+    function = pb.PythonFunction(pickled=cloudpickle.dumps(query), arguments_json='{"limit": 3}')
+    outcome = executor.plan(pb.JobSpec(python=function, views=tables, conf={"onager.fusion.maxBytes": "0"}))
+    assert sorted(executor.run(outcome)) == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("body", "call"),
+    [
+        ("spark.range(3).write.parquet('/tmp/never')", "DataFrameWriter.parquet"),
+        ("spark.range(3).write.format('json').save('/tmp/never')", "DataFrameWriter.save"),
+        ("spark.range(3).write.saveAsTable('never')", "DataFrameWriter.saveAsTable"),
+        ("spark.range(3).writeTo('never').create()", "DataFrameWriterV2.create"),
+        ("spark.range(3).createGlobalTempView('never')", "DataFrame.createGlobalTempView"),
+        ("spark.range(3).foreach(print)", "DataFrame.foreach"),
+        ("spark.range(3).checkpoint()", "DataFrame.checkpoint"),
+        ("spark.sql('create table never as select 1')", "create table never as select 1"),
+        ("spark.sql(\"insert overwrite directory '/tmp/never' using json select 1\")", "insert overwrite directory"),
+    ],
+)
+def test_what_writes_is_refused_while_the_function_runs(executor, body, call):
+    with pytest.raises(SideEffectError) as refused:
+        executor.plan_python(source(body))
+    assert call in str(refused.value)
+
+
+def test_writing_works_again_outside_of_planning(executor, tmp_path):
+    executor.plan_python(source("return spark.range(3)"))
+    executor.spark.range(3).write.parquet(str(tmp_path / "out"))
+    assert (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_an_exception_of_the_function_keeps_the_users_traceback(executor):
+    with pytest.raises(UserCodeError) as failed:
+        executor.plan_python("def query(spark):\n    return inner()\n\ndef inner():\n    return {}['missing']\n")
+    message = str(failed.value)
+    assert "query (job.py) raised KeyError: 'missing'" in message
+    assert 'File "job.py", line 5, in inner' in message
+    assert "return {}['missing']" in message
+    assert "python_function.py" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def query(spark):\n    return 7\n", "returned a builtins.int"),
+        ("def query(spark):\n    pass\n", "returned nothing"),
+        ("def other(spark):\n    pass\n", "job.py defines no function 'query'; it defines: other"),
+        ("def query(spark:\n", "SyntaxError"),
+        ("import no_such_module\n", "No module named 'no_such_module'"),
+        ("def query(spark, needed):\n    pass\n", "missing 1 required positional argument: 'needed'"),
+        ("import sys\ndef query(spark):\n    sys.exit(3)\n", "called sys.exit(3)"),
+    ],
+)
+def test_what_is_wrong_with_a_function_is_said(executor, text, words):
+    with pytest.raises(PlanningError) as failed:
+        executor.plan_python(text)
+    assert words in str(failed.value)
+
+
+def test_an_error_of_spark_in_the_function_stays_sparks(executor):
+    with pytest.raises(AnalysisException) as failed:
+        executor.plan_python("def query(spark):\n    return spark.table('nowhere')\n")
+    assert failed.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
+
+
+def test_a_broadcast_variable_in_a_function_is_refused_by_name(executor, tables):
+    body = """
+    known = spark.sparkContext.broadcast({1: 'x'})
+    def look_up(k):
+        return known.value.get(k)
+    return spark.table('sales').select(udf(look_up, 'string')('k'))"""
+    with pytest.raises(UnsupportedPlanError, match="a broadcast variable in the Python function look_up"):
+        executor.plan_python(source(body), views=tables)
+
+
+def test_an_accumulator_in_a_function_is_refused_by_name(executor, tables):
+    body = """
+    seen = spark.sparkContext.accumulator(0)
+    def count(k):
+        seen.add(1)
+        return k
+    return spark.table('sales').select(udf(count, 'long')('k'))"""
+    with pytest.raises(UnsupportedPlanError, match="an accumulator in the Python function count"):
+        executor.plan_python(source(body), views=tables)
+
+
+def test_python_functions_decode_in_another_process(executor, tables):
+    """The rows came out right above in this process; here the fragment is opened by a JVM that never saw the job."""
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    text = source(SHAPES["pandas udf"])
+    outcome = executor.plan_python(text, views=tables)
+    (stage,) = outcome.stages
+    encoded = next(blob.content for blob in outcome.blobs if blob.digest == stage.plan_digest)
+    path = executor.directory / "encoded.plan"
+    Path(path).write_bytes(encoded)
+    script = Path(__file__).with_name("run_leaf_stage.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(path)], check=False, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == f"300 {sum(i * 1.5 + 1000 for i in range(300))}"
