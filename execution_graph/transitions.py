@@ -413,7 +413,10 @@ def _with_losses(graph: ExecutionGraph, lost: rollback.Lost, at_ms: int) -> Exec
     gone = rollback.all_lost(graph.stages, lost, graph.lost_lives)
     if any(_was_fused(graph.stages[stage_id]) for stage_id in gone):
         return _planned_again(graph)
-    return _settled(replace(graph, stages=rollback.lose_outputs(graph.stages, gone, at_ms)), at_ms)
+    stages = rollback.lose_outputs(graph.stages, gone, at_ms)
+    bound = rollback.lives_with_outputs(stages) if graph.lost_lives else set()
+    lost_lives = tuple(life for life in graph.lost_lives if life in bound)
+    return _settled(replace(graph, stages=stages, lost_lives=lost_lives), at_ms)
 
 
 def _was_fused(stage: Stage) -> bool:

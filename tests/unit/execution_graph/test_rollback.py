@@ -108,6 +108,20 @@ def test_outputs_on_executors_lost_earlier_are_made_again_before_somebody_misses
     assert [len(s.ledger.failed_fetch_attempts) for s in job.graph.stages] == [0] * 4
 
 
+def test_a_lost_life_is_forgotten_with_its_last_output() -> None:
+    """Kept, it made a repeated report of the loss change the graph."""
+    job = planned(*chain(3), is_shared=False)
+    job.run(1, "a")
+    job.run(2, "b")
+    job.lose("a")
+    job.launch("c")
+    job.feed(job.cannot_fetch(3, 0, 2, 0))
+
+    assert job.states() == ["running", "unresolved", "unresolved"]
+    assert job.graph.lost_lives == ()
+    assert not job.lose("a")
+
+
 def test_outputs_on_executors_lost_earlier_are_remembered_in_the_store() -> None:
     """7.2 (X13): what followed from a lost executor was never persisted."""
     job = planned(*chain(3), is_shared=False)
