@@ -15,7 +15,7 @@ from typing import Self
 import onager
 from onager.errors import OnagerError
 
-_START_TIMEOUT_S = 90.0
+_START_TIMEOUT_S = 240.0
 _STOP_TIMEOUT_S = 20.0
 
 

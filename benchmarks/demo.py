@@ -52,7 +52,7 @@ def main() -> None:
         stopping_s = time.monotonic()
     _say(f"stopped ({_seconds_since(stopping_s)})")
     print("\nWhere the time went, in seconds (the first query also warms up the executor's JVM):\n")
-    headers = ("QUERY", "WAITING", "PLANNING", "STAGES", "FETCH", "TOTAL", "STAGES", "TASKS")
+    headers = ("QUERY", "WAITING", "PLANNING", "STAGES", "FETCH", "TOTAL", "STAGE COUNT", "TASK COUNT")
     print_table(headers, [[v if isinstance(v, str | int) else f"{v:.2f}" for v in timing] for timing in timings])
     print(f"\nAll of it took {_seconds_since(began_s)}.")
 

@@ -47,14 +47,22 @@ class LineView:
 
     def show(self, progress: JobProgress) -> None:
         """Print what is new in *progress*."""
-        waiting = f" ({progress.waiting_for})" if progress.waiting_for else ""
-        self._say("job", f"job {progress.job_id} is {progress.state}{waiting}")
+        if not progress.state.is_final:
+            self._say_job(progress)
         for stage in progress.stages:
             if stage.state in {"running", "successful", "failed"}:
                 text = f"stage {stage.stage_id} {stage.name}: {stage.state}"
                 if stage.attempt:
                     text += f", attempt {stage.attempt}"
-                self._say(stage.stage_id, f"{text}, {stage.partitions} tasks")
+                self._say(stage.stage_id, f"{text}, {stage.partitions} task{'' if stage.partitions == 1 else 's'}")
+        if progress.state.is_final:
+            self._say_job(progress)
+
+    def _say_job(self, progress: JobProgress) -> None:
+        waiting = f" ({progress.waiting_for})" if progress.waiting_for else ""
+        verb = "was" if progress.state is JobState.CANCELLED else "is"
+        verb = "has" if progress.state is JobState.FAILED else verb
+        self._say("job", f"job {progress.job_id} {verb} {progress.state}{waiting}")
 
     def _say(self, about: object, text: str) -> None:
         if self._said.get(about) != text:

@@ -56,6 +56,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.LimitExceededError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     errors.OutcomeUnknownError: Codes(StatusCode.ABORTED, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.WatchCompactedError: Codes(StatusCode.OUT_OF_RANGE, HTTPStatus.GONE),
+    errors.LockTimeoutError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.LeaseExpiredError: Codes(StatusCode.ABORTED, HTTPStatus.CONFLICT),
     errors.PlanningError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
     errors.UnsupportedPlanError: Codes(StatusCode.UNIMPLEMENTED, HTTPStatus.NOT_IMPLEMENTED),

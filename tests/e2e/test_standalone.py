@@ -14,6 +14,7 @@ import pytest
 import onager
 from tests.e2e.cluster import free_port, until
 
+pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,8 +28,10 @@ class Standalone:
     def launch(self, address: str, state_dir: Path) -> subprocess.Popen:
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "onager", "standalone", "--listen", address, "--state-dir", str(state_dir)]
-                + ["--slots", "2"],
+                [
+                    *(sys.executable, "-m", "onager", "standalone", "--listen", address),
+                    *("--state-dir", str(state_dir), "--slots", "2"),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -51,7 +54,7 @@ class Standalone:
 def standalone(tmp_path_factory) -> Iterator[Standalone]:
     running = Standalone(tmp_path_factory.mktemp("standalone"))
     try:
-        until(lambda: "onager is ready" in running.text(), 90, f"readiness, after {running.text()}")
+        until(lambda: "onager is ready" in running.text(), 240, f"readiness, after {running.text()}")
         yield running
     finally:
         if running.process.poll() is None:
