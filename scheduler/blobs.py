@@ -1,13 +1,13 @@
 """Blobs: stage plans, job specs, manifests and explanations, by the SHA-256 of their plain bytes.
 
-A blob's keys in `Keyspace.Plans` are ``digest/n`` (its chunks, each compressed for itself, so that two writers of the same
-blob can never spoil each other's), ``digest/meta`` (how many there are), and ``digest/ref/job`` (who names it). Whoever names
-a blob puts ``meta`` anew together with its own reference; whoever collects it expects ``meta`` as it was when no reference was
-left. So a blob cannot go while somebody begins to use it.
+A blob's keys in `Keyspace.Plans` are ``digest/n`` (its chunks, each compressed for itself, so that two writers of the
+same blob can never spoil each other's), ``digest/meta`` (how many there are), and ``digest/ref/job`` (who names it).
+Whoever names a blob puts ``meta`` anew together with its own reference; whoever collects it expects ``meta`` as it was
+when no reference was left. So a blob cannot go while somebody begins to use it.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from onager.errors import NotFoundError, OutcomeUnknownError, StateCorruptError
@@ -31,6 +31,7 @@ from state_backend import (
 )
 
 _TRIES: Final = 20
+_PAGE: Final = 1_000
 _BATCH: Final = 24
 """Blobs named in one transaction: each takes two operations and one condition."""
 _ONE_TXN_BYTES: Final = 1024 * 1024
@@ -81,6 +82,21 @@ class BlobStore:
         for digest in sorted(set(digests)):
             await self._backend.delete(Keyspace.Plans, f"{digest}/ref/{job_id}")
             await self._collect(digest)
+
+    async def orphans(self, is_known: Callable[[JobId], bool]) -> set[tuple[JobId, BlobDigest]]:
+        """Return the references by jobs that are not known: of submissions that broke off, or removed jobs."""
+        found: set[tuple[JobId, BlobDigest]] = set()
+        start_after: str | None = None
+        while True:
+            page = await self._backend.scan_keys(Keyspace.Plans, limit=_PAGE, start_after=start_after)
+            for key in page:
+                digest, _, rest = key.partition("/")
+                kind, _, job_id = rest.partition("/")
+                if kind == "ref" and not is_known(JobId(job_id)):
+                    found.add((JobId(job_id), BlobDigest(digest)))
+            if not page.has_more:
+                return found
+            start_after = page.items[-1]
 
     async def _collect(self, digest: BlobDigest) -> None:
         prefix = f"{digest}/"

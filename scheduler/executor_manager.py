@@ -125,7 +125,7 @@ class ExecutorManager:
                 try:
                     before = ExecutorRecord.decoded(stored.value, f"executor {executor_id}")
                 except StateCorruptError as error:
-                    log.error("executor_record_damaged", executor_id=executor_id, error=str(error))
+                    log.error("executor_record_damaged", executor_id=executor_id, error=str(error))  # noqa: TRY400
             if before is not None and before.incarnation != request.incarnation and before.state != "lost":
                 await self._tell_lost(before, "it started again")
             lease = await self._backend.lease(self.lease_ttl_s)
@@ -203,11 +203,11 @@ class ExecutorManager:
         }
         mine = (_minor(request.spark_version), request.python_version)
         if others and mine not in others:
-            spark, python = sorted(others)[0]
+            spark, python = min(others)
             raise VersionMismatchError(
-                f"executor {name} runs Spark {request.spark_version} with Python {request.python_version}, and the others "
-                f"of this cluster Spark {spark} with Python {python}: plans and functions need the same; stop the others "
-                "first, or install the same versions here"
+                f"executor {name} runs Spark {request.spark_version} with Python {request.python_version}, and the "
+                f"others of this cluster Spark {spark} with Python {python}: plans and functions need the same; stop "
+                "the others first, or install the same versions here"
             )
 
     # ---------------------------------------------------------------- life
@@ -313,7 +313,7 @@ class ExecutorManager:
             except (StateCorruptError, SchemaVersionError) as error:
                 if is_strict and isinstance(error, SchemaVersionError):
                     raise
-                log.error("executor_record_unreadable", executor_id=item.key, error=str(error))
+                log.error("executor_record_unreadable", executor_id=item.key, error=str(error))  # noqa: TRY400
                 continue
             records[ExecutorId(item.key)] = (item.mod_revision, record)
         for executor_id, known in list(self._records.items()):
@@ -341,6 +341,8 @@ class ExecutorManager:
                         executor_id = ExecutorId(event.key)
                         if event.kind is EventKind.PUT:
                             self._hearts.add(executor_id)
+                            if not self.is_alive(executor_id, event.value.decode(errors="replace")):
+                                await self.refresh()  # it registered with another replica
                         elif await self._backend.get(Keyspace.Heartbeats, executor_id) is None:
                             self._hearts.discard(executor_id)
                             await self._bury()
@@ -365,7 +367,10 @@ class ExecutorManager:
                 log.warning("executors_not_looked_after", error=str(error))
 
     async def look(self) -> None:
-        """Declare lost whose process has died, or whose connection broke and who then was silent; repeat what is owed."""
+        """Declare lost whose process has died, or whose connection broke and who then was silent.
+
+        Repeat what is owed.
+        """
         now_s = self._clock.monotonic_s()
         for session in self.sessions:
             if session.local_process is not None:

@@ -75,8 +75,8 @@ class FairQueue:
     def take(self, prefer: JobId | None = None) -> JobId | None:
         """Give a slot to a job and return it; None when no task waits.
 
-        The job to *prefer* gets it unless another one has a better claim than it would have with a task less: a slot stays
-        with its job for as long as that is fair.
+        The job to *prefer* gets it unless another one has a better claim than it would have with a task less: a slot
+        stays with its job for as long as that is fair.
         """
         best = self._best()
         if best is None:
@@ -89,7 +89,10 @@ class FairQueue:
         return best.job_id
 
     def give_back(self, job_id: JobId, slots: int) -> None:
-        """Take back *slots* that were given by `take`: they are committed, and counted as running, or came to nothing."""
+        """Take back *slots* that were given by `take`.
+
+        They are committed, and counted as running, or came to nothing.
+        """
         share = self._shares.get(job_id)
         if share is not None and slots:
             share.planned = max(0, share.planned - slots)
@@ -120,7 +123,10 @@ class FairQueue:
         return 1.0 if share is None else share.weight
 
     def load_of_others(self, job_id: JobId) -> float:
-        """Return the running tasks for its weight of the job with the best claim besides *job_id*; infinite when none waits."""
+        """Return the running tasks for its weight of the job with the best claim besides *job_id*.
+
+        Infinite when none waits.
+        """
         best = self._best()
         if best is None:
             return float("inf")

@@ -159,7 +159,10 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         return launches, bool(young)
 
     def _unwanted(self, session: ExecutorSession) -> list[pb.TaskId]:
-        """Return the tasks that the executor holds and nobody wants; those handed out this moment are not in question."""
+        """Return the tasks that the executor holds and nobody wants.
+
+        Those handed out this moment are not in question.
+        """
         if not session.held:
             return []
         wanted = self._tasks.wanted(session.executor_id, session.incarnation)

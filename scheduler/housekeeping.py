@@ -1,6 +1,7 @@
 """What is left to do when a job has ended: its exchange data, then its result, then its record and blobs.
 
-Everything is owed by the job's head and repeated until it is done, by whichever replica notices; doing it twice is harmless.
+Everything is owed by the job's head and repeated until it is done, by whichever replica notices; doing it twice is
+harmless.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 _CLEAN_UPS_PER_POLL: Final = 16
 _REMOVALS_PER_SWEEP: Final = 200
+_ORPHAN_AGE_S: Final = 600
+"""How long a blob whose job is not there may wait for it."""
 
 
 class Housekeeping:
@@ -52,6 +55,8 @@ class Housekeeping:
         self._owed: dict[JobId, JobHead] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
         self._asked: dict[JobId, float] = {}
+        self._orphans: set[tuple[JobId, BlobDigest]] = set()
+        self._orphans_seen_s = -1.0 * _ORPHAN_AGE_S
         heads.listen(self._on_head)
 
     # ---------------------------------------------------------------- exchange data
@@ -78,7 +83,10 @@ class Housekeeping:
         return due
 
     async def prepare(self) -> bool:
-        """Work out what has to be cleaned up for jobs that ended lately; return whether there is anything new to ask for."""
+        """Work out what has to be cleaned up for jobs that ended lately.
+
+        Return whether there is anything new to ask for.
+        """
         found = False
         for job_id in [j for j in self._owed if j not in self._prepared]:
             head = self._owed.get(job_id)
@@ -140,6 +148,22 @@ class Housekeeping:
             except OnagerError as error:
                 log.warning("job_not_removed", job_id=head.job_id, error=str(error))
             await asyncio.sleep(0)
+
+    async def collect_orphans(self) -> int:
+        """Take back references of jobs that are not there, if they were not there a while ago either; return how many.
+
+        A job's blobs are stored before the job itself, so one look does not prove that nobody wants them.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s - self._orphans_seen_s < _ORPHAN_AGE_S:
+            return 0
+        self._orphans_seen_s = now_s
+        found = await self._blobs.orphans(lambda job_id: self._heads.get(job_id) is not None)
+        gone = found & self._orphans
+        for job_id, digest in sorted(gone):
+            await self._blobs.release(job_id, [digest])
+        self._orphans = found - gone
+        return len(gone)
 
     async def _expire(self, head: JobHead) -> None:
         """Remove a job's result, in the store now and in the exchange by an executor."""

@@ -1,4 +1,7 @@
-"""Heads of jobs: tiny records written with the events that change them, so that nobody reads whole graphs to find work."""
+"""Heads of jobs.
+
+Tiny records written with the events that change them, so that nobody reads whole graphs to find work.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -81,9 +84,9 @@ def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
     if graph.is_active:
         return "none"
     ledgers = [s.ledger for s in graph.stages]
-    if not any(ledger.outputs or ledger.attempts for ledger in ledgers):
-        if not any(getattr(s, "running", None) for s in graph.stages):
-            return "none"  # nothing was ever handed out
+    was_handed_out = any(ledger.outputs or ledger.attempts for ledger in ledgers)
+    if not was_handed_out and not any(getattr(s, "running", None) for s in graph.stages):
+        return "none"
     if isinstance(graph.outcome, Succeeded) and graph.plan is not None:
         is_undisturbed = not any(ledger.attempts or ledger.tasks_failed or ledger.tasks_lost for ledger in ledgers)
         outputs = graph.stages[graph.plan.result_stage_id].ledger.outputs
@@ -94,7 +97,7 @@ def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
 
 
 class JobHeads:
-    """This replica's cache of all heads, kept fresh by a watch and by listing; says who changed."""
+    """One replica's cache of all heads, kept fresh by a watch and by listing; says who changed."""
 
     def __init__(self, backend: StateBackendClient, clock: Clock, *, interval_ms: int) -> None:
         self._backend = backend
@@ -137,6 +140,12 @@ class JobHeads:
         if known is None or known[1] != head:
             self._tell(job_id, head)
 
+    def set_aside(self, job_id: JobId, why: str) -> None:
+        """Leave a job alone that this replica cannot read, without a word to the others, who perhaps can."""
+        revision, head = self._heads.get(job_id, (0, unreadable_head(job_id, why)))
+        self._heads[job_id] = (revision, head.model_copy(update={"broken": why, "has_runnable_work": False}))
+        self._tell(job_id, self._heads[job_id][1])
+
     def removed(self, job_id: JobId, revision: int) -> None:
         """Take in that the head is gone as of *revision*."""
         known = self._heads.get(job_id)
@@ -146,7 +155,10 @@ class JobHeads:
             self._tell(job_id, None)
 
     async def refresh(self, *, is_strict: bool = False) -> int:
-        """List all heads; return the revision to watch from. A damaged one is logged, or with *is_strict* a newer one raised."""
+        """List all heads.
+
+        Return the revision to watch from. A damaged one is logged, or with *is_strict* a newer one raised.
+        """
         found: set[JobId] = set()
         start_after: str | None = None
         first_revision: int | None = None
@@ -208,7 +220,7 @@ class JobHeads:
         except (StateCorruptError, SchemaVersionError) as error:
             if is_strict and isinstance(error, SchemaVersionError):
                 raise
-            log.error("job_head_unreadable", job_id=item.key, error=str(error))
+            log.error("job_head_unreadable", job_id=item.key, error=str(error))  # noqa: TRY400
             head = unreadable_head(item.key, str(error))
         self.seen(head, item.mod_revision)
 

@@ -4,9 +4,10 @@
     GraphChunks/job/snapshot/n      the graph at that position
     JobLog/job/generation/seq       batches of events after it, create-only
 
-Every snapshot starts a generation of the log. A snapshot is committed at the very end of the log (its transaction expects
-the next entry to be absent), so a generation is covered whole by the next snapshot and goes by one range delete, one
-snapshot later. An ended job has a header in CompletedJobs or FailedJobs, the chunks of its final graph, and no log.
+Every snapshot starts a generation of the log. A snapshot is committed at the very end of the log (its transaction
+expects the next entry to be absent), so a generation is covered whole by the next snapshot and goes by one range
+delete, one snapshot later. An ended job has a header in CompletedJobs or FailedJobs, the chunks of its final graph, and
+no log.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Jobs as logs in the state backend: submit, load, append by compare-and-set, snapshots, and the end.
 
-No lock and no owner: whoever appends expects the header to be where it was and the next log position to be absent. So any
-number of replicas may work on a job, and one of them wins each position.
+No lock and no owner: whoever appends expects the header to be where it was and the next log position to be absent. So
+any number of replicas may work on a job, and one of them wins each position.
 """
 
 import secrets
@@ -28,7 +28,6 @@ from scheduler.job_log import JobHeader, StoredJob
 from scheduler.records import pack
 from state_backend import (
     ABSENT,
-    Committed as TxnCommitted,
     Conflict,
     Delete,
     DeleteRange,
@@ -40,6 +39,9 @@ from state_backend import (
     StateBackendClient,
     TxnResult,
     op_bytes,
+)
+from state_backend import (
+    Committed as TxnCommitted,
 )
 
 log = structlog.get_logger(__name__)
@@ -156,8 +158,7 @@ class JobStore:
             raise
         except SchemaVersionError as error:
             # Whoever wrote it can read it: leave the record and its head as they are.
-            head = self.heads.get(job_id) or unreadable_head(job_id, str(error))
-            self.heads.seen(head.model_copy(update={"broken": str(error)}), max(self.heads.revision(job_id), 1))
+            self.heads.set_aside(job_id, str(error))
             raise
         if job is None:
             self._active.pop(job_id, None)
@@ -199,7 +200,7 @@ class JobStore:
         if head != self.heads.get(JobId(header.job_id)):
             ops.append(Put(Keyspace.JobHeads, header.job_id, head.encoded()))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
-        revision = await self._settle(ops, expect, lambda: self._has_batch(job, key, batch_id))
+        revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch_id))
         if revision is None:
             return Lost()
         after = replace(job, graph=graph, seq=job.seq + 1, log_bytes=log_bytes)
@@ -275,7 +276,7 @@ class JobStore:
                     raise AssertionError(f"an unfenced write was fenced: {other}")
         raise OutcomeUnknownError(f"a write to {next(iter(expect))} could not be settled in {_TRIES} tries")
 
-    async def _has_batch(self, job: StoredJob, key: str, batch_id: str) -> int | None:
+    async def _has_batch(self, key: str, batch_id: str) -> int | None:
         found = await self._backend.get(Keyspace.JobLog, key)
         if found is None or job_log.read_batch(found).batch_id != batch_id:
             return None

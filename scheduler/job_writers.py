@@ -54,8 +54,8 @@ class JobWriters:
     async def record(self, job_id: JobId, decide: Decide, *, is_quiet: bool = False) -> ExecutionGraph:
         """Decide on the job's graph, commit the events, and return the graph that is in the store then.
 
-        Resolved stages are set running by the same append, unless *is_quiet*. Raises what loading or storing raises, and
-        what *decide* raises; then nothing of it is stored.
+        Resolved stages are set running by the same append, unless *is_quiet*. Raises what loading or storing raises,
+        and what *decide* raises; then nothing of it is stored.
         """
         done: asyncio.Future[ExecutionGraph] = asyncio.get_running_loop().create_future()
         queue = self._queues.get(job_id)

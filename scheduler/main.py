@@ -23,15 +23,15 @@ log = structlog.get_logger(__name__)
 
 EXIT_OK: Final = 0
 EXIT_CANNOT_START: Final = 2
-_STOP_GRACE_S: Final = 0.3
+_STOP_GRACE_S: Final = 0.2
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def run(settings: SchedulerSettings) -> int:
     """Run a scheduler until SIGTERM or SIGINT; return the process's exit code.
 
-    0 after a clean end; 2, with one message on standard error, when it cannot start: a port in use, a state directory that
-    is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used.
+    0 after a clean end; 2, with one message on standard error, when it cannot start: a port in use, a state directory
+    that is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used.
     """
     configure_logging(settings.log_level, settings.log_format)
     try:
@@ -72,6 +72,7 @@ async def _run(settings: SchedulerSettings) -> int:
         finally:
             stopping.cancel()
             warming.cancel()
+            replica.release_polls()
             await server.stop(_STOP_GRACE_S)
             loops.cancel()
             await asyncio.wait([loops])

@@ -89,8 +89,8 @@ class QueryCoordinator:
     ) -> list[Launch]:
         """Apply what *slot*'s executor reported, and hand it the next tasks in the same append.
 
-        It is given up to *freed* tasks, for as long as the job then has no more running for its weight than another that
-        waits (*load_of_others*).
+        It is given up to *freed* tasks, for as long as the job then has no more running for its weight than another
+        that waits (*load_of_others*).
         """
         decided = _Decided()
 

@@ -1,7 +1,7 @@
 """How records are written: JSON with a schema version that an admin can read, compressed when large.
 
-A plain value starts with ``{``. A compressed one starts with the byte 1 and goes on with a zstd frame; blobs that are not
-worth compressing start with the byte 0.
+A plain value starts with ``{``. A compressed one starts with the byte 1 and goes on with a zstd frame; blobs that are
+not worth compressing start with the byte 0.
 """
 
 from typing import ClassVar, Final, Self
@@ -47,7 +47,10 @@ def unpack(stored: bytes, what: str) -> bytes:
 
 
 class Record(BaseModel):
-    """Base of what the scheduler stores; a newer minor version's unknown fields are ignored, a newer major one is refused."""
+    """Base of what the scheduler stores.
+
+    A newer minor version's unknown fields are ignored, a newer major one is refused.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -61,7 +64,10 @@ class Record(BaseModel):
 
     @classmethod
     def decoded(cls, stored: bytes, what: str) -> Self:
-        """Return the record that `encoded` wrote; `SchemaVersionError` or `StateCorruptError`, naming *what*, otherwise."""
+        """Return the record that `encoded` wrote.
+
+        `SchemaVersionError` or `StateCorruptError`, naming *what*, otherwise.
+        """
         data = unpack(stored, what)
         try:
             version = _Version.model_validate_json(data)

@@ -41,7 +41,6 @@ from state_backend import StateBackendClient
 
 log = structlog.get_logger(__name__)
 
-_STOP_GRACE_S: Final = 0.5
 _ADOPT_AT_ONCE: Final = 16
 
 
@@ -119,6 +118,10 @@ class Replica:
             group.create_task(self._cleaning())
             group.create_task(self._sweeping())
 
+    def release_polls(self) -> None:
+        """Answer the polls that wait, so that their executors turn to another replica."""
+        self.dispatcher.nudge(lambda _: True)
+
     async def close(self) -> None:
         """Finish what is being written."""
         await self.writers.close()
@@ -179,7 +182,10 @@ class Replica:
                 wake.set()
 
     async def _sweeping(self) -> None:
-        """Look for what nobody was woken for: strays, jobs left alone, clean-ups to ask for again, what is past retention."""
+        """Look for what nobody was woken for.
+
+        Strays, jobs left alone, clean-ups to ask for again, what is past retention.
+        """
         while True:
             await asyncio.sleep(self.settings.sweep_interval_ms / 1000)
             try:
@@ -193,6 +199,7 @@ class Replica:
         for executor_id, incarnation in self.tasks.strays(self.executors.is_alive):
             await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
         await self.housekeeping.sweep()
+        await self.housekeeping.collect_orphans()
         self._clean_wake.set()
         if self.housekeeping.has_clean_ups:
             self.dispatcher.nudge(lambda session: not session.is_draining)

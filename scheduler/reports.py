@@ -47,8 +47,8 @@ class ReportReader:
     ) -> list[Event]:
         """Return the events of *reports* that can still matter to *graph*, with all that they name in the store.
 
-        A success that cannot be used (a plan that does not fit together, content with another digest) becomes a failure.
-        Raises what storing raises.
+        A success that cannot be used (a plan that does not fit together, content with another digest) becomes a
+        failure. Raises what storing raises.
         """
         job_id = JobId(graph.job_id)
         now_ms = self._clock.now_ms()
@@ -65,7 +65,7 @@ class ReportReader:
             try:
                 event, named, inline = _succeeded(graph, key, executor, report.success, now_ms)
             except (_Unusable, PlanningError) as error:
-                log.error(
+                log.error(  # noqa: TRY400 - what is wrong is in the report, not in our stack
                     "report_unusable", job_id=job_id, task=str(key), executor_id=executor.executor_id, why=str(error)
                 )
                 failure = Failure(kind=FailureKind.USER_ERROR, message=str(error))
@@ -146,6 +146,8 @@ def _planned(
 def _inline(job_id: JobId, partition: int, output: pb.TaskOutput, content: bytes) -> InlineResult | None:
     if not output.inline:
         return None
+    if not content:
+        raise _Unusable(f"the result of partition {partition} should have come in its report, and did not")
     if len(content) > INLINE_RESULT_BYTES + _INLINE_SLACK_BYTES:
         raise _Unusable(f"a result of {len(content):,} bytes came in its report, which takes {INLINE_RESULT_BYTES:,}")
     return InlineResult(job_id, partition, output.nonce, content)

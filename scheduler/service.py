@@ -144,12 +144,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                     told = progress
                 if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
                     return
-                await asyncio.sleep(WATCH_EVERY_S)
-                try:
-                    async with asyncio.timeout(_LOOK_AGAIN_S):
-                        await changed.wait()
-                except TimeoutError:
-                    continue  # what it waits for may have changed without it
+                await self._next_look(job_id, changed)
 
     @translated
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: ARG002, N802
@@ -189,6 +184,26 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:  # noqa: ARG002, N802
         """Return one record, decoded."""
         return await self._view.get(request.key)
+
+    async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> None:
+        """Wait for a change, but `WATCH_EVERY_S` at least: only the end is told at once."""
+        earliest_s = self._clock.monotonic_s() + WATCH_EVERY_S
+        try:
+            async with asyncio.timeout(_LOOK_AGAIN_S):
+                while True:
+                    await changed.wait()
+                    changed.clear()
+                    job = self._jobs.cached(job_id)
+                    left_s = earliest_s - self._clock.monotonic_s()
+                    if left_s <= 0 or job is None or not job.graph.is_active:
+                        return
+                    try:
+                        async with asyncio.timeout(left_s):
+                            await changed.wait()
+                    except TimeoutError:
+                        return
+        except TimeoutError:
+            return  # what the job waits for may have changed without it
 
     async def _progress(self, job_id: JobId) -> pb.JobProgress:
         try:

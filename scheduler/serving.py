@@ -1,4 +1,7 @@
-"""How service methods fail: our errors become statuses with the typed error beside them; defects are logged and told as such."""
+"""How service methods fail.
+
+Our errors become statuses with the typed error beside them; defects are logged and told as such.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps

@@ -113,8 +113,8 @@ class TaskManager:
     async def fill_reservations(self, reservations: Sequence[ExecutorReservation]) -> Filled:
         """Hand tasks to the executors of *reservations*, as many as there are tasks, and commit that.
 
-        A slot goes to its own job while that is fair, else to the job with the fewest running tasks for its weight. A job
-        that cannot be worked on now gets none, and keeps no other from theirs.
+        A slot goes to its own job while that is fair, else to the job with the fewest running tasks for its weight. A
+        job that cannot be worked on now gets none, and keeps no other from theirs.
         """
         launches: list[Launch] = []
         waiting = list(reservations)
@@ -152,7 +152,7 @@ class TaskManager:
         shares = [Share(slot, len(mine)) for slot, mine in by_slot.items()]
         try:
             launches = await self.coordinator(job_id).launch(shares, self._cluster_slots())
-        except Exception as error:  # noqa: BLE001 - one bad job must not keep the others from their slots
+        except Exception as error:
             log.warning(
                 "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
             )
@@ -173,8 +173,8 @@ class TaskManager:
     ) -> Updated:
         """Apply what *executor* reports, each job for itself, and hand it next tasks of the same jobs for freed slots.
 
-        A repeated or stale report, one of an ended, unknown or unreadable job, is acknowledged and dropped. What could not
-        be stored is not acknowledged, so that it is sent again.
+        A repeated or stale report, one of an ended, unknown or unreadable job, is acknowledged and dropped. What could
+        not be stored is not acknowledged, so that it is sent again.
         """
         by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
         for report in reports:
@@ -217,7 +217,7 @@ class TaskManager:
         except (JobNotFoundError, StateCorruptError, SchemaVersionError) as error:
             log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
             return job_id, mine.keys, freed, []
-        except Exception as error:  # noqa: BLE001 - one bad job must not keep the others from their reports
+        except Exception as error:
             is_ours = isinstance(error, OnagerError)
             log.warning(
                 "reports_not_stored", job_id=job_id, reports=len(mine.keys), error=repr(error), exc_info=not is_ours
@@ -238,7 +238,10 @@ class TaskManager:
         return wanted
 
     async def reconcile(self, slot: ExecutorSlot, held: set[TaskKey], wanted: set[TaskKey]) -> list[Launch]:
-        """Repeat, or take back, launches of *wanted* that the executor's list *held* disproves; return the repeated ones."""
+        """Repeat, or take back, launches of *wanted* that the executor's list *held* disproves.
+
+        Return the repeated ones.
+        """
         jobs = {key.job_id for key in wanted - held}
         launches: list[Launch] = []
         for job_id in sorted(jobs):

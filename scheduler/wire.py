@@ -129,7 +129,10 @@ def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
 
 
 def failure_from(message: pb.Failure) -> Failure:
-    """Return a reported failure; one of an unknown kind is taken for the user's, so that it is shown and not repeated."""
+    """Return a reported failure.
+
+    One of an unknown kind is taken for the user's, so that it is shown and not repeated.
+    """
     try:
         kind = FailureKind(message.kind)
     except ValueError:

@@ -7,12 +7,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from scripted import Client  # noqa: E402
+from scripted import Client
 
-from onager.clock import SystemClock  # noqa: E402
-from scheduler.replica import Replica, serve  # noqa: E402
-from scheduler.settings import SchedulerSettings  # noqa: E402
-from state_backend import open_backend  # noqa: E402
+from onager.clock import SystemClock
+from scheduler.replica import Replica, serve
+from scheduler.settings import SchedulerSettings
+from state_backend import open_backend
 
 
 class Running:

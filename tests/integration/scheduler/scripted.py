@@ -269,8 +269,8 @@ class Client:
             while True:
                 try:
                     last = None
-                    async for last in self.stub.WatchJob(pb.WatchJobRequest(job_id=job_id), wait_for_ready=True):
-                        pass
+                    async for progress in self.stub.WatchJob(pb.WatchJobRequest(job_id=job_id), wait_for_ready=True):
+                        last = progress
                     if last is not None:
                         return last
                 except grpc.aio.AioRpcError as error:

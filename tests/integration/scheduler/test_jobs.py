@@ -54,7 +54,7 @@ async def refused(call):
 
 async def eventually(check, timeout_s=10.0):
     async with asyncio.timeout(timeout_s):
-        while not (found := await check() if asyncio.iscoroutinefunction(check) else check()):
+        while not (found := await check() if asyncio.iscoroutinefunction(check) else check()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return found
 

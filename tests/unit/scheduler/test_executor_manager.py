@@ -115,7 +115,13 @@ async def test_silence_after_a_broken_connection_is_a_loss(manager, clock, lost)
 
 
 async def test_a_dead_process_on_this_machine_is_a_loss_at_once(manager, lost):
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = subprocess.Popen(  # noqa: ASYNC220 - it only sleeps
+        [
+            sys.executable,
+            "-c",
+            "import time; time.sleep(60)",
+        ]
+    )
     await manager.register(request(pid=process.pid), "ipv4:127.0.0.1:5")
     await manager.look()
     assert not lost

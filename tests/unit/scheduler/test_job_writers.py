@@ -46,7 +46,7 @@ async def test_a_decider_that_raises_spoils_no_other(jobs, clock):
     def raises(_):
         raise ValueError("mine")
 
-    first, second, third = await asyncio.gather(
+    _, second, third = await asyncio.gather(
         writers.record(JOB, lambda _: Decision([succeeded(1, 0)])),
         writers.record(JOB, raises),
         writers.record(JOB, lambda _: Decision([succeeded(1, 1)])),

@@ -1,0 +1,133 @@
+"""What is owed after a job's end, until nothing is left of it."""
+
+import pytest
+
+from execution_graph import JobCancelled, apply_all
+from onager.errors import NotFoundError
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from scheduler.blobs import BlobStore, digest_of
+from scheduler.housekeeping import Housekeeping, blobs_of, clean_up_of
+from scheduler.job_heads import JobHeads, head_of
+from scheduler.job_store import JobStore
+from scheduler.results import InlineResult, ResultStore
+from scheduler.settings import SchedulerSettings
+from state_backend import Keyspace
+from tests.unit.scheduler.test_job_store import launches, running, step
+from tests.unit.scheduler.world import graph, keys, succeeded
+
+JOB = JobId("job-1")
+HOUR_MS = 3_600_000
+
+
+class House:
+    """The parts that a job's end concerns."""
+
+    def __init__(self, backend, clock):
+        self.heads = JobHeads(backend, clock, interval_ms=500)
+        self.jobs = JobStore(backend, self.heads, clock)
+        self.blobs = BlobStore(backend)
+        self.results = ResultStore(backend)
+        self.keeping = Housekeeping(
+            SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, self.results, clock
+        )
+
+
+@pytest.fixture
+def house(backend, clock):
+    return House(backend, clock)
+
+
+async def ended(house, clock, tasks=2):
+    job = await running(house.jobs, tasks)
+    return await step(house.jobs, job, [succeeded(1, p, at_ms=clock.now_ms()) for p in range(tasks)])
+
+
+async def test_intermediate_data_goes_at_once_and_the_result_stays(house, clock):
+    await ended(house, clock)
+    assert await house.keeping.prepare()
+    (asked,) = house.keeping.clean_ups_for("e1")
+    assert asked == pb.CleanUp(job_id=JOB, keep_result=True, keep_files=["1/0-n0.arrow", "1/1-n1.arrow"])
+    assert house.keeping.clean_ups_for("e2") == []
+    await house.keeping.cleaned_up([JOB, JOB, "nobody"])
+    assert house.heads.get(JOB).clean_up == "none"
+    assert not house.keeping.has_clean_ups
+
+
+async def test_a_clean_up_that_nobody_confirms_is_asked_of_another(house, clock):
+    await ended(house, clock)
+    await house.keeping.prepare()
+    assert house.keeping.clean_ups_for("e1")
+    clock.advance(29_000)
+    assert not house.keeping.clean_ups_for("e2")
+    clock.advance(1_000)
+    assert house.keeping.clean_ups_for("e2")
+
+
+async def test_a_successor_finds_what_is_owed(backend, house, clock):
+    await ended(house, clock)
+    successor = House(backend, clock)
+    await successor.heads.refresh()
+    assert await successor.keeping.prepare()
+    assert successor.keeping.clean_ups_for("e1")
+
+
+async def test_a_failed_job_keeps_nothing(house, clock):
+    job = await running(house.jobs)
+    await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
+    await house.keeping.prepare()
+    assert house.keeping.clean_ups_for("e1") == [pb.CleanUp(job_id=JOB)]
+
+
+async def test_a_job_that_never_ran_owes_nothing(house):
+    job, _ = await house.jobs.submit(graph())
+    await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
+    assert house.heads.get(JOB).clean_up == "none"
+
+
+async def test_result_first_then_record_then_nothing(backend, house, clock):
+    spec, plan = b"the spec", b"the plan"
+    await house.blobs.put(JOB, [spec, plan])
+    job, _ = await house.jobs.submit(graph(digest=digest_of(spec)))
+    job = await step(house.jobs, job, launches(job.graph))
+    job = await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
+    await house.results.put([InlineResult(JOB, 0, "n", b"rows")])
+    await house.keeping.prepare()
+    await house.keeping.cleaned_up([JOB])
+    await house.keeping.sweep()
+    assert await keys(backend, Keyspace.Results)
+
+    clock.advance(HOUR_MS)
+    await house.keeping.sweep()
+    assert not await keys(backend, Keyspace.Results)
+    assert not house.heads.get(JOB).has_result
+    assert await house.jobs.load(JOB)
+
+    clock.advance(23 * HOUR_MS)
+    await house.keeping.sweep()
+    assert house.heads.get(JOB) is None
+    assert {k.split("/")[0] for k in await keys(backend)} == {"Plans"}  # a plan that the graph never named
+
+    assert await house.keeping.collect_orphans() == 0
+    clock.advance(600_000)
+    assert await house.keeping.collect_orphans() == 1
+    assert await keys(backend) == set()
+
+
+async def test_blobs_of_a_submission_under_way_are_no_orphans(house, clock):
+    await house.blobs.put(JOB, [b"spec"])
+    await house.keeping.collect_orphans()
+    await house.jobs.submit(graph())
+    clock.advance(600_000)
+    assert await house.keeping.collect_orphans() == 0
+    assert await house.blobs.get(digest_of(b"spec")) == b"spec"
+    with pytest.raises(NotFoundError):
+        await house.blobs.get(digest_of(b"another"))
+
+
+async def test_every_blob_of_a_graph_is_named(house, clock):
+    job = await ended(house, clock)
+    assert blobs_of(job.graph) == {"d" * 64, "p"}
+    head = head_of(job.graph, 1.0)
+    assert clean_up_of(job.graph, head.model_copy(update={"clean_up": "all"})) == pb.CleanUp(job_id=JOB)
+    assert apply_all(job.graph, [JobCancelled(reason="late", at_ms=2)]) is job.graph

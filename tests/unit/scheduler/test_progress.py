@@ -1,0 +1,80 @@
+from types import SimpleNamespace
+
+import pytest
+
+from execution_graph import JobCancelled, apply_all
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from scheduler.fair_queue import FairQueue
+from scheduler.job_heads import head_of
+from scheduler.progress import ProgressTeller, progress_of_head, without_code
+from tests.unit.scheduler.test_job_store import launches
+from tests.unit.scheduler.world import graph, planned, succeeded
+
+
+def teller(*, slots=2, free=2, draining=False, busy=()):
+    queue = FairQueue()
+    for job_id, running in busy:
+        queue.update(JobId(job_id), submitted_ms=0, weight=1, running=running, available=0)
+    record = SimpleNamespace(slots=slots)
+    session = SimpleNamespace(record=record, held=[0] * (slots - free), is_draining=draining)
+    executors = SimpleNamespace(
+        total_slots=0 if draining else slots,
+        sessions=[session] if slots else [],
+        infos=lambda: [pb.ExecutorInfo(state="draining" if draining else "alive")] if slots else [],
+    )
+    return ProgressTeller(executors, queue)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (teller(slots=0, free=0), "no executor is registered"),
+        (teller(draining=True), "every executor is leaving: start another one"),
+        (teller(free=0, busy=[("other", 2)]), "all slots are busy with other (2)"),
+        (teller(), ""),
+    ],
+)
+def test_a_waiting_job_says_what_it_waits_for(made, why):
+    assert made.progress(graph()).waiting_for == why
+
+
+def test_a_running_job_waits_for_nothing():
+    found = graph()
+    found = apply_all(found, launches(found))
+    assert teller(slots=0, free=0).progress(found).waiting_for == ""
+
+
+def test_each_task_is_told_with_its_successes():
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(3)])
+    found = apply_all(found, launches(found, 2))
+    found = apply_all(found, [succeeded(1, 1)])
+    job = SimpleNamespace(graph=found, seq=4)
+    detail = teller().detail(job, pb.JobSpec(), b'{"plan": "all", "stages": {"1": "part"}}')
+    tasks = detail.progress.stages[1].tasks
+    assert [t.state for t in tasks] == ["running", "successful", "pending"]
+    assert [t.successes for t in tasks] == [0, 1, 0]
+    assert [t.attempts for t in tasks] == [1, 1, 0]
+    assert (detail.plan, detail.progress.stages[1].plan, detail.log_seq) == ("all", "part", 4)
+
+
+def test_a_cancelled_job_says_why():
+    found = apply_all(graph(), [JobCancelled(reason="enough", at_ms=3)])
+    progress = teller().progress(found)
+    assert progress.state == pb.CANCELLED
+    assert progress.failure.message == "enough"
+    assert progress_of_head(head_of(found, 1.0)).state == pb.CANCELLED
+
+
+def test_code_is_left_out_of_what_people_are_shown():
+    spec = pb.JobSpec(
+        python=pb.PythonFunction(pickled=b"secret", function="f"), py_files=[pb.PyFile(name="m.py", content=b"x")]
+    )
+    shown = without_code(spec)
+    assert shown.python.function == "f"
+    assert not shown.python.pickled
+    assert shown.py_files[0].name == "m.py"
+    assert not shown.py_files[0].content
+    assert spec.python.pickled
