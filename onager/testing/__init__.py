@@ -1,0 +1,1 @@
+"""Helpers for tests of queries, functions and data sources that are to run distributed."""
