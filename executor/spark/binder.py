@@ -75,6 +75,7 @@ class Binder:
             mine.set_exception(e)
             raise
         mine.set_result(made)
+        self._drop_before(key)
         return made
 
     def session(self, job_id: JobId, conf: Mapping[str, str]) -> Any:
@@ -102,6 +103,13 @@ class Binder:
                 del self._sessions[known]
         for key in unfinished:
             self.cancel(key)
+
+    def _drop_before(self, key: StageKey) -> None:
+        """Forget earlier attempts of a stage, and the broadcasts that they hold."""
+        with self._lock:
+            for old in list(self._bound):
+                if (old.job_id, old.stage_id) == (key.job_id, key.stage_id) and old.stage_attempt < key.stage_attempt:
+                    del self._bound[old]
 
     def _bind(self, key: StageKey, task_set: pb.TaskSet, plan: StagePlan) -> Any:
         session = self.session(key.job_id, plan.conf)

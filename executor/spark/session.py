@@ -67,7 +67,6 @@ def _defaults(slots: int) -> dict[str, str]:
         "spark.python.authenticate.socketTimeout": "30s",
         # A cancelled Python function gets this long to end by itself before its worker is killed.
         "spark.python.task.killTimeout": "500ms",
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     }
 
 

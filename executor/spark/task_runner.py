@@ -81,6 +81,7 @@ class StageRunner:
         self._runs: dict[str, _Run] = {}
         self._count = 0
         self._closed = False
+        self._is_jvm_lost = False
         self._starters = ThreadPoolExecutor(max_workers=slots + 2, thread_name_prefix="onager-start")
         self._listener = threading.Thread(target=self._listen, name="onager-outcomes", daemon=True)
         self._listener.start()
@@ -121,7 +122,7 @@ class StageRunner:
 
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false it stays so."""
-        return not self._closed and is_alive(self._spark)
+        return not self._closed and not self._is_jvm_lost and is_alive(self._spark)
 
     def close(self) -> None:
         """Stop everything; tasks that still ran are reported as killed. The SparkSession is left to its owner."""
@@ -144,6 +145,7 @@ class StageRunner:
             if todo:
                 spec, expression = self._output_spec(run, plan, todo)
                 self.kernel.submit(bound, json.dumps(spec), expression)
+                self._stop_unwanted(run, [partition for partition, _ in todo])
             else:
                 self._forget(run)
         except Exception as e:  # noqa: BLE001 - whatever it is belongs into the reports
@@ -195,6 +197,13 @@ class StageRunner:
                 self.binder.cancel(run.stage)
         except Exception as e:  # noqa: BLE001 - the JVM is gone, and the tasks with it
             log.warning("cancel_failed", run=run.name, error=str(e))
+
+    def _stop_unwanted(self, run: _Run, submitted: list[int]) -> None:
+        """Stop what was cancelled between being counted in and being submitted (or has ended: that does no harm)."""
+        with self._lock:
+            gone = [partition for partition in submitted if partition not in run.open]
+        if gone:
+            self.kernel.cancel(run.name, self._int_list(gone))
 
     def _int_list(self, numbers: Iterable[int]) -> Any:
         made = self._spark._jvm.java.util.ArrayList()  # noqa: SLF001
@@ -264,6 +273,7 @@ class StageRunner:
 
     def _lose_jvm(self, error: Exception) -> None:
         log.error("jvm_lost", error=str(error))
+        self._is_jvm_lost = True
         with self._lock:
             runs = list(self._runs.values())
         for run in runs:

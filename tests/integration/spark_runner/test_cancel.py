@@ -13,7 +13,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from tests.integration.spark_runner.harness import cut
 
-SOON_S = 5.0
+SOON_S = 20.0
 
 
 class Launched:
@@ -40,8 +40,8 @@ class Launched:
             return dict(self.reports)
 
 
-def slots_are_free(spark, within_s=SOON_S):
-    """Whether tasks of all slots run and end soon."""
+def slots_are_free(spark, within_s=30.0):
+    """Whether tasks of all slots run and end long before what was cancelled would have ended by itself."""
     began = time.monotonic()
     spark.range(0, 2, 1, 2).count()
     return time.monotonic() - began < within_s

@@ -1,0 +1,37 @@
+"""Kills the JVM under a running task and prints what the runner makes of it; run by test_jvm_death."""
+
+import os
+import queue
+import signal
+import sys
+import time
+
+from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
+
+from executor.spark.session import start_session
+from executor.spark.task_runner import StageRunner
+from onager.clock import SystemClock
+from tests.integration.spark_runner.harness import PLANNING_CONF, JobRun, cut
+
+
+@udf(LongType())
+def sleeps(x):
+    time.sleep(100)
+    return x
+
+
+directory = sys.argv[1]
+spark = start_session(1, PLANNING_CONF, directory)
+runner = StageRunner(spark, executor_id="e", exchange_dir=directory, slots=1, shared=True, clock=SystemClock())
+(stage,) = cut(spark, spark.range(0, 1, 1, 1).select(sleeps("id")))
+reports = queue.Queue()
+runner.run(JobRun(runner, "job-1", directory).task_set(1, stage.plan, [0]), stage.plan, reports.put)
+time.sleep(3)
+before = runner.is_alive()
+os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
+failure = reports.get(timeout=10).failure
+print(before, runner.is_alive())  # noqa: T201
+print(failure.kind, failure.message.split(":")[0])  # noqa: T201
+sys.stdout.flush()
+os._exit(0)

@@ -1,0 +1,38 @@
+"""The kernel is compiled once, by whoever comes first, and found again."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from executor.spark.kernel_jar import SOURCES, kernel_jar
+from executor.spark.session import start_session
+from onager.errors import InvalidSettingError
+
+ROOT = Path(__file__).parents[3]
+SHOW = "from executor.spark.kernel_jar import kernel_jar; print(kernel_jar())"
+
+
+def test_two_first_starts_at_once_make_one_whole_jar(tmp_path, monkeypatch):
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    starts = [subprocess.Popen([sys.executable, "-c", SHOW], cwd=ROOT, env=env, stdout=subprocess.PIPE) for _ in "12"]
+    said = {start.communicate(timeout=100)[0].decode().strip() for start in starts}
+    assert len(said) == 1
+    (jar,) = said
+    assert [p.name for p in (tmp_path / "onager").iterdir()] == [Path(jar).name]
+    with zipfile.ZipFile(jar) as archive:
+        assert archive.testzip() is None
+        classes = {name.rpartition("/")[2] for name in archive.namelist()}
+    assert {f"{source.stem}.class" for source in SOURCES.glob("*.java")} <= classes
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = Path(jar).stat().st_mtime_ns
+    assert str(kernel_jar()) == jar
+    assert Path(jar).stat().st_mtime_ns == before
+
+
+def test_a_cluster_is_refused_a_directory_that_it_may_not_share():
+    with pytest.raises(InvalidSettingError, match="have to reach it"):
+        start_session(1, {"spark.master": "spark://127.0.0.1:1"}, "/tmp/exchange")
