@@ -80,6 +80,16 @@ def head_of(graph: ExecutionGraph, weight: float) -> JobHead:
     )
 
 
+def shows(head: JobHead, graph: ExecutionGraph) -> bool:
+    """Return whether *graph* can be the one that *head* was written with; a later or earlier one often cannot."""
+    return (head.state, head.has_runnable_work, head.stages, head.started_ms) == (
+        graph.state,
+        has_runnable_work(graph),
+        len(graph.stages),
+        graph.started_ms,
+    ) and head.stages_done == sum(isinstance(s, SuccessfulStage) for s in graph.stages)
+
+
 def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
     if graph.is_active:
         return "none"

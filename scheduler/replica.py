@@ -25,7 +25,7 @@ from scheduler.executor_manager import ExecutorManager
 from scheduler.fair_queue import FairQueue
 from scheduler.gateway import ExecutorGateway
 from scheduler.housekeeping import Housekeeping
-from scheduler.job_heads import JobHead, JobHeads
+from scheduler.job_heads import JobHead, JobHeads, shows
 from scheduler.job_log import StoredJob
 from scheduler.job_store import JobStore
 from scheduler.job_writers import JobWriters
@@ -138,14 +138,14 @@ class Replica:
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         self.watchers.changed(job_id)
-        if head is None:
-            self.jobs.forget(job_id)
+        cached = self.jobs.cached(job_id)
+        if head is None or not head.is_active:
             self.queue.remove(job_id)
-        elif head.is_active and self.jobs.cached(job_id) is None:
-            self._to_adopt.add(job_id)
+            if head is None or (cached is not None and cached.graph.is_active):
+                self.jobs.forget(job_id)  # another replica ended it
+        elif cached is None or not shows(head, cached.graph):
+            self._to_adopt.add(job_id)  # new, or another replica moved it on
             self._adopt_wake.set()
-        elif not head.is_active:
-            self.queue.remove(job_id)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
 
