@@ -1,7 +1,8 @@
 """What travels from the planner to the task runner: one stage of a physical plan, complete in itself.
 
-The fragment's leaves are placeholders, ``RDDScanExec(output, null, "onager-input:<index>", …)``; `StagePlan.inputs[index]`
-says what to put there. A placeholder may occur more than once (a reused exchange); each occurrence names its own index.
+The fragment's leaves are placeholders, ``RDDScanExec(output, null, "onager-input:<index>", …)``, and
+`StagePlan.inputs[index]` says what to put there. A placeholder may occur more than once (a reused exchange); each
+occurrence names its own index.
 """
 
 from dataclasses import dataclass, field

@@ -111,10 +111,6 @@ class SparkWorker:
             arrow_schema=self._arrow_schema,
             run_fused=lambda frame, names, sink: self._run_whole(key, frame, names, sink),
         )
-        # Publishing is the same for every job: the graph appends its stages.
-        queries = [stage for stage in outcome.stages if stage.work == pb.QUERY]
-        del outcome.stages[:]
-        outcome.stages.extend(queries)
         return pb.TaskSuccess(plan=outcome)
 
     def _run_whole(self, key: TaskKey, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:

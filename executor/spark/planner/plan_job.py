@@ -220,8 +220,6 @@ class _Planning:
         return pb.OutputLayout(kind="sink" if self._sink is not None else "result")
 
     def _outcome(self, stages: list[pb.PlannedStage], plan: Any, text: str) -> pb.PlanOutcome:
-        if self._sink is not None:
-            stages = [*stages, *publishing_stages(stages[-1].stage_id, self._sink)]
         return pb.PlanOutcome(
             stages=stages,
             arrow_schema=self._arrow_schema(jvm_session(self._session), plan, self._column_names),
@@ -233,27 +231,3 @@ class _Planning:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… ({len(text) - MOST_TEXT:,} characters more)"
-
-
-def publishing_stages(query_stage_id: int, sink: pb.Sink) -> list[pb.PlannedStage]:
-    """Return the two stages that make the files of a query's last stage visible at the sink's path."""
-    control = pb.OutputLayout(kind="control")
-    planning = pb.PlannedStage(
-        stage_id=query_stage_id + 1,
-        name=f"plan publishing to {sink.path}",
-        work=pb.Work.PUBLISH_PLAN,
-        partitions=1,
-        inputs=[pb.StageInput(stage_id=query_stage_id, read="all")],
-        output=control,
-        deterministic=True,
-    )
-    publishing = pb.PlannedStage(
-        stage_id=query_stage_id + 2,
-        name=f"publish {sink.path}",
-        work=pb.Work.PUBLISH,
-        partitions=1,
-        inputs=[pb.StageInput(stage_id=query_stage_id + 1, read="all")],
-        output=control,
-        deterministic=True,
-    )
-    return [planning, publishing]

@@ -109,7 +109,7 @@ def test_insert_overwrite_directory_becomes_a_sink(executor, tables, tmp_path):
     assert dict(outcome.sink.options) == {"header": "true"}
     assert not (tmp_path / "out").exists()
     kinds = [(stage.work, stage.output.kind) for stage in outcome.stages]
-    assert kinds == [(pb.Work.QUERY, "sink"), (pb.Work.PUBLISH_PLAN, "control"), (pb.Work.PUBLISH, "control")]
+    assert kinds == [(pb.Work.QUERY, "sink")], "publishing is appended by the scheduler, the same for every job"
 
 
 def test_two_sinks_are_refused(executor, tmp_path):
@@ -140,15 +140,15 @@ def test_errors_of_spark_keep_their_class_message_and_context(executor, tables):
 
 
 def test_five_megabytes_of_sql(executor):
-    numbers = ",".join(str(n) for n in range(20_000))
-    text = f"SELECT id, length('{'x' * 5_000_000}') FROM range(3) WHERE id IN ({numbers})"
+    numbers = ",".join(str(n) for n in range(1_000))
+    text = f"SELECT id, length('{'x' * 5_000_000}') AS n FROM range(3) WHERE id IN ({numbers})"
     outcome = executor.plan_sql(text)
-    assert sorted(executor.run(outcome)) == [(id, 5_000_000) for id in range(3)]
-    assert len(outcome.plan) < 300_000
+    assert sorted(executor.run(outcome)) == [(n, 5_000_000) for n in range(3)]
+    assert len(outcome.plan) < 100_000
 
 
 def test_a_query_nested_too_deeply_fails_clearly(executor):
-    text = "SELECT " + "(" * 3_000 + "1" + ")" * 3_000
+    text = "SELECT " + "(" * 1_500 + "1" + ")" * 1_500
     with pytest.raises((PlanningError, ParseException)) as failed:
         executor.plan_sql(text)
     assert "too deeply" in str(failed.value) or "FAILED_TO_PARSE_TOO_COMPLEX" in str(failed.value)
