@@ -7,10 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 import onager
 from onager.cli.exits import ExitCode
@@ -26,6 +26,8 @@ _READY_POLL_S: Final = 0.1
 _STOP_GRACE_S: Final = 15.0
 _DRAIN_GRACE_MS: Final = 10_000
 """How long running tasks may go on after Ctrl-C; less than `_STOP_GRACE_S`."""
+_LISTENING: Final = "listening on "
+"""What a scheduler prints, before its address, once it has bound it."""
 _FAILED_START_GRACE_S: Final = 1.0
 
 
@@ -58,6 +60,8 @@ class _Child:
     name: str
     arguments: Sequence[str]
     environment: Mapping[str, str]
+    on_line: Callable[[str], None] | None = None
+    """Called in a thread with each line that the process prints on standard output."""
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     start_again_s: float = 0.0
@@ -70,8 +74,11 @@ class _Child:
             [sys.executable, "-m", "onager", *self.arguments],
             env={**os.environ, **self.environment, SUPERVISOR_VARIABLE: str(os.getpid())},
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if self.on_line else None,
             start_new_session=True,
         )
+        if self.on_line and self.process.stdout:
+            threading.Thread(target=_read_lines, args=(self.process.stdout, self.on_line), daemon=True).start()
 
     def died(self) -> int | None:
         """Return the exit code of a process that has ended since the last look, and forget it."""
@@ -98,6 +105,7 @@ class Standalone:
             ("scheduler", "--backend", f"leveldb:{directories.state_dir}", "--listen", self._address,
              "--exchange-dir", exchange),
             _default("ONAGER_SCHEDULER_LOG_LEVEL", "warning"),
+            self._scheduler_said,
         )  # fmt: skip
         arguments = ["executor", "--scheduler", self._address, "--exchange-dir", exchange]
         arguments += ["--executor-id", f"standalone-{socket.gethostname()}"]
@@ -110,6 +118,7 @@ class Standalone:
         }
         self._executor = _Child("executor", arguments, environment)
         self._stop = threading.Event()
+        self._has_listened = threading.Event()
         self._has_been_ready = False
 
     def run(self) -> int:
@@ -133,10 +142,11 @@ class Standalone:
 
     def _supervise(self) -> int:
         with onager.connect(self._address, connect_timeout_s=0.0, retry_timeout_s=0.0) as client:
-            for child in (self._scheduler, self._executor):
-                child.start()
             while not self._stop.wait(_READY_POLL_S):
-                for child in (self._scheduler, self._executor):
+                # The executor starts once our own scheduler has the address: another one that had it before must
+                # not be given a second executor of the same id.
+                children = (self._scheduler, self._executor) if self._has_listened.is_set() else (self._scheduler,)
+                for child in children:
                     code = self._look_after(child)
                     if code is not None:
                         return code
@@ -158,10 +168,19 @@ class Standalone:
         return None
 
     def _is_ready(self, client: onager.OnagerClient) -> bool:
+        process = self._executor.process
+        if process is None:
+            return False
         try:
-            return any(executor.state == "alive" for executor in client.executors())
+            return any(executor.state == "alive" and executor.pid == process.pid for executor in client.executors())
         except OnagerError:
             return False
+
+    def _scheduler_said(self, line: str) -> None:
+        if line.startswith(_LISTENING):
+            self._has_listened.set()
+        else:
+            print(line, flush=True)
 
     def _say_ready(self) -> None:
         where = "" if self._address == default_addresses() else f" --scheduler {self._address}"
@@ -187,6 +206,12 @@ class Standalone:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _read_lines(stream: IO[bytes], on_line: Callable[[str], None]) -> None:
+    with stream:
+        for line in stream:
+            on_line(line.decode(errors="replace").rstrip("\n"))
 
 
 def _default(variable: str, value: str) -> dict[str, str]:

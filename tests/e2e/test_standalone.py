@@ -116,7 +116,11 @@ def test_a_second_one_at_the_same_address_or_state_says_so_and_ends_with_2(stand
         (f"127.0.0.1:{free_port()}", standalone.directory / "state"),
     ):
         second = standalone.launch(address, state)
-        assert second.wait(60) == 2
+        try:
+            assert second.wait(120) == 2
+        finally:
+            second.terminate()
+            second.wait(60)
         assert (address if state.name == "other" else str(state)) in standalone.text()
 
 
