@@ -32,6 +32,13 @@ def until(condition: Callable[[], object], within_s: float = 30.0, what: str = "
         time.sleep(0.02)
 
 
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

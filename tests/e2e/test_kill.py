@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from tests.e2e.cluster import Cluster, until
+from tests.e2e.cluster import Cluster, lives, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 
 pytestmark = pytest.mark.timeout(300)
@@ -73,7 +73,9 @@ def test_scheduler_killed_in_the_middle(cluster, gated_q18, gate, right_answer, 
 def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
     before = cluster.tasks(gated_q18.id)
     was_running = running(before)
+    (worker,) = gate.held()
     cluster.executors["e-1"].kill()
+    until(lambda: not lives(worker), 20, "the end of its Python worker")
     gate.forget()
     cluster.start_executor("e-2")
     gate.wait()
@@ -89,8 +91,10 @@ def test_jvm_of_the_executor_killed_in_the_middle(cluster, gated_q18, gate, righ
     (executor,) = (process for process in cluster.executors.values() if process.popen.poll() is None)
     before = cluster.tasks(gated_q18.id)
     was_running = running(before)
-    gate.forget()
+    (worker,) = gate.held()
     executor.jvm().kill()
+    until(lambda: not lives(worker), 20, "the end of its Python worker")
+    gate.forget()
     gate.wait()
     assert executor.popen.poll() is None, "the process replaces its JVM, and keeps its process id"
     gate.open()

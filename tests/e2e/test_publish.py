@@ -22,8 +22,10 @@ def cluster(make_module_cluster) -> Cluster:
     return made
 
 
-@pytest.mark.parametrize("victim", ["scheduler", "executor", "jvm"])
-@pytest.mark.parametrize("mode", ["error", "overwrite"])
+@pytest.mark.parametrize(
+    ("victim", "mode"),
+    [("scheduler", "error"), ("scheduler", "overwrite"), ("executor", "overwrite"), ("jvm", "error")],
+)
 def test_publishing_is_killed_in_the_middle(cluster, tmp_path, victim, mode):
     target = tmp_path / "out"
     if mode == "overwrite":
