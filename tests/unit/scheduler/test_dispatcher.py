@@ -1,0 +1,156 @@
+"""Free slots in hand and tasks that wait find each other, whichever comes first."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from onager.ids import JobId
+from scheduler.blobs import BlobStore
+from scheduler.dispatcher import Dispatcher
+from scheduler.executor_records import ExecutorRecord, ExecutorSession
+from scheduler.fair_queue import FairQueue
+from scheduler.job_writers import Decision, JobWriters
+from scheduler.reports import ReportReader
+from scheduler.results import ResultStore
+from scheduler.task_manager import ExecutorReservation, TaskManager
+from tests.unit.scheduler.world import graph, planned, store
+
+JOB = JobId("job-1")
+
+
+class Hall:
+    def __init__(self, backend, clock):
+        self.clock = clock
+        self.jobs = store(backend, clock)
+        self.writers = JobWriters(self.jobs, clock)
+        self.queue = FairQueue()
+        reader = ReportReader(BlobStore(backend), ResultStore(backend), clock)
+        self.tasks = TaskManager(
+            self.jobs, self.writers, reader, self.queue, clock, max_launches=100, cluster_slots=lambda: 4
+        )
+        self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
+        self.jobs.listen(lambda *_: self.dispatcher.wake())
+
+    def session(self, executor_id="e1", state="alive"):
+        record = ExecutorRecord(
+            executor_id=executor_id,
+            incarnation="life",
+            host="h",
+            pid=0,
+            slots=4,
+            spark_version="4.3.0",
+            python_version="3.11",
+            exchange_dir="/x",
+            registered_ms=0,
+            lease_id=1,
+            state=state,
+        )
+        return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0)
+
+    async def running_job(self, tasks):
+        """A job whose planning is in e1's hands and done, so that *tasks* wait."""
+        await self.jobs.submit(graph())
+        launches = await self.tasks.fill_reservations([_reservation(self.session())])
+        assert len(launches.launches) == 1
+        await self.writers.record(JOB, lambda _: Decision([planned(tasks)]))
+
+    @asynccontextmanager
+    async def open(self):
+        loop = asyncio.create_task(self.dispatcher.run())
+        try:
+            yield self
+        finally:
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+
+
+def _reservation(session):
+    return ExecutorReservation(session.executor_id, session.incarnation, 0)
+
+
+def partitions(task_sets):
+    return sorted(task.partition for task_set in task_sets for task in task_set.tasks)
+
+
+@pytest.fixture
+async def hall(backend, clock):
+    async with Hall(backend, clock).open() as hall:
+        yield hall
+
+
+async def test_a_poll_waits_until_work_comes(hall):
+    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(hall.session(), 2, 5))
+    await asyncio.sleep(0)
+    await hall.jobs.submit(graph())
+    task_sets = await waiting
+    assert [task_set.stage_id for task_set in task_sets] == [0]
+
+
+async def test_a_poll_takes_what_waits_already_as_one_set(hall):
+    await hall.running_job(5)
+    session = hall.session()
+    task_sets = await hall.dispatcher.wait_for_work(session, 3, 5)
+    assert len(task_sets) == 1
+    assert partitions(task_sets) == [0, 1, 2]
+    assert len(session.held) == 3
+
+
+async def test_tasks_are_spread_over_the_executors_that_wait(hall):
+    await hall.jobs.submit(graph())
+    await hall.tasks.fill_reservations([_reservation(hall.session())])
+    polls = [hall.dispatcher.wait_for_work(hall.session(e), 4, 5) for e in ("e1", "e2")]
+    waiting = [asyncio.create_task(poll) for poll in polls]
+    await asyncio.sleep(0)
+    await hall.writers.record(JOB, lambda _: Decision([planned(4)]))
+    assert [len(partitions(found)) for found in await asyncio.gather(*waiting)] == [2, 2]
+
+
+async def test_credit_goes_to_the_poll_that_waits(hall):
+    session = hall.session()
+    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(session, 0, 5))
+    await asyncio.sleep(0)
+    await hall.jobs.submit(graph())
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    hall.dispatcher.credit(session, 1)
+    assert len(await waiting) == 1
+
+
+async def test_no_work_is_an_empty_answer_after_its_time(hall):
+    assert await hall.dispatcher.wait_for_work(hall.session(), 2, 0.01) == []
+
+
+async def test_a_nudged_poll_is_answered_at_once(hall):
+    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(hall.session(), 2, 60))
+    await asyncio.sleep(0)
+    hall.dispatcher.nudge(lambda session: session.executor_id == "e1")
+    assert await waiting == []
+
+
+async def test_a_poll_that_its_executor_repeats_takes_the_place_of_the_first(hall):
+    session = hall.session()
+    first = asyncio.create_task(hall.dispatcher.wait_for_work(session, 1, 60))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(hall.dispatcher.wait_for_work(session, 1, 60))
+    assert await first == []
+    await hall.jobs.submit(graph())
+    assert len(await second) == 1
+
+
+async def test_executors_that_leave_or_are_gone_get_nothing(hall):
+    leaving, gone = hall.session("e1", "draining"), hall.session("e2")
+    gone.is_gone = True
+    polls = [hall.dispatcher.wait_for_work(s, 2, 0.1) for s in (leaving, gone)]
+    await hall.jobs.submit(graph())
+    assert await asyncio.gather(*polls) == [[], []]
+
+
+async def test_a_job_that_cannot_be_worked_on_keeps_no_other_from_its_slots(hall, backend):
+    await hall.jobs.submit(graph("bad", at_ms=0))
+    await hall.jobs.submit(graph())
+    hall.jobs.forget(JobId("bad"))
+    await backend.delete_range("ActiveJobs", "")
+    await hall.jobs.submit(graph("good", at_ms=2))
+    task_sets = await hall.dispatcher.wait_for_work(hall.session(), 3, 5)
+    assert "good" in {task_set.job_id for task_set in task_sets}
