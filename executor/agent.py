@@ -14,7 +14,7 @@ import structlog
 from executor.attempts import AttemptState, AttemptTable
 from executor.backoff import Backoff
 from executor.blobs import BlobCache
-from executor.gateway import SchedulerGateway
+from executor.gateway import SchedulerGateway, tell
 from executor.membership import Identity, Membership
 from executor.reporting import Reporter, killed, within_limits
 from executor.settings import ExecutorSettings
@@ -152,7 +152,7 @@ class Agent:
             await self._gateway.deregister(request, _LAST_WORDS_S)
         except OnagerError as e:
             # Its lease runs out instead.
-            self._log.warning("deregistration_not_delivered", error=str(e))
+            tell(self._log, "deregistration_not_delivered", e)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -185,7 +185,7 @@ class Agent:
             except UnknownExecutorError:
                 self._membership.lose()
             except OnagerError as e:
-                self._log.warning("poll_failed", error=str(e))
+                tell(self._log, "poll_failed", e)
                 await backoff.sleep()
             else:
                 backoff.reset()
@@ -269,7 +269,7 @@ class Agent:
             try:
                 return await self._blobs.get(digest)
             except OnagerError as e:
-                self._log.warning("blob_not_fetched", digest=digest, error=str(e))
+                tell(self._log, "blob_not_fetched", e, digest=digest)
                 await backoff.sleep()
         return await self._blobs.get(digest)
 

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
+import structlog
 
 from onager.errors import OnagerError, SchedulerUnreachableError, StateCorruptError, StateUnavailableError
 from onager.ids import BlobDigest
@@ -14,6 +15,8 @@ from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
 
 _BLOB_TIMEOUT_S = 60.0
+
+log = structlog.get_logger()
 
 
 class SchedulerGateway:
@@ -28,6 +31,7 @@ class SchedulerGateway:
         self._channels = [grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) for address in addresses]
         self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
         self._current = 0
+        self._is_lost = False
 
     @property
     def addresses(self) -> str:
@@ -75,9 +79,7 @@ class SchedulerGateway:
             at = self._current
             try:
                 call = getattr(self._stubs[at], method)(request, timeout=timeout_s)
-                if method == "FetchBlob":
-                    return [chunk.content async for chunk in call]
-                return await call
+                answer = [chunk.content async for chunk in call] if method == "FetchBlob" else await call
             except grpc.aio.AioRpcError as e:
                 error = status.from_rpc_error(e, self._addresses[at])
                 if not _is_elsewhere_better(e, error):
@@ -85,7 +87,18 @@ class SchedulerGateway:
                 reasons.append(f"{self._addresses[at]}: {e.details() or e.code().name}")
                 if self._current == at:
                     self._current = (at + 1) % len(self._addresses)
+            else:
+                self._note(is_lost=False)
+                return answer
+        self._note(is_lost=True, why="; ".join(reasons))
         raise SchedulerUnreachableError(self.addresses, "; ".join(reasons))
+
+    def _note(self, *, is_lost: bool, why: str = "") -> None:
+        if is_lost and not self._is_lost:
+            log.warning("schedulers_lost", addresses=self.addresses, why=why)
+        elif self._is_lost and not is_lost:
+            log.info("scheduler_found", address=self._addresses[self._current])
+        self._is_lost = is_lost
 
     async def close(self) -> None:
         """Close every connection; calls in flight end."""
@@ -99,6 +112,14 @@ class SchedulerGateway:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def tell(logger: structlog.typing.FilteringBoundLogger, event: str, error: OnagerError, **fields: object) -> None:
+    """Log a call that failed and will be repeated; that no scheduler answers was told once by the gateway itself."""
+    if isinstance(error, SchedulerUnreachableError):
+        logger.debug(event, error=str(error), **fields)
+    else:
+        logger.warning(event, error=str(error), **fields)
 
 
 def _is_elsewhere_better(raw: grpc.aio.AioRpcError, error: OnagerError) -> bool:

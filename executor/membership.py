@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from executor.backoff import Backoff
-from executor.gateway import SchedulerGateway
+from executor.gateway import SchedulerGateway, tell
 from executor.settings import ExecutorSettings
 from onager.errors import OnagerError, UnknownExecutorError, VersionMismatchError
 from onager.ids import Incarnation
@@ -85,7 +85,7 @@ class Membership:
                 self._on_refused(str(e))
                 return
             except OnagerError as e:
-                self._log.warning("registration_failed", error=str(e))
+                tell(self._log, "registration_failed", e)
                 await backoff.sleep()
                 continue
             backoff.reset()
@@ -114,7 +114,7 @@ class Membership:
                 self.lose()
                 continue
             except OnagerError as e:
-                self._log.warning("heartbeat_failed", error=str(e))
+                tell(self._log, "heartbeat_failed", e)
                 interval_s = min(interval_s, _UNANSWERED_RETRY_S)
             else:
                 self._on_cancel(answer.cancel)

@@ -7,7 +7,7 @@ import structlog
 
 from executor.attempts import AttemptTable
 from executor.backoff import Backoff
-from executor.gateway import SchedulerGateway
+from executor.gateway import SchedulerGateway, tell
 from executor.work import task_id, task_key
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.ids import TaskKey
@@ -114,7 +114,7 @@ class Reporter:
             return False
         except OnagerError as e:
             self._unanswered |= keys
-            self._log.warning("report_not_delivered", tasks=len(batch), error=str(e))
+            tell(self._log, "report_not_delivered", e, tasks=len(batch))
             return False
         finally:
             self._idle.set()
