@@ -43,7 +43,8 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
     for key, value in settings.items():
-        builder = builder.config(key, value)
+        if key.startswith("spark."):
+            builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
     except Exception as e:
