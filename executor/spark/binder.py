@@ -20,7 +20,7 @@ from onager.protocol import onager_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class StageKey:
-    """One attempt of a stage over one choice of input files."""
+    """One attempt of a stage: its plan over one choice of input files."""
 
     job_id: JobId
     stage_id: StageId
@@ -35,7 +35,7 @@ class StageKey:
 
 def stage_key(task_set: pb.TaskSet) -> StageKey:
     """Return the key under which the bound stage of *task_set* is kept."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(task_set.plan_digest.encode())
     for location in task_set.inputs:
         nonces = ",".join(output.nonce for output in location.outputs)
         digest.update(f"{location.stage_id}:{nonces};".encode())

@@ -4,6 +4,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ class JobRun:
         made = pb.TaskSet(
             job_id=self.job_id, stage_id=stage_id, work=pb.QUERY, partitions=plan.partitions, stage_attempt=attempt
         )
+        made.plan_digest = sha256(plan.fragment).hexdigest()
         for p in partitions:
             made.tasks.add(partition=p, task_attempt=0)
         for source in {s.stage_id for s in plan.inputs if isinstance(s, ExchangeInput)}:
