@@ -67,8 +67,7 @@ class ExecutorManager:
         self._records: dict[ExecutorId, tuple[int, ExecutorRecord]] = {}
         self._hearts: set[ExecutorId] = set()
         self._owed: dict[tuple[str, str], ExecutorLost] = {}
-        self._spark_version: str | None = None
-        self._changed = asyncio.Event()
+        self._looked_s = clock.monotonic_s()
 
     # ---------------------------------------------------------------- looking
 
@@ -176,8 +175,6 @@ class ExecutorManager:
         self._sessions[executor_id] = session
         self._records[executor_id] = (revision, record)
         self._hearts.add(executor_id)
-        self._spark_version = record.spark_version
-        self._changed.set()
         log.info("executor_registered", executor_id=executor_id, slots=record.slots, host=record.host, pid=record.pid)
         return session
 
@@ -213,19 +210,45 @@ class ExecutorManager:
     # ---------------------------------------------------------------- life
 
     async def renew(self, session: ExecutorSession) -> None:
-        """Give the executor's lease its whole time again, at most every third of it.
+        """Give the executor's lease its whole time again, at most every sixth of it.
 
-        `UnknownExecutorError` when the lease is gone, and with it the executor's tasks.
+        A lease that ran out while nobody declared the executor lost (this process was held up) is granted anew.
+        `UnknownExecutorError` when it is lost, and with it the executor's tasks.
         """
         now_s = self._clock.monotonic_s()
-        if now_s - session.renewed_s < self.lease_ttl_s / 3:
+        if now_s - session.renewed_s < self.lease_ttl_s / 6:
             return
         session.renewed_s = now_s
         try:
             await self._backend.keep_alive(LeaseId(session.record.lease_id))
         except LeaseExpiredError as error:
-            await self.lose(session.record, "its lease ran out")
-            raise UnknownExecutorError(session.executor_id) from error
+            if not await self._grant_again(session):
+                await self.refresh()
+                raise UnknownExecutorError(session.executor_id) from error
+
+    async def _grant_again(self, session: ExecutorSession) -> bool:
+        """Bind the executor to a new lease; return False when somebody has declared it lost, or it registered anew."""
+        executor_id = session.executor_id
+        revision, known = self._records.get(executor_id, (ABSENT, session.record))
+        if session.is_gone or known.incarnation != session.incarnation or known.state == "lost":
+            return False
+        lease = await self._backend.lease(self.lease_ttl_s)
+        record = known.model_copy(update={"lease_id": lease.id})
+        result = await self._backend.put_txn(
+            [
+                Put(Keyspace.Executors, executor_id, record.encoded()),
+                Put(Keyspace.Heartbeats, executor_id, record.incarnation.encode(), lease=lease.id),
+            ],
+            expect={(Keyspace.Executors, executor_id): revision},
+        )
+        if not isinstance(result, Committed):
+            await self._backend.revoke(lease.id)
+            return False
+        session.record = record
+        self._records[executor_id] = (result.revision, record)
+        self._hearts.add(executor_id)
+        log.info("executor_lease_granted_again", executor_id=executor_id)
+        return True
 
     async def drain(self, session: ExecutorSession) -> None:
         """Note that the executor takes no more work."""
@@ -256,10 +279,6 @@ class ExecutorManager:
     async def lose(self, record: ExecutorRecord, reason: str) -> None:
         """End a life of an executor: nobody counts on it any more, and its tasks are handed out again."""
         executor_id = ExecutorId(record.executor_id)
-        session = self._sessions.get(executor_id)
-        if session is not None and session.incarnation == record.incarnation:
-            session.is_gone = True
-            del self._sessions[executor_id]
         revision, known = self._records.get(executor_id, (ABSENT, record))
         if known.incarnation == record.incarnation and known.state != "lost":
             gone = known.model_copy(update={"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason})
@@ -270,8 +289,16 @@ class ExecutorManager:
             )
             if isinstance(result, Committed):
                 self._records[executor_id] = (result.revision, gone)
+            else:
+                await self.refresh()
+                if self.is_alive(executor_id, record.incarnation):
+                    return  # somebody has heard of it meanwhile
             self._hearts.discard(executor_id)
             await self._backend.revoke(LeaseId(record.lease_id))
+        session = self._sessions.get(executor_id)
+        if session is not None and session.incarnation == record.incarnation:
+            session.is_gone = True
+            del self._sessions[executor_id]
         await self._tell_lost(known if known.incarnation == record.incarnation else record, reason)
 
     async def _tell_lost(self, record: ExecutorRecord, reason: str) -> None:
@@ -335,7 +362,7 @@ class ExecutorManager:
         while True:
             try:
                 revision = await self.refresh()
-                await self._bury()
+                await self.bury()
                 async with self._backend.watch(Keyspace.Heartbeats, from_revision=revision + 1) as events:
                     async for event in events:
                         executor_id = ExecutorId(event.key)
@@ -345,18 +372,23 @@ class ExecutorManager:
                                 await self.refresh()  # it registered with another replica
                         elif await self._backend.get(Keyspace.Heartbeats, executor_id) is None:
                             self._hearts.discard(executor_id)
-                            await self._bury()
+                            await self.bury()
             except WatchCompactedError:
                 continue
             except StateBackendError as error:
                 log.warning("heartbeats_watch_failed", error=str(error))
                 await asyncio.sleep(1.0)
 
-    async def _bury(self) -> None:
+    async def bury(self) -> None:
         """Declare lost whose heart has stopped by the store's clock; forget those that are long gone."""
         for executor_id, (_, record) in list(self._records.items()):
-            if record.state != "lost" and executor_id not in self._hearts:
-                await self.lose(record, "its lease ran out: it was not heard of in time")
+            if record.state == "lost" or executor_id in self._hearts:
+                continue
+            session = self._sessions.get(executor_id)
+            was_held_up = self._clock.monotonic_s() - self._looked_s > self.lease_ttl_s / 3
+            if session is not None and was_held_up and await self._grant_again(session):
+                continue  # its word may be waiting to be read: the silence was ours
+            await self.lose(record, "its lease ran out: it was not heard of in time")
 
     async def _look_after(self) -> None:
         while True:
@@ -371,7 +403,7 @@ class ExecutorManager:
 
         Repeat what is owed.
         """
-        now_s = self._clock.monotonic_s()
+        now_s = self._looked_s = self._clock.monotonic_s()
         for session in self.sessions:
             if session.local_process is not None:
                 if has_died(session.local_process):

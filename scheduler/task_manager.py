@@ -97,7 +97,9 @@ class TaskManager:
         """Return who drives the job."""
         found = self._coordinators.get(job_id)
         if found is None:
-            found = self._coordinators[job_id] = QueryCoordinator(job_id, self._writers, self._clock)
+            found = QueryCoordinator(job_id, self._writers, self._clock)
+            if self._queue.knows(job_id):  # one of an ended job is for this moment only
+                self._coordinators[job_id] = found
         return found
 
     async def adopt(self, job_id: JobId) -> None:

@@ -131,12 +131,59 @@ async def test_a_dead_process_on_this_machine_is_a_loss_at_once(manager, lost):
     assert "died" in lost[0].reason
 
 
-async def test_a_lease_that_ran_out_is_a_loss(manager, clock, lost):
+async def notice(manager, backend):
+    """Let the store see by its clock which leases ended, and the manager what is left."""
+    await backend.put(Keyspace.Sessions, "any", b"")
+    await manager.refresh()
+    await manager.bury()
+
+
+async def test_silence_past_the_lease_is_a_loss(manager, clock, backend, lost):
+    session = await manager.register(request(), PEER)
+    for _ in range(7):
+        clock.advance(1_000)
+        await manager.look()
+    await notice(manager, backend)
+    assert "lease" in lost[0].reason
+    assert session.is_gone
+    with pytest.raises(UnknownExecutorError):
+        manager.require("e1", "one")
+
+
+async def test_a_scheduler_that_was_held_up_takes_no_silence_of_its_own_for_a_loss(manager, clock, backend, lost):
+    await manager.register(request(), PEER)
+    clock.advance(60_000)
+    await notice(manager, backend)
+    assert not lost
+    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+    for _ in range(7):
+        clock.advance(1_000)
+        await manager.look()
+    await notice(manager, backend)
+    assert [event.executor_id for event in lost] == ["e1"]
+
+
+async def test_who_speaks_after_its_lease_ran_out_and_was_not_missed_goes_on(manager, clock, backend, lost):
     session = await manager.register(request(), PEER)
     clock.advance(7_000)
+    await manager.renew(session)
+    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+    assert not lost
+
+
+async def test_who_was_declared_lost_elsewhere_is_told_to_register(manager, clock, backend):
+    session = await manager.register(request(), PEER)
+
+    async def on_lost(event):
+        pass
+
+    other = ExecutorManager(backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost)
+    await other.start()
+    clock.advance(7_000)
+    await notice(other, backend)
     with pytest.raises(UnknownExecutorError):
         await manager.renew(session)
-    assert "lease" in lost[0].reason
+    assert (await manager.register(request(), PEER)).record.state == "alive"
 
 
 async def test_renewing_keeps_the_lease(manager, clock, backend, lost):
