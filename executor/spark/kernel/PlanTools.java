@@ -19,6 +19,7 @@ import org.apache.spark.rdd.EmptyRDD;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
@@ -33,7 +34,6 @@ import org.apache.spark.sql.execution.LocalLimitExec;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.ReusedSubqueryExec;
 import org.apache.spark.sql.execution.RowToColumnarExec;
-import org.apache.spark.sql.execution.SampleExec;
 import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
@@ -43,6 +43,7 @@ import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.execution.joins.BaseJoinExec;
 import org.apache.spark.sql.execution.joins.BroadcastNestedLoopJoinExec;
+import org.apache.spark.sql.execution.python.MapInBatchExec;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Function1;
 import scala.Option;
@@ -58,6 +59,7 @@ import scala.runtime.AbstractPartialFunction;
  * and fragments with some nodes replaced.
  */
 public final class PlanTools {
+    private static final String BY_ORDER = " First Last CollectList ListAgg MaxBy MinBy Mode HistogramNumeric ";
     private static final String PYTHON = "org.apache.spark.sql.execution.python.";
 
     private PlanTools() {}
@@ -68,8 +70,8 @@ public final class PlanTools {
      *
      * @return {String, List of SparkPlan}: one line per node, and the nodes in the same order. The fields of a line
      *     are separated by tabs: the parent's line (-1 for the root), role (child, subquery, reused), simple class
-     *     name, plan id, letters ("n": an expression is not deterministic, "p": runs Python), and what is particular
-     *     to its class ("" for most).
+     *     name, plan id, letters ("n": an expression is not deterministic, "p": runs Python, "o": aggregates in the order of its
+     *     rows), and what is particular to its class ("" for most).
      */
     public static Object[] outline(SparkPlan root) {
         StringBuilder text = new StringBuilder();
@@ -96,7 +98,8 @@ public final class PlanTools {
         text.append(parent).append('\t').append(role).append('\t');
         text.append(node.getClass().getSimpleName()).append('\t').append(node.id()).append('\t');
         text.append(isDeterministic(node) ? "" : "n");
-        text.append(node.getClass().getName().startsWith(PYTHON) ? "p" : "").append('\t');
+        text.append(node.getClass().getName().startsWith(PYTHON) ? "p" : "");
+        text.append(mindsOrder(node) ? "o" : "").append('\t');
         text.append(particulars(node)).append('\n');
         if (node instanceof ReusedExchangeExec) {
             reused.add(new Object[] {Integer.valueOf(index), ((ReusedExchangeExec) node).child()});
@@ -136,6 +139,20 @@ public final class PlanTools {
         return true;
     }
 
+    private static boolean mindsOrder(SparkPlan node) {
+        if (!(node instanceof BaseAggregateExec)) {
+            return false;
+        }
+        Iterator aggregates = ((BaseAggregateExec) node).aggregateExpressions().iterator();
+        while (aggregates.hasNext()) {
+            Object function = ((AggregateExpression) aggregates.next()).aggregateFunction();
+            if (BY_ORDER.contains(" " + function.getClass().getSimpleName() + " ")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     private static String particulars(SparkPlan node) {
         if (node instanceof ShuffleExchangeExec) {
             Partitioning partitioning = ((ShuffleExchangeExec) node).outputPartitioning();
@@ -160,8 +177,8 @@ public final class PlanTools {
         if (node instanceof BaseJoinExec) {
             return String.valueOf(((BaseJoinExec) node).joinType()).replace("$", "");
         }
-        if (node instanceof SampleExec) {
-            return ((SampleExec) node).withReplacement() ? "with replacement" : "";
+        if (node instanceof MapInBatchExec) {
+            return ((MapInBatchExec) node).isBarrier() ? "barrier" : "";
         }
         return "";
     }

@@ -59,6 +59,8 @@ class _Draft:
     cut: list[PlanNode] = field(default_factory=list)
     replacements: list[Any] = field(default_factory=list)
     inputs: list[StageSource] = field(default_factory=list)
+    arriving: set[int] = field(default_factory=set)
+    """Indexes of nodes that are no exchanges, and were given to another stage all the same."""
     input_bytes: int = 0
 
 
@@ -104,6 +106,10 @@ class Cutter:
             raise UnsupportedPlanError(f"{node.kind} in the physical plan", ADVICE.get(node.kind, DEFAULT_ADVICE))
         if node.runs_python:
             check_python_functions(self._jvm, self._outline.handle(node))
+        if node.particulars == "barrier":
+            raise UnsupportedPlanError(
+                "barrier mode", "its tasks would all have to run at once: leave barrier=True out"
+            )
         if node.kind == "ShuffleExchangeExec":
             partitioning = node.particulars.split(" ")[0]
             known = HASH_PARTITIONINGS | SINGLE_PARTITIONINGS | {"RoundRobinPartitioning"}
@@ -135,9 +141,9 @@ class Cutter:
         self.stages.append(
             CutStage(
                 stage_id=len(self.stages) + 1,
-                name=stage_name(self._outline, root, self._described, limit=limit),
+                name=stage_name(self._outline, root, self._described, limit=limit, arriving=draft.arriving),
                 plan=plan,
-                is_deterministic=is_deterministic(self._outline, root, output, limit=limit),
+                is_deterministic=is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving),
                 text=text,
                 input_bytes=draft.input_bytes,
             )
@@ -172,6 +178,7 @@ class Cutter:
             return
         if node.kind in LIMITS_TO_ONE and self._tasks(node.child) > 1:
             producer = self._stage(node.child, SingleOutput(), limit=node)
+            draft.arriving.add(node.child.index)
             leaf = self._placeholder(draft, node.child, ExchangeInput(producer, reads_all=False))
             self._replace(draft, node, self._tools.withChild(self._outline.handle(node), leaf))
             return
@@ -197,6 +204,7 @@ class Cutter:
                 self._visit(child, draft)
                 continue
             producer = self._stage(child, SingleOutput())
+            draft.arriving.add(child.index)
             leaf = self._placeholder(draft, child, ExchangeInput(producer, reads_all=False))
             self._replace(draft, child, leaf)
         self._visit_subqueries(node, draft)

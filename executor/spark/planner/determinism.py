@@ -4,34 +4,45 @@ Rows that come out of an exchange count as unordered, as in Spark: an operator w
 give another one the next time. A stage that is not deterministic is run again whole when any of its output is lost.
 """
 
+from collections.abc import Set as AbstractSet
+
 from executor.spark.leaves import LEAVES
 from executor.spark.planner.nodes import EXCHANGES, KNOWN
 from executor.spark.planner.outline import Outline, PlanNode
 from executor.spark.stage_plan import RoundRobinOutput, StageOutput
 
 
-def is_deterministic(outline: Outline, root: PlanNode, output: StageOutput, *, limit: PlanNode | None = None) -> bool:
+def is_deterministic(
+    outline: Outline,
+    root: PlanNode,
+    output: StageOutput,
+    *,
+    limit: PlanNode | None = None,
+    arriving: AbstractSet[int] = frozenset(),
+) -> bool:
     """Return whether the stage that computes *root*, and a limit above it, gives the same rows each time.
+
+    *arriving* are the indexes of the nodes whose rows come from other stages although they are no exchanges.
 
     No: an expression like ``rand()`` or ``first()``; a limit, a window or Python code over unordered rows; dealing out
     unordered rows in turn.
     """
-    repeats, is_ordered = _judge(outline, root)
+    repeats, is_ordered = _judge(outline, root, arriving)
     if limit is not None or isinstance(output, RoundRobinOutput):
         return repeats and is_ordered
     return repeats
 
 
-def _judge(outline: Outline, node: PlanNode) -> tuple[bool, bool]:
+def _judge(outline: Outline, node: PlanNode, arriving: AbstractSet[int]) -> tuple[bool, bool]:
     """Return whether *node* gives the same rows each time, and whether in the same order."""
-    if node.kind in EXCHANGES:
+    if node.kind in EXCHANGES or node.index in arriving:
         return True, False
     if node.kind in LEAVES:
         return node.is_deterministic, True
     operator = KNOWN[node.kind]
-    judged = [_judge(outline, child) for child in node.children]
+    judged = [_judge(outline, child, arriving) for child in node.children]
     repeats = node.is_deterministic and all(same for same, _ in judged)
     is_ordered = all(ordered for _, ordered in judged)
-    if operator.is_order_sensitive and not is_ordered:
+    if (operator.is_order_sensitive or node.aggregates_in_order) and not is_ordered:
         repeats = False
     return repeats, is_ordered and not operator.scrambles

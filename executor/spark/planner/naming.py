@@ -1,5 +1,7 @@
 """Names of stages for people: what happens to the rows, from the source to the exchange."""
 
+from collections.abc import Set as AbstractSet
+
 from executor.spark.leaves import LEAVES, DescribedLeaf
 from executor.spark.planner.nodes import EXCHANGES, KNOWN
 from executor.spark.planner.outline import Outline, PlanNode
@@ -8,16 +10,24 @@ MOST_PARTS = 6
 
 
 def stage_name(
-    outline: Outline, root: PlanNode, described: dict[int, DescribedLeaf], *, limit: PlanNode | None = None
+    outline: Outline,
+    root: PlanNode,
+    described: dict[int, DescribedLeaf],
+    *,
+    limit: PlanNode | None = None,
+    arriving: AbstractSet[int] = frozenset(),
 ) -> str:
-    """Return a name such as ``scan lineitem → broadcast join → partial aggregate``."""
+    """Return a name such as ``scan lineitem → broadcast join → partial aggregate``.
+
+    *arriving* are the indexes of the nodes whose rows come from other stages although they are no exchanges.
+    """
     parts: list[str] = []
     node: PlanNode | None = root
     while node is not None:
         if node.kind in LEAVES:
             parts.append(described[node.index].name)
             break
-        if node.kind in EXCHANGES:
+        if node.kind in EXCHANGES or node.index in arriving:
             break
         label = KNOWN[node.kind].label
         if label == "aggregate" and node.particulars == "partial":

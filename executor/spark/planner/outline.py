@@ -17,6 +17,8 @@ class PlanNode:
     is_deterministic: bool
     """Whether every expression of the node gives the same value when it is evaluated again."""
     runs_python: bool
+    aggregates_in_order: bool
+    """Whether it has an aggregate like ``first`` that depends on the order of the rows."""
     particulars: str
     """What the outline says of this class alone, such as ``HashPartitioning 5`` of an exchange."""
     children: list["PlanNode"] = field(default_factory=list)
@@ -42,7 +44,9 @@ class Outline:
 
     def _add(self, line: str) -> None:
         parent, role, kind, plan_id, letters, particulars = line.split("\t")
-        node = PlanNode(len(self.nodes), kind, int(plan_id), "n" not in letters, "p" in letters, particulars)
+        node = PlanNode(
+            len(self.nodes), kind, int(plan_id), "n" not in letters, "p" in letters, "o" in letters, particulars
+        )
         self.nodes.append(node)
         self._by_plan_id.setdefault(node.plan_id, node)
         if role == "child" and parent != "-1":

@@ -1,0 +1,171 @@
+"""What a plan says: fused or cut, how many tasks, which stages repeat their rows, what cannot be run in pieces."""
+
+import pytest
+
+from executor.spark.plan_codec import decode
+from executor.spark.planner.nodes import KNOWN
+from executor.spark.stage_plan import LeafInput
+from onager.errors import UnsupportedPlanError
+from onager.protocol import onager_pb2 as pb
+
+
+def stages(outcome):
+    return [(stage.name, stage.partitions) for stage in outcome.stages]
+
+
+def test_a_small_query_runs_whole_in_the_planning_task(executor, tables):
+    executor.fused.clear()
+    outcome = executor.plan_sql("select k, count(*) from sales group by k order by k", views=tables, conf={})
+    (stage,) = outcome.stages
+    assert (stage.stage_id, stage.work, stage.partitions, stage.output.kind) == (1, pb.Work.QUERY, 1, "result")
+    assert outcome.fused_output.rows == 7
+    assert outcome.fused_inline_result == b"rows"
+    ((frame, names, sink),) = executor.fused
+    assert (list(names), sink) == (["k", "count(1)"], None)
+    assert frame.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true"
+
+
+def test_a_fused_query_is_planned_as_plain_spark_plans_it_even_when_it_was_cut_first(executor, tables):
+    """All files of the table are more than the limit, those of one partition are not."""
+    executor.fused.clear()
+    executor.plan_sql(
+        "select count(*) from parts where part = 1",
+        views=tables,
+        conf={"onager.fusion.maxBytes": "1500", "spark.sql.adaptive.enabled": "true"},
+    )
+    ((frame, _, _),) = executor.fused
+    assert frame.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true"
+    assert frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "200"
+
+
+def test_a_fused_sink(executor, tables, tmp_path):
+    sink = pb.Sink(path=str(tmp_path / "out"), format="json", mode="error")
+    outcome = executor.plan(pb.JobSpec(sql=pb.SqlScript(text="select k from groups"), views=tables, sink=sink))
+    (stage,) = outcome.stages
+    assert (stage.work, stage.output.kind) == (pb.Work.QUERY, "sink")
+    assert outcome.sink == sink
+
+
+def test_producers_stand_before_consumers_and_blobs_hold_every_plan(executor, tables):
+    text = "select /*+ merge(g) */ g.label, count(*) from sales s join groups g on s.k = g.k group by 1 order by 1"
+    outcome = executor.plan_sql(text, views=tables)
+    blobs = {blob.digest: blob.content for blob in outcome.blobs}
+    for position, stage in enumerate(outcome.stages, start=1):
+        assert stage.stage_id == position
+        assert all(read.stage_id < position for read in stage.inputs)
+        assert decode(blobs[stage.plan_digest]).partitions == stage.partitions
+    assert outcome.stages[-1].output.kind == "result"
+    assert "scan sales" in {name for name, _ in stages(outcome)}
+    assert "SortMergeJoin" in outcome.plan
+
+
+def test_stages_have_names_that_say_what_they_do(executor, tables):
+    text = "select g.label, sum(amount) from sales s join groups g on s.k = g.k group by 1 order by 2 limit 3"
+    names = [name for name, _ in stages(executor.plan_sql(text, views=tables))]
+    assert names == ["scan groups", "scan sales → broadcast join → partial aggregate", "aggregate → top", "top"]
+
+
+def test_a_reused_exchange_is_one_stage(executor, tables):
+    text = """
+    with a as (select k, sum(amount) v from sales group by k)
+    select /*+ merge(y) */ x.k from a x join a y on x.v = y.v"""
+    names = [name for name, _ in stages(executor.plan_sql(text, views=tables))]
+    assert names.count("scan sales → partial aggregate") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("select * from sales where amount > 3", [True]),
+        ("select k, sum(amount) from sales group by k", [True, True]),
+        ("select id, rand() from sales", [False]),
+        ("select id, uuid() from sales", [False]),
+        ("select id, monotonically_increasing_id() from sales", [False]),
+        ("select k, first(id) from sales group by k", [True, False]),
+        ("select k, collect_list(id) from sales group by k", [True, False]),
+        ("select id from sales limit 3", [True, False]),
+        ("select /*+ repartition(3) */ id from sales", [True, True]),
+        ("select /*+ repartition(3) */ k from (select k, count(*) from sales group by k)", [True, False, True]),
+        ("select id, row_number() over (partition by k order by amount) from sales", [True, False]),
+    ],
+)
+def test_which_stages_give_the_same_rows_again(executor, tables, text, expected):
+    outcome = executor.plan_sql(text, views=tables)
+    assert [stage.deterministic for stage in outcome.stages] == expected
+
+
+def test_tasks_follow_the_files_whatever_the_executors_cores(executor, tables):
+    outcome = executor.plan_sql("select * from sales", views=tables, slots=16)
+    assert outcome.stages[0].partitions == 3
+    (blob,) = outcome.blobs
+    plan = decode(blob.content)
+    assert plan.conf["spark.sql.files.minPartitionNum"] == "16"
+    assert plan.conf["spark.sql.leafNodeDefaultParallelism"] == "16"
+    (source,) = plan.inputs
+    assert isinstance(source, LeafInput)
+    assert source.label.startswith("Parquet /")
+    assert source.label.endswith("/sales (3 files)")
+    assert len(executor.run(outcome)) == 300
+
+
+def test_only_the_files_of_the_wanted_partitions_are_in_the_plan(executor, tables):
+    outcome = executor.plan_sql("select id from parts where part = 2", views=tables)
+    plan = decode(outcome.blobs[0].content)
+    assert "part=2" in str(plan.inputs[0].description)
+    assert "part=1" not in str(plan.inputs[0].description)
+
+
+def test_values_drawn_by_a_task_are_not_drawn_by_another(executor, tables):
+    rows = executor.run(executor.plan_sql("select uuid(), monotonically_increasing_id() from sales", views=tables))
+    assert len({row[0] for row in rows}) == len({row[1] for row in rows}) == 300
+    parts = executor.run(executor.plan_sql("select distinct spark_partition_id() from sales", views=tables))
+    assert sorted(parts) == [(0,), (1,)]
+
+
+UNSUPPORTED = {
+    "UnionLoopExec": "with recursive t(n) as (select 1 union all select n + 1 from t where n < 5) select * from t",
+    "SparkScriptTransformationExec": "select transform(id) using 'cat' as (x) from sales",
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), UNSUPPORTED.items(), ids=UNSUPPORTED.keys())
+def test_an_operator_that_cannot_be_run_in_pieces_is_named(executor, tables, kind, text):
+    with pytest.raises(UnsupportedPlanError, match=f"{kind} in the physical plan is not supported"):
+        executor.plan_sql(text, views=tables)
+
+
+def test_a_python_data_source_is_refused_by_name(executor):
+    source = """
+from pyspark.sql.datasource import DataSource, DataSourceReader
+class Numbers(DataSource):
+    def schema(self):
+        return "n int"
+    def reader(self, schema):
+        return Reader()
+class Reader(DataSourceReader):
+    def read(self, partition):
+        yield (1,)
+def query(spark):
+    spark.dataSource.register(Numbers)
+    return spark.read.format("Numbers").load()
+"""
+    with pytest.raises(UnsupportedPlanError, match="BatchScanExec in the physical plan is not supported: read files"):
+        executor.plan_python(source)
+
+
+def test_barrier_mode_is_refused(executor, tables):
+    source = """
+def query(spark):
+    def same(frames):
+        yield from frames
+    return spark.table("groups").mapInPandas(same, "k long, label string", barrier=True)
+"""
+    with pytest.raises(UnsupportedPlanError, match="barrier"):
+        executor.plan_python(source, views=tables)
+
+
+def test_operators_are_refused_unless_they_are_known(executor, tables, monkeypatch):
+    """The guard taken away: without its row in the table an operator is not let through."""
+    monkeypatch.delitem(KNOWN, "GenerateExec")
+    with pytest.raises(UnsupportedPlanError, match="GenerateExec"):
+        executor.plan_sql("select explode(pair) from sales", views=tables)

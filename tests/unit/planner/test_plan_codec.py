@@ -1,0 +1,62 @@
+import pytest
+
+from executor.spark.plan_codec import MAGIC, decode, digest, encode
+from executor.spark.stage_plan import (
+    ExchangeInput,
+    HashOutput,
+    LeafInput,
+    ResultOutput,
+    RoundRobinOutput,
+    SingleOutput,
+    StagePlan,
+)
+from onager.errors import VersionMismatchError
+
+SINGLE = SingleOutput()
+
+
+def plan(output=SINGLE, **fields):
+    known = {
+        "fragment": b"\x00fragment\xff",
+        "inputs": (
+            ExchangeInput(3, reads_all=True),
+            LeafInput(b"\x01\x02", "parquet /data (2 files)"),
+            ExchangeInput(1, False, 7),
+        ),
+        "output": output,
+        "partitions": 4,
+        "column_names": ("a", "a", "größe"),
+        "conf": {"spark.sql.ansi.enabled": "true", "b": ""},
+    }
+    return StagePlan(**(known | fields))
+
+
+@pytest.mark.parametrize(
+    "output", [SingleOutput(), ResultOutput(), RoundRobinOutput(5), HashOutput(9, b"\x80expression")]
+)
+def test_round_trip(output):
+    assert decode(encode(plan(output))) == plan(output)
+
+
+def test_a_stage_without_inputs():
+    assert decode(encode(plan(inputs=(), conf={}, fragment=b""))) == plan(inputs=(), conf={}, fragment=b"")
+
+
+def test_equal_plans_have_equal_bytes_whatever_the_order_of_their_settings():
+    one = encode(plan(conf={"a": "1", "b": "2"}))
+    other = encode(plan(conf={"b": "2", "a": "1"}))
+    assert digest(one) == digest(other)
+    assert digest(one) != digest(encode(plan(conf={"a": "1", "b": "3"})))
+
+
+def test_another_version_is_refused():
+    encoded = bytearray(encode(plan()))
+    encoded[len(MAGIC) + 1] = 2
+    with pytest.raises(VersionMismatchError, match="version 2, this executor reads version 1"):
+        decode(bytes(encoded))
+
+
+@pytest.mark.parametrize("data", [b"", b"short", b"not a stage plan at all"])
+def test_other_bytes_are_refused(data):
+    with pytest.raises(ValueError, match="stage plan"):
+        decode(data)

@@ -1,0 +1,78 @@
+import pytest
+
+from executor.spark.planner.cutter import combined
+from executor.spark.planner.nodes import KNOWN, Tasks
+from executor.spark.planner.sizing import MIB, is_fused, setting_bytes, shuffle_partitions, sizes
+from onager.errors import InvalidSettingError
+
+
+@pytest.mark.parametrize(
+    ("input_bytes", "slots", "expected"),
+    [
+        (0, 8, 1),
+        (MIB // 2, 8, 1),
+        (3 * MIB, 8, 3),
+        (100 * MIB, 8, 8),
+        (6400 * MIB, 8, 100),
+        (10**13, 8, 200),
+        (-1, 8, 8),
+        (100 * MIB, 0, 2),
+    ],
+)
+def test_buckets_follow_the_bytes_and_fill_the_slots(input_bytes, slots, expected):
+    assert shuffle_partitions(input_bytes, 64 * MIB, slots) == expected
+
+
+def test_what_the_user_sets_is_kept():
+    made = sizes({}, {"spark.sql.shuffle.partitions": "17"}, 10**9, 4)
+    assert made == {"spark.sql.leafNodeDefaultParallelism": "4", "spark.sql.files.minPartitionNum": "4"}
+
+
+WORDS = [
+    ("", 64 * MIB),
+    ("0", 0),
+    ("1024", 1024),
+    ("64m", 64 * MIB),
+    ("1g", 1024 * MIB),
+    ("2 KiB", None),
+    ("8kb", 8192),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), WORDS)
+def test_sizes_in_words(text, expected):
+    conf = {"onager.fusion.maxBytes": text}
+    if expected is None:
+        with pytest.raises(InvalidSettingError):
+            setting_bytes(conf, "onager.fusion.maxBytes")
+    else:
+        assert setting_bytes(conf, "onager.fusion.maxBytes") == expected
+
+
+def test_small_queries_are_fused_unless_that_is_off_or_their_size_unknown():
+    assert is_fused({}, 64 * MIB)
+    assert not is_fused({}, 64 * MIB + 1)
+    assert not is_fused({}, -1)
+    assert not is_fused({"onager.fusion.maxBytes": "0"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "counts", "most", "expected"),
+    [
+        (Tasks.CHILD, [4], 0, 4),
+        (Tasks.SUM, [4, 3, 0], 0, 7),
+        (Tasks.PRODUCT, [4, 3], 0, 12),
+        (Tasks.EQUAL, [5, 5], 0, 5),
+        (Tasks.COALESCED, [5], 2, 2),
+        (Tasks.COALESCED, [5], 9, 5),
+        (Tasks.COALESCED, [0], 1, 1),
+    ],
+)
+def test_partitions_of_operators(rule, counts, most, expected):
+    assert combined(rule, counts, most) == expected
+
+
+def test_every_operator_that_runs_python_minds_the_order_of_its_rows():
+    python = [operator for name, operator in KNOWN.items() if "Python" in operator.label]
+    assert python
+    assert all(operator.is_order_sensitive for operator in python)
