@@ -78,7 +78,7 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Load what the first query would wait for: code generation, Parquet's classes, a Python worker for every slot."""
+    """Load what the first query would wait for: planning, code generation, a shuffle, Python workers for all slots."""
     slots = spark.sparkContext.defaultParallelism
     plus_one = udf(lambda x: x + 1, LongType())
     frame = spark.range(0, 64 * slots, 1, slots)
