@@ -58,6 +58,18 @@ def make_module_cluster(tmp_path_factory, request) -> Iterator:
     yield from clusters(tmp_path_factory, request)
 
 
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory, request) -> Iterator[Cluster]:
+    """A cluster of two executors with a slot each, for tests that leave it as they found it."""
+    for make in clusters(tmp_path_factory, request):
+        made = make()
+        made.start_scheduler()
+        for name in ("e-1", "e-2"):
+            made.launch_executor(name, slots=1)
+        made.await_executors("e-1", "e-2")
+        yield made
+
+
 def clusters(tmp_path_factory, request) -> Iterator:
     made: list[Cluster] = []
 

@@ -15,20 +15,12 @@ from tests.e2e.conftest import JOBS, UNFUSED
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def shared(make_module_cluster) -> Cluster:
-    made = make_module_cluster()
-    made.start_scheduler()
-    made.start_executor("e-1")
-    return made
-
-
 @pytest.fixture
-def cluster(shared):
+def cluster(shared_cluster):
     """The shared cluster, which has to answer a query as ever after each test."""
-    yield shared
-    assert shared.client.sql("SELECT 6 * 7 AS answer").to_arrow().to_pylist() == [{"answer": 42}]
-    assert shared.info("e-1") is not None
+    yield shared_cluster
+    assert shared_cluster.client.sql("SELECT 6 * 7 AS answer").to_arrow().to_pylist() == [{"answer": 42}]
+    assert all(shared_cluster.info(executor) is not None for executor in ("e-1", "e-2"))
 
 
 def failure(job) -> JobFailedError:

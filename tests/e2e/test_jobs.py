@@ -15,14 +15,9 @@ from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def cluster(make_module_cluster) -> Cluster:
-    made = make_module_cluster()
-    made.start_scheduler()
-    for name in ("e-1", "e-2"):
-        made.launch_executor(name, slots=1)
-    made.await_executors("e-1", "e-2")
-    return made
+@pytest.fixture
+def cluster(shared_cluster) -> Cluster:
+    return shared_cluster
 
 
 @pytest.mark.parametrize("number", [1, 3, 18])
