@@ -160,7 +160,7 @@ def test_a_query_nested_too_deeply_fails_clearly(executor):
         ("spark.sql.warehouse.dir", "/x", "fixed when Spark starts"),
         ("spark.executor.memory", "1g", "give it to the executors"),
         ("spark.sql.no.such.setting", "1", "Spark has no such setting"),
-        ("spark.sql.shuffle.partitions", "many", "should be int"),
+        ("spark.sql.shuffle.partitions", "many", "It should be a/an 'int' value"),
         ("onager.no.such", "1", "there is no such setting; a job knows onager.fusion.maxBytes"),
         ("onager.fusion.maxBytes", "lots", "give a number of bytes"),
         ("parquet.block.size", "1", "start with spark. or onager."),
