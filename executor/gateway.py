@@ -39,7 +39,10 @@ class SchedulerGateway:
         return ",".join(self._addresses)
 
     async def register(self, request: pb.RegisterExecutorRequest, timeout_s: float) -> pb.RegisterExecutorResponse:
-        """Introduce this executor; `VersionMismatchError` when it can never work there."""
+        """Introduce this executor.
+
+        `VersionMismatchError`, `ExecutorReplacedError` or `InvalidRequestError` when it can never work there.
+        """
         answer: pb.RegisterExecutorResponse = await self._call("RegisterExecutor", request, timeout_s)
         return answer
 

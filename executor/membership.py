@@ -9,7 +9,13 @@ import structlog
 from executor.backoff import Backoff
 from executor.gateway import SchedulerGateway, tell
 from executor.settings import ExecutorSettings
-from onager.errors import OnagerError, UnknownExecutorError, VersionMismatchError
+from onager.errors import (
+    ExecutorReplacedError,
+    InvalidRequestError,
+    OnagerError,
+    UnknownExecutorError,
+    VersionMismatchError,
+)
 from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
@@ -81,7 +87,7 @@ class Membership:
             await self._must_register.wait()
             try:
                 answer = await self._gateway.register(self._introduction(), _CALL_TIMEOUT_S)
-            except VersionMismatchError as e:
+            except (VersionMismatchError, ExecutorReplacedError, InvalidRequestError) as e:
                 self._on_refused(str(e))
                 return
             except OnagerError as e:

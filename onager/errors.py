@@ -15,6 +15,7 @@
     ├── SchedulerUnreachableError    retryable
     ├── VersionMismatchError         another protocol or Spark version
     ├── UnknownExecutorError         retryable: register again
+    ├── ExecutorReplacedError        another process runs under the same executor id
     ├── StateBackendError
     │   ├── StateUnavailableError    retryable
     │   ├── StateLockedError         another process has the directory open
@@ -166,6 +167,16 @@ class UnknownExecutorError(OnagerError):
 
     def __init__(self, executor_id: str) -> None:
         super().__init__(f"executor {executor_id} is not registered in this incarnation; register again")
+        self.executor_id = executor_id
+
+
+class ExecutorReplacedError(OnagerError):
+    """A later process registered under the executor's id; this one has to end."""
+
+    def __init__(self, executor_id: str) -> None:
+        super().__init__(
+            f"another executor registered as {executor_id} after this one: give each a name of its own (--executor-id)"
+        )
         self.executor_id = executor_id
 
 

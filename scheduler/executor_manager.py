@@ -9,7 +9,6 @@ import structlog
 from execution_graph import ExecutorLost
 from onager.clock import Clock
 from onager.errors import (
-    InvalidRequestError,
     LeaseExpiredError,
     OnagerError,
     SchemaVersionError,
@@ -17,13 +16,12 @@ from onager.errors import (
     StateCorruptError,
     StateUnavailableError,
     UnknownExecutorError,
-    VersionMismatchError,
     WatchCompactedError,
 )
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler import wire
+from scheduler.admission import Admission
 from scheduler.executor_records import (
     ExecutorRecord,
     ExecutorSession,
@@ -38,8 +36,6 @@ log = structlog.get_logger(__name__)
 _LOOK_S: Final = 0.25
 """How often silent executors are looked after."""
 _TRIES: Final = 10
-_MAX_ID: Final = 128
-_MAX_SLOTS: Final = 1024
 
 OnLost = Callable[[ExecutorLost], Awaitable[None]]
 
@@ -68,6 +64,7 @@ class ExecutorManager:
         self._hearts: set[ExecutorId] = set()
         self._owed: dict[tuple[str, str], ExecutorLost] = {}
         self._looked_s = clock.monotonic_s()
+        self._admission = Admission()
 
     # ---------------------------------------------------------------- looking
 
@@ -112,9 +109,9 @@ class ExecutorManager:
     async def register(self, request: pb.RegisterExecutorRequest, peer: str) -> ExecutorSession:
         """Take in one life of an executor, and declare an earlier one lost at once; repeating it is harmless.
 
-        `VersionMismatchError` when it speaks another protocol or another minor version of Spark than the others.
+        Errors as of `Admission.check`.
         """
-        self._check(request)
+        self._admission.check(request, (r for _, r in self._records.values() if r.state != "lost"))
         executor_id = ExecutorId(request.executor_id)
         for _ in range(_TRIES):
             stored = await self._backend.get(Keyspace.Executors, executor_id)
@@ -126,6 +123,7 @@ class ExecutorManager:
                 except StateCorruptError as error:
                     log.error("executor_record_damaged", executor_id=executor_id, error=str(error))  # noqa: TRY400
             if before is not None and before.incarnation != request.incarnation and before.state != "lost":
+                self._admission.replaced(before)
                 await self._tell_lost(before, "it started again")
             lease = await self._backend.lease(self.lease_ttl_s)
             record = ExecutorRecord(
@@ -177,35 +175,6 @@ class ExecutorManager:
         self._hearts.add(executor_id)
         log.info("executor_registered", executor_id=executor_id, slots=record.slots, host=record.host, pid=record.pid)
         return session
-
-    def _check(self, request: pb.RegisterExecutorRequest) -> None:
-        if request.protocol_version != PROTOCOL_VERSION:
-            raise VersionMismatchError(
-                f"executor {request.executor_id} speaks version {request.protocol_version} of the protocol, and this "
-                f"scheduler version {PROTOCOL_VERSION}: run the same Onager on both sides"
-            )
-        name = request.executor_id
-        if not 0 < len(name) <= _MAX_ID or "/" in name or not name.isprintable():
-            raise InvalidRequestError(
-                f"an executor id has 1 to {_MAX_ID} printable characters and no slash, not {name!r}"
-            )
-        if not request.incarnation:
-            raise InvalidRequestError(f"executor {name} gave no incarnation")
-        if not 1 <= request.slots <= _MAX_SLOTS:
-            raise InvalidRequestError(f"executor {name} has {request.slots} slots; give 1 to {_MAX_SLOTS}")
-        others = {
-            (_minor(r.spark_version), r.python_version)
-            for _, r in self._records.values()
-            if r.state != "lost" and r.executor_id != name
-        }
-        mine = (_minor(request.spark_version), request.python_version)
-        if others and mine not in others:
-            spark, python = min(others)
-            raise VersionMismatchError(
-                f"executor {name} runs Spark {request.spark_version} with Python {request.python_version}, and the "
-                f"others of this cluster Spark {spark} with Python {python}: plans and functions need the same; stop "
-                "the others first, or install the same versions here"
-            )
 
     # ---------------------------------------------------------------- life
 
@@ -423,7 +392,3 @@ class ExecutorManager:
                     [Delete(Keyspace.Executors, executor_id)], expect={(Keyspace.Executors, executor_id): revision}
                 )
                 self._records.pop(executor_id, None)
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

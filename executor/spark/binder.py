@@ -48,7 +48,7 @@ class Binder:
     def __init__(self, spark: SparkSession, kernel: Any) -> None:
         self._spark = spark
         self._kernel = kernel
-        self._jvm = Jvm(spark)
+        self._jvm = Jvm.of(spark)
         self._lock = threading.Lock()
         self._sessions: dict[tuple[JobId, str], Any] = {}
         self._bound: dict[StageKey, Future[Any]] = {}

@@ -38,19 +38,26 @@ def from_exception(kernel: Any, error: BaseException) -> pb.Failure:
     Exceptions of the JVM are classified there. One of ours follows its `retryable`; a gateway that does not answer is
     an I/O error, since the JVM is gone or going; anything else is told as it is.
     """
-    if isinstance(error, Py4JJavaError):
-        return from_kernel(json.loads(kernel.describe(error.java_exception)))
-    origin = getattr(error, "_origin", None)
-    if isinstance(error, CapturedException) and origin is not None:
-        return from_kernel(json.loads(kernel.describe(origin)))
+    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    if isinstance(error, Py4JJavaError | CapturedException) and origin is not None:
+        return _with_notes(from_kernel(json.loads(kernel.describe(origin))), error)
     lost_jvm = isinstance(error, (Py4JError, ConnectionError))
     retryable = lost_jvm or (isinstance(error, OnagerError) and error.retryable) or isinstance(error, OSError)
-    return pb.Failure(
+    failure = pb.Failure(
         kind=FailureKind.IO_ERROR if retryable else FailureKind.USER_ERROR,
         message=f"the executor's JVM does not answer: {error}" if lost_jvm else str(error) or type(error).__name__,
         error_class=type(error).__name__,
         details="".join(traceback.format_exception(error))[-DETAILS_LIMIT:],
     )
+    return _with_notes(failure, error)
+
+
+def _with_notes(failure: pb.Failure, error: BaseException) -> pb.Failure:
+    """Append what was noted on the way up, such as the statement of a script that an error belongs to."""
+    notes = getattr(error, "__notes__", ())
+    if notes:
+        failure.message = "\n".join([failure.message, *notes])
+    return failure
 
 
 def killed(why: str) -> pb.Failure:

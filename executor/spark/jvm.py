@@ -1,7 +1,8 @@
 """A thin way into the executor's JVM: Scala objects, sequences and options, class tests, Java serialisation."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import is_instance_of
 
@@ -12,9 +13,20 @@ class Jvm:
     A call costs 0.1 to 0.3 ms: callers walk plans, never rows, and never expression trees without need.
     """
 
-    def __init__(self, spark: Any) -> None:
-        self.view = spark._jvm  # noqa: SLF001  (PySpark offers no public way to the JVM)
-        self.gateway = spark.sparkContext._gateway  # noqa: SLF001
+    _known: ClassVar["WeakKeyDictionary[Any, Jvm]"] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, spark: Any) -> "Jvm":
+        """Return the way into the JVM of *spark*, the same for all sessions over one gateway: look-ups are kept."""
+        gateway = spark.sparkContext._gateway  # noqa: SLF001
+        found = cls._known.get(gateway)
+        if found is None:
+            found = cls._known[gateway] = cls(spark._jvm, gateway)  # noqa: SLF001
+        return found
+
+    def __init__(self, view: Any, gateway: Any) -> None:
+        self.view = view
+        self.gateway = gateway
         self._packages: dict[str, Any] = {}
         self.none = self.scala_object("scala.None")
         self.nil = self.seq([])
@@ -35,7 +47,7 @@ class Jvm:
 
     def seq(self, items: Iterable[Any]) -> Any:
         """Return an immutable Scala ``Seq`` of *items*."""
-        return self.view.org.apache.spark.api.python.PythonUtils.toSeq(list(items))
+        return self.package("org.apache.spark.api.python.PythonUtils").toSeq(list(items))
 
     def items(self, seq: Any) -> list[Any]:
         """Return the items of a Scala ``Seq``, one call each."""

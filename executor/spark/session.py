@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,6 +19,8 @@ from onager.exchange_layout import has_scheme
 _GIB = 1024**3
 _MEMORY_PER_SLOT = 2 * _GIB
 _SHARE_OF_MACHINE = 0.4
+_LOOPBACK = "127.0.0.1"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> SparkSession:
@@ -40,6 +43,10 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
                 f"the executors of {master} have to reach it: give a shared file system's URI, or, when it is a shared "
                 "volume mounted at the same place everywhere, --spark-conf onager.exchange.shared=true",
             )
+    logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    settings["spark.driver.extraJavaOptions"] = f"{logging} {settings.get('spark.driver.extraJavaOptions', '')}".strip()
+    if settings["spark.driver.bindAddress"] == _LOOPBACK:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -58,8 +65,8 @@ def _defaults(slots: int) -> dict[str, str]:
         "spark.master": f"local[{slots}]",
         "spark.app.name": "onager-executor",
         "spark.driver.memory": f"{memory // 1024**2}m",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.driver.host": _LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

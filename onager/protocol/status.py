@@ -47,6 +47,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.SchedulerUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.VersionMismatchError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.UnknownExecutorError: Codes(StatusCode.NOT_FOUND, HTTPStatus.NOT_FOUND),
+    errors.ExecutorReplacedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.StateBackendError: Codes(StatusCode.INTERNAL, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.StateUnavailableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.StateLockedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from executor.spark.jvm import Jvm
 from executor.spark.planner.sizing import SETTINGS
+from executor.spark.planner.view_schemas import ViewSchemas, schema_key
 from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
 from onager.protocol import onager_pb2 as pb
@@ -34,6 +35,8 @@ FORMATS = {
 COMPRESSIONS = frozenset({"gz", "bz2", "zst", "snappy", "lz4", "deflate"})
 DEFAULT_OPTIONS: dict[str, dict[str, str]] = {"csv": {"header": "true", "inferSchema": "true"}}
 
+_SCHEMAS = ViewSchemas()
+
 SHIPPED_ALWAYS = (
     "spark.sql.ansi.enabled",
     "spark.sql.caseSensitive",
@@ -51,7 +54,7 @@ def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
     It shares the running Spark with *base*, and nothing else: views, functions and settings end with it.
     """
     session = base.newSession()
-    jvm_sessions = Jvm(base).package("org.apache.spark.sql.classic.SparkSession")
+    jvm_sessions = Jvm.of(base).package("org.apache.spark.sql.classic.SparkSession")
     before = jvm_sessions.getActiveSession()
     jvm_sessions.setActiveSession(jvm_session(session))
     try:
@@ -86,7 +89,7 @@ def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _why_fixed(session: SparkSession, key: str) -> str:
-    sql_conf = Jvm(session).package("org.apache.spark.sql.internal.SQLConf")
+    sql_conf = Jvm.of(session).package("org.apache.spark.sql.internal.SQLConf")
     if sql_conf.isStaticConfigKey(key):
         return "it is fixed when Spark starts: give it to the executors (onager executor --spark-conf)"
     if key.startswith("spark.sql."):
@@ -96,7 +99,7 @@ def _why_fixed(session: SparkSession, key: str) -> str:
 
 def planned_settings(session: SparkSession) -> dict[str, str]:
     """Return all settings that a stage planned in *session* has to run under."""
-    text = Jvm(session).package("onager.kernel.PlanTools").settings(jvm_session(session))
+    text = Jvm.of(session).package("onager.kernel.PlanTools").settings(jvm_session(session))
     settings = dict(entry.split("\t", 1) for entry in str(text).split("\0") if entry)
     return {key: str(session.conf.get(key)) for key in SHIPPED_ALWAYS} | settings
 
@@ -122,11 +125,11 @@ def register_views(session: SparkSession, spec: pb.JobSpec) -> None:
     for view in spec.views:
         if text is not None and view.name.isidentifier() and view.name.lower() not in text:
             continue
-        register_view(session, view)
+        register_view(session, view, spec.conf)
 
 
-def register_view(session: SparkSession, view: pb.View) -> None:
-    """Make one view over files; what Spark says of a wrong path or option is raised as it is."""
+def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str]) -> None:
+    """Make one view over files, for a job under *conf*; what Spark says of a wrong path or option is raised as is."""
     file_format = view.format or format_of(view.path)
     if not file_format:
         raise PlanningError(
@@ -136,7 +139,12 @@ def register_view(session: SparkSession, view: pb.View) -> None:
     options = DEFAULT_OPTIONS.get(file_format, {}) | dict(view.options)
     if view.path.endswith((".tsv", ".tsv.gz")):
         options = {"sep": "\t"} | options
-    frame = session.read.format(file_format).options(**options).load(view.path)
+    reader = session.read.format(file_format).options(**options)
+    key = schema_key(view.path, file_format, options, conf)
+    known = _SCHEMAS.get(key)
+    frame = (reader if known is None else reader.schema(known)).load(view.path)
+    if known is None:
+        _SCHEMAS.put(key, frame.schema)
     frame.createOrReplaceTempView(view.name)
 
 

@@ -120,7 +120,7 @@ class _Planning:
     def __init__(
         self, session: SparkSession, frame: DataFrame, sink: pb.Sink | None, arrow_schema: ArrowSchema
     ) -> None:
-        self._jvm = Jvm(session)
+        self._jvm = Jvm.of(session)
         self._session = session
         self._frame = frame
         self._sink = sink

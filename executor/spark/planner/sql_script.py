@@ -101,7 +101,7 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
     Raises `SideEffectError` before anything has run if a statement would change something; what Spark says of a
     wrong statement is raised as it is, with a note of the statement's place in the script.
     """
-    jvm = Jvm(session)
+    jvm = Jvm.of(session)
     statements = split(jvm, text)
     if not statements:
         raise PlanningError("the script has no statement: give a query")
@@ -125,7 +125,7 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
 
 def refuse_commands(session: SparkSession, text: str) -> None:
     """Raise `SideEffectError` if one statement, given to ``spark.sql`` by a job's function, would change something."""
-    jvm = Jvm(session)
+    jvm = Jvm.of(session)
     parser = jvm_session(session).sessionState().sqlParser()
     temporary_views = _temporary_views(session)
     for statement in split(jvm, text):

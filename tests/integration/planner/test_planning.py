@@ -1,5 +1,7 @@
 """What a plan says: fused or cut, how many tasks, which stages repeat their rows, what cannot be run in pieces."""
 
+import json
+
 import pytest
 
 from executor.spark.plan_codec import decode
@@ -169,3 +171,18 @@ def test_operators_are_refused_unless_they_are_known(executor, tables, monkeypat
     monkeypatch.delitem(KNOWN, "GenerateExec")
     with pytest.raises(UnsupportedPlanError, match="GenerateExec"):
         executor.plan_sql("select explode(pair) from sales", views=tables)
+
+
+def test_a_view_over_files_that_changed_has_their_new_schema(executor, tmp_path):
+    path = tmp_path / "t.csv"
+
+    def planned():
+        view = pb.View(name="t", path=str(path), format="csv")
+        return json.loads(executor.plan_sql("SELECT * FROM t", views=[view]).schema_json)["fields"]
+
+    path.write_text("a\n1\n")
+    first = planned()
+    assert planned() == first
+    path.write_text("a,b\n1.5,x\n")
+    assert [(f["name"], f["type"]) for f in planned()] == [("a", "double"), ("b", "string")]
+    assert [(f["name"], f["type"]) for f in first] == [("a", "integer")]

@@ -122,7 +122,7 @@ async def test_sigterm_ends_within_a_second_while_polls_wait(tmp_path):
         began = time.monotonic()
         scheduler.send_signal(signal.SIGTERM)
         assert await scheduler.wait() == 0
-        assert time.monotonic() - began < 2.0  # a busy machine; 0.3 s on an idle one
+        assert time.monotonic() - began < 2.0  # with room for a busy machine
         await e1.stop()
         await client.close()
 

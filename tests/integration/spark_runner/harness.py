@@ -33,7 +33,7 @@ def cut(spark: SparkSession, frame: Any, conf: dict[str, str] | None = None) -> 
     conf = PLANNING_CONF | (conf or {})
     with tempfile.TemporaryDirectory() as scratch:
         cutter = Cutter(
-            Jvm(spark), spark._jsparkSession, plan, conf=conf, column_names=frame.columns, scratch=Path(scratch)
+            Jvm.of(spark), spark._jsparkSession, plan, conf=conf, column_names=frame.columns, scratch=Path(scratch)
         )
         return cutter.cut()
 

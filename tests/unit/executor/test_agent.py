@@ -134,6 +134,7 @@ async def test_more_tasks_than_slots_wait_and_more_than_twice_as_many_are_refuse
         await r.gateway.launches.put(task_set(*range(6)))
         await until(lambda: len(r.gateway.reported()) == 2)
         assert r.gateway.outcomes() == {key(4): "task_killed", key(5): "task_killed"}
+        await until(lambda: len(r.worker.started) == 2)
         assert r.worker.started == [key(0), key(1)]
         r.worker.succeed(key(0))
         await until(lambda: len(r.worker.started) == 3)

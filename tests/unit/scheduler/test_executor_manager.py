@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from onager.errors import InvalidRequestError, UnknownExecutorError, VersionMismatchError
+from onager.errors import ExecutorReplacedError, InvalidRequestError, UnknownExecutorError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.executor_manager import ExecutorManager
@@ -69,6 +69,15 @@ async def test_a_new_life_ends_the_old_one_at_once(manager, lost):
     assert [(event.incarnation, event.is_drained) for event in lost] == [("one", False)]
     assert manager.is_alive("e1", "two")
     assert not manager.is_alive("e1", "one")
+
+
+async def test_two_processes_under_one_id_do_not_throw_each_other_out_for_ever(manager, lost):
+    await manager.register(request(incarnation="one"), PEER)
+    await manager.register(request(incarnation="two"), PEER)
+    with pytest.raises(ExecutorReplacedError, match="another executor registered as e1"):
+        await manager.register(request(incarnation="one"), PEER)
+    assert manager.require("e1", "two").incarnation == "two"
+    assert len(lost) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""Which executors a scheduler takes in: those that speak its protocol, fit the others, and were not replaced."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from onager.errors import ExecutorReplacedError, InvalidRequestError, VersionMismatchError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
+from scheduler.executor_records import ExecutorRecord
+
+_MAX_SLOTS: Final = 1024
+_MAX_ID: Final = 128
+_REPLACED_REMEMBERED: Final = 1024
+
+
+class Admission:
+    """Checks registrations."""
+
+    def __init__(self) -> None:
+        self._replaced: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def replaced(self, record: ExecutorRecord) -> None:
+        """Note that another life took over the id of *record*: the old one does not come back.
+
+        Without that, two running executors of one id would throw each other out for ever.
+        """
+        self._replaced[record.executor_id, record.incarnation] = None
+        while len(self._replaced) > _REPLACED_REMEMBERED:
+            self._replaced.popitem(last=False)
+
+    def check(self, request: pb.RegisterExecutorRequest, others: Iterable[ExecutorRecord]) -> None:
+        """Raise unless *request* can be taken in beside *others*, the executors that are not lost.
+
+        `VersionMismatchError` when it speaks another protocol or another minor version of Spark or Python than they do,
+        `ExecutorReplacedError` when a later process registered under its id, `InvalidRequestError` for a wrong field.
+        """
+        name = request.executor_id
+        if request.protocol_version != PROTOCOL_VERSION:
+            raise VersionMismatchError(
+                f"executor {name} speaks version {request.protocol_version} of the protocol, and this "
+                f"scheduler version {PROTOCOL_VERSION}: run the same Onager on both sides"
+            )
+        if not 0 < len(name) <= _MAX_ID or "/" in name or not name.isprintable():
+            raise InvalidRequestError(
+                f"an executor id has 1 to {_MAX_ID} printable characters and no slash, not {name!r}"
+            )
+        if not request.incarnation:
+            raise InvalidRequestError(f"executor {name} gave no incarnation")
+        if (name, request.incarnation) in self._replaced:
+            raise ExecutorReplacedError(name)
+        if not 1 <= request.slots <= _MAX_SLOTS:
+            raise InvalidRequestError(f"executor {name} has {request.slots} slots; give 1 to {_MAX_SLOTS}")
+        _check_versions(request, {_versions(r) for r in others if r.executor_id != name})
+
+
+def _check_versions(request: pb.RegisterExecutorRequest, others: set[tuple[str, str]]) -> None:
+    if not others or (_minor(request.spark_version), request.python_version) in others:
+        return
+    spark, python = min(others)
+    raise VersionMismatchError(
+        f"executor {request.executor_id} runs Spark {request.spark_version} with Python {request.python_version}, and "
+        f"the others of this cluster Spark {spark} with Python {python}: plans and functions need the same; stop "
+        "the others first, or install the same versions here"
+    )
+
+
+def _versions(record: ExecutorRecord) -> tuple[str, str]:
+    return _minor(record.spark_version), record.python_version
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
