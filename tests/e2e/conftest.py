@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.e2e.cluster import Cluster, until
+from tests.one_spark import stop_with_its_jvm
 
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
 QUERIES = Path(__file__).resolve().parents[2] / "benchmarks" / "tpch" / "queries"
@@ -17,7 +18,7 @@ UNFUSED = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 4}
 """Every exchange is cut, into few partitions: the data is tiny."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tpch(tmp_path_factory) -> dict[str, str]:
     """TPC-H at scale factor 0.01: the path of each table."""
     directory = tmp_path_factory.mktemp("tpch")
@@ -26,7 +27,7 @@ def tpch(tmp_path_factory) -> dict[str, str]:
     return {table: str(directory / f"{table}.parquet") for table in TABLES}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tpch) -> Iterator:
     """Plain Spark with the TPC-H tables, for the right answers."""
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ def spark(tpch) -> Iterator:
     for table, path in tpch.items():
         session.read.parquet(path).createOrReplaceTempView(table)
     yield session
-    session.stop()
+    stop_with_its_jvm(session)
 
 
 @pytest.fixture

@@ -8,16 +8,18 @@ import pytest
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planner.one_executor import CUT, OneExecutor, as_multiset, rows_of
 from tests.integration.planner.small_tables import write_tables
+from tests.one_spark import stop_with_its_jvm
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneExecutor]:
     made = OneExecutor(tmp_path_factory.mktemp("exchange"))
     yield made
     made.runner.close()
+    stop_with_its_jvm(made.spark)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tables(executor: OneExecutor, tmp_path_factory: pytest.TempPathFactory) -> list[pb.View]:
     """Small tables in every format, most in several files, one partitioned, one empty; views of them, too."""
     root = tmp_path_factory.mktemp("tables")

@@ -11,27 +11,25 @@ from executor.spark.session import start_session
 from executor.spark.task_runner import StageRunner
 from onager.clock import SystemClock
 from tests.integration.spark_runner.harness import PLANNING_CONF, JobRun
+from tests.one_spark import stop_with_its_jvm
 
 SLOTS = 2
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def exchange_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("exchange")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(exchange_dir: Path) -> Iterator[SparkSession]:
     session = start_session(SLOTS, PLANNING_CONF, str(exchange_dir))
     yield session
-    session.stop()
-    process = session.sparkContext._gateway.proc
-    process.stdin.close()
-    process.wait(10)
+    stop_with_its_jvm(session)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def runner(spark: SparkSession, exchange_dir: Path) -> Iterator[StageRunner]:
     made = StageRunner(
         spark, executor_id="executor-1", exchange_dir=str(exchange_dir), slots=SLOTS, shared=True, clock=SystemClock()

@@ -1,0 +1,15 @@
+"""Spark in the process of the tests: one at a time, since a process has one JVM, whose class path is fixed at its start."""
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+
+def stop_with_its_jvm(session: SparkSession) -> None:
+    """Stop *session* and its JVM, so that the next directory of tests starts its own with other settings."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = None
+    SparkContext._jvm = None
