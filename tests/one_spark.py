@@ -1,4 +1,4 @@
-"""Spark in the process of the tests: one at a time, since a process has one JVM, whose class path is fixed at its start."""
+"""Spark in the process of the tests: one at a time, since a process has one JVM with one class path."""
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
