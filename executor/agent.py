@@ -18,11 +18,12 @@ from executor.gateway import SchedulerGateway, tell
 from executor.membership import Identity, Membership
 from executor.reporting import Reporter, killed, within_limits
 from executor.settings import ExecutorSettings
-from executor.work import Assignment, Worker, blobs_needed, keys_of, part_of, task_id, task_key
+from executor.work import Assignment, Worker, blobs_needed, part_of
 from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_key, task_keys
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
@@ -247,7 +248,7 @@ class Agent:
             self._spawn(self._start(task_set))
 
     async def _start(self, task_set: pb.TaskSet) -> None:
-        keys = keys_of(task_set)
+        keys = task_keys(task_set)
         log = self._log.bind(job_id=task_set.job_id, stage_id=task_set.stage_id)
         try:
             blobs = {digest: await self._fetch(digest) for digest in blobs_needed(task_set)}

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from executor.work import keys_of, part_of, task_key
+from executor.work import part_of
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key, task_keys
 
 _REMEMBERED = 200_000
 """Acknowledged attempts that are remembered at most; a job's clean-up makes room long before, normally."""
@@ -85,7 +86,7 @@ class AttemptTable:
     def accept(self, task_set: pb.TaskSet, *, refuses_all: bool = False) -> Launch:
         """Hold the tasks of *task_set* that are new, and queue them unless more than two tasks a slot are held then."""
         accepted, refused, known = [], [], []
-        for key in keys_of(task_set):
+        for key in task_keys(task_set):
             if key in self._held or key in self._acknowledged.get(key.job_id, ()):
                 known.append(key)
             elif refuses_all or len(self._held) >= 2 * self._slots:

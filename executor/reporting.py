@@ -8,11 +8,11 @@ import structlog
 from executor.attempts import AttemptTable
 from executor.backoff import Backoff
 from executor.gateway import SchedulerGateway, tell
-from executor.work import task_id, task_key
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_MESSAGE_BYTES
+from onager.protocol.task_keys import task_id, task_key
 
 _BATCH_WINDOW_S = 0.003
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4

@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from onager.ids import BlobDigest, JobId, Partition, StageId, TaskKey
+from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id
 
 OnReport = Callable[[pb.TaskReport], None]
 """Takes the report of one task; may be called from any thread, once per task."""
@@ -41,42 +42,6 @@ class Worker(Protocol):
     def close(self) -> None:
         """Stop everything and release what is held."""
         ...
-
-
-def task_key(task: pb.TaskId) -> TaskKey:
-    """Return the key that *task* names on the wire."""
-    return TaskKey(
-        JobId(task.job_id),
-        StageId(task.stage_id),
-        task.stage_attempt,
-        Partition(task.partition),
-        task.task_attempt,
-    )
-
-
-def task_id(key: TaskKey) -> pb.TaskId:
-    """Return *key* as it travels."""
-    return pb.TaskId(
-        job_id=key.job_id,
-        stage_id=key.stage_id,
-        stage_attempt=key.stage_attempt,
-        partition=key.partition,
-        task_attempt=key.task_attempt,
-    )
-
-
-def keys_of(task_set: pb.TaskSet) -> list[TaskKey]:
-    """Return the keys of all tasks of *task_set*, in its order."""
-    return [
-        TaskKey(
-            JobId(task_set.job_id),
-            StageId(task_set.stage_id),
-            task_set.stage_attempt,
-            Partition(task.partition),
-            task.task_attempt,
-        )
-        for task in task_set.tasks
-    ]
 
 
 def part_of(task_set: pb.TaskSet, keys: Iterable[TaskKey]) -> pb.TaskSet:

@@ -10,7 +10,7 @@ from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
-from scheduler import wire
+from onager.protocol.task_keys import task_keys
 from scheduler.executor_records import ExecutorSession, Offer
 from scheduler.fair_queue import FairQueue
 from scheduler.query_coordinator import Launch
@@ -125,4 +125,4 @@ class Dispatcher:
 
 def note_launch(session: ExecutorSession, launch: Launch, now_s: float) -> None:
     """Remember that the tasks are on their way to the executor."""
-    session.held.update(dict.fromkeys(wire.task_keys(launch.task_set), now_s))
+    session.held.update(dict.fromkeys(task_keys(launch.task_set), now_s))

@@ -20,7 +20,7 @@ from onager.errors import (
 )
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
-from scheduler import wire
+from onager.protocol.task_keys import task_key
 from scheduler.admission import Admission
 from scheduler.executor_records import (
     ExecutorRecord,
@@ -169,7 +169,7 @@ class ExecutorManager:
             session.list_number = known.list_number
         if known is not None:
             known.is_gone = True
-        session.held = dict.fromkeys((wire.task_key(task) for task in request.running), now_s)
+        session.held = dict.fromkeys((task_key(task) for task in request.running), now_s)
         self._sessions[executor_id] = session
         self._records[executor_id] = (revision, record)
         self._hearts.add(executor_id)

@@ -11,7 +11,7 @@ from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
-from scheduler import wire
+from onager.protocol.task_keys import task_id, task_key
 from scheduler.blobs import BlobStore
 from scheduler.dispatcher import Dispatcher, note_launch
 from scheduler.executor_manager import ExecutorManager
@@ -81,7 +81,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         is_young = False
         if request.list_number > session.list_number:
             session.list_number = request.list_number
-            repeated, is_young = await self._compare(session, {wire.task_key(t) for t in request.running})
+            repeated, is_young = await self._compare(session, {task_key(t) for t in request.running})
         answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
         self._add_news(session, answer)
         if not (answer.task_sets or answer.cancel or answer.clean_ups):
@@ -114,7 +114,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         for launch in launches:
             note_launch(session, launch, now_s)
         return pb.ReportTasksResponse(
-            acknowledged=[wire.task_id(key) for key in updated.acknowledged],
+            acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
             cancel=self._unwanted(session),
         )
@@ -166,7 +166,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if not session.held:
             return []
         wanted = self._tasks.wanted(session.executor_id, session.incarnation)
-        return [wire.task_id(key) for key in sorted(session.held) if key not in wanted]
+        return [task_id(key) for key in sorted(session.held) if key not in wanted]
 
     def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
         answer.cancel.extend(self._unwanted(session))

@@ -21,6 +21,7 @@ from onager.errors import PlanningError
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import INLINE_RESULT_BYTES
+from onager.protocol.task_keys import task_key
 from scheduler import planning, wire
 from scheduler.blobs import BlobStore, digest_of
 from scheduler.results import InlineResult, ResultStore
@@ -56,7 +57,7 @@ class ReportReader:
         blobs: list[bytes] = []
         results: list[InlineResult] = []
         for report in reports:
-            key = wire.task_key(report.task)
+            key = task_key(report.task)
             if not _is_current(graph, key, executor):
                 continue
             if report.WhichOneof("outcome") != "success":

@@ -13,6 +13,7 @@ from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key
 from scheduler import wire
 from scheduler.fair_queue import FairQueue
 from scheduler.job_heads import JobHead
@@ -180,7 +181,7 @@ class TaskManager:
         """
         by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
         for report in reports:
-            key = wire.task_key(report.task)
+            key = task_key(report.task)
             by_job[key.job_id].keys.append(key)
             by_job[key.job_id].reports.append(report)
         free = freed_slots

@@ -38,33 +38,6 @@ _CONTEXT_CHARS: Final = 8 * 1024
 _DETAILS_CHARS: Final = 16 * 1024
 
 
-def task_key(task: pb.TaskId) -> TaskKey:
-    """Return a task's identity."""
-    return TaskKey(
-        JobId(task.job_id), StageId(task.stage_id), task.stage_attempt, Partition(task.partition), task.task_attempt
-    )
-
-
-def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:
-    """Return the identities of the tasks of a set."""
-    job_id, stage_id = JobId(task_set.job_id), StageId(task_set.stage_id)
-    return [
-        TaskKey(job_id, stage_id, task_set.stage_attempt, Partition(task.partition), task.task_attempt)
-        for task in task_set.tasks
-    ]
-
-
-def task_id(key: TaskKey) -> pb.TaskId:
-    """Return a task's identity as a message."""
-    return pb.TaskId(
-        job_id=key.job_id,
-        stage_id=key.stage_id,
-        stage_attempt=key.stage_attempt,
-        partition=key.partition,
-        task_attempt=key.task_attempt,
-    )
-
-
 def held_task(key: TaskKey) -> HeldTask:
     """Return a task's identity within its job."""
     return HeldTask(key.stage_id, key.stage_attempt, key.partition, key.task_attempt)

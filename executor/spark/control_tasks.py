@@ -9,11 +9,12 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from executor.spark import failures
-from executor.work import Assignment, OnReport, keys_of, task_id
+from executor.work import Assignment, OnReport
 from onager.clock import Clock
 from onager.errors import SinkError
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_keys
 
 Action = Callable[[TaskKey, pb.TaskSet, Mapping[BlobDigest, bytes]], pb.TaskSuccess]
 """Does the work of one task and returns what it has to report; raises what went wrong."""
@@ -46,7 +47,7 @@ class ControlTasks:
         """Start each task of *assignment*."""
         task_set = assignment.task_set
         action = self._actions[task_set.work]
-        for key in keys_of(task_set):
+        for key in task_keys(task_set):
             with self._lock:
                 self._running[key] = _Running(on_report, self._clock.now_ms())
             # A daemon: a cancelled function of the user may never end, and must not keep the process.

@@ -30,7 +30,7 @@ ODD_KEYS = [
 ]
 
 
-async def keys_of(backend: StateBackendClient, keyspace: Keyspace, prefix: str = "") -> list[str]:
+async def task_keys(backend: StateBackendClient, keyspace: Keyspace, prefix: str = "") -> list[str]:
     return [item.key for item in await backend.get_from_prefix(keyspace, prefix)]
 
 
@@ -81,9 +81,9 @@ async def test_odd_keys_are_kept_and_ordered_by_their_bytes(backend):
 async def test_job1_does_not_mean_job10(backend):
     for key in ["job1", "job1/1", "job1/2", "job10", "job10/1", "job1\0/1", "job0/1"]:
         await backend.put(LOG, key, b"")
-    assert await keys_of(backend, LOG, "job1/") == ["job1/1", "job1/2"]
+    assert await task_keys(backend, LOG, "job1/") == ["job1/1", "job1/2"]
     assert await backend.delete_range(LOG, "job1/") == 2
-    assert await keys_of(backend, LOG) == ["job0/1", "job1", "job1\0/1", "job10", "job10/1"]
+    assert await task_keys(backend, LOG) == ["job0/1", "job1", "job1\0/1", "job10", "job10/1"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from executor.agent import Agent, Outcome
 from executor.gateway import SchedulerGateway
 from executor.membership import Identity
 from executor.settings import ExecutorSettings
-from executor.work import Assignment, OnReport, keys_of, task_id, task_key
+from executor.work import Assignment, OnReport
 from onager.clock import SystemClock
 from onager.ids import Incarnation, JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -24,6 +24,7 @@ from onager.protocol.onager_pb2_grpc import (
     OnagerExecutorGatewayServicer,
     add_OnagerExecutorGatewayServicer_to_server,
 )
+from onager.protocol.task_keys import task_id, task_key, task_keys
 
 PLAN_BLOB = b"a plan"
 PLAN_DIGEST = hashlib.sha256(PLAN_BLOB).hexdigest()
@@ -138,7 +139,7 @@ class ScriptedWorker:
         if self.start_error is not None:
             raise self.start_error
         with self.lock:
-            for k in keys_of(assignment.task_set):
+            for k in task_keys(assignment.task_set):
                 self.started.append(k)
                 self.running[k] = on_report
 

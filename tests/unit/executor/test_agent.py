@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from executor.agent import Ending
-from executor.work import task_id
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id
 from tests.unit.executor.scripted import PLAN_DIGEST, key, lose, refuse, rig, serve, task_set, until
 
 

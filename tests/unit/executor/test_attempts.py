@@ -2,8 +2,8 @@
 
 from executor.attempts import AttemptState, AttemptTable
 from executor.reporting import killed
-from executor.work import keys_of, task_id
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_keys
 from tests.unit.executor.scripted import key, task_set
 
 
@@ -14,7 +14,7 @@ def done(k):
 def running(table, *partitions):
     table.accept(task_set(*partitions))
     for part in table.take_startable():
-        table.mark_running(keys_of(part))
+        table.mark_running(task_keys(part))
 
 
 def test_a_slot_is_free_only_when_its_report_is_acknowledged():
@@ -49,7 +49,7 @@ def test_tasks_of_one_launch_start_together_and_others_apart():
     table = AttemptTable(4)
     table.accept(task_set(0, 1))
     table.accept(task_set(5, stage=2))
-    assert [[k.partition for k in keys_of(part)] for part in table.take_startable()] == [[0, 1], [5]]
+    assert [[k.partition for k in task_keys(part)] for part in table.take_startable()] == [[0, 1], [5]]
 
 
 def test_what_exceeds_the_slots_waits_in_order():
@@ -57,7 +57,7 @@ def test_what_exceeds_the_slots_waits_in_order():
     running(table, 0, 1, 2, 3)
     assert table.take_startable() == []
     table.finish(done(key(1)))
-    assert [keys_of(part) for part in table.take_startable()] == [[key(2)]]
+    assert [task_keys(part) for part in table.take_startable()] == [[key(2)]]
 
 
 def test_tasks_beyond_the_queue_are_refused_but_held_until_that_is_acknowledged():
@@ -98,7 +98,7 @@ def test_cancelled_before_it_ran_an_attempt_is_not_handed_to_the_worker():
     (part,) = table.take_startable()
     assert table.in_state([key(0)], AttemptState.PREPARING) == [key(0)]
     table.finish(killed([key(0)], "cancelled", 0)[0])
-    assert table.mark_running(keys_of(part)) == []
+    assert table.mark_running(task_keys(part)) == []
     assert table.active == 0
 
 

@@ -1,0 +1,31 @@
+"""Task identities as they travel, and as the rest of the code names them."""
+
+from onager.ids import JobId, Partition, StageId, TaskKey
+from onager.protocol import onager_pb2 as pb
+
+
+def task_key(task: pb.TaskId) -> TaskKey:
+    """Return the key that *task* names on the wire."""
+    return TaskKey(
+        JobId(task.job_id), StageId(task.stage_id), task.stage_attempt, Partition(task.partition), task.task_attempt
+    )
+
+
+def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:
+    """Return the keys of all tasks of *task_set*, in its order."""
+    job_id, stage_id = JobId(task_set.job_id), StageId(task_set.stage_id)
+    return [
+        TaskKey(job_id, stage_id, task_set.stage_attempt, Partition(task.partition), task.task_attempt)
+        for task in task_set.tasks
+    ]
+
+
+def task_id(key: TaskKey) -> pb.TaskId:
+    """Return *key* as it travels."""
+    return pb.TaskId(
+        job_id=key.job_id,
+        stage_id=key.stage_id,
+        stage_attempt=key.stage_attempt,
+        partition=key.partition,
+        task_attempt=key.task_attempt,
+    )
