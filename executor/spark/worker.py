@@ -81,15 +81,15 @@ class SparkWorker:
             remove_staging(request.sink.path, job_id)
 
     def is_alive(self) -> bool:
-        """Return whether the JVM still runs."""
-        return is_alive(self._spark)
+        """Return whether the JVM still runs, as far as anybody has noticed."""
+        return self._runner.is_alive()
 
     def close(self) -> None:
         """Stop Spark, or gather up what is left of a JVM that died."""
         jvm: Any = self._spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark keeps it nowhere else
         with contextlib.suppress(Py4JError, OSError):
             self._runner.close()
-            if self.is_alive():
+            if is_alive(self._spark):
                 self._spark.stop()
         # Its standard input is what it lives on.
         jvm.stdin.close()
