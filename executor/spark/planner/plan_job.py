@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from executor.exchange import check_target
 from executor.spark import plan_codec
 from executor.spark.jvm import Jvm
 from executor.spark.planner.cutter import CutStage, Cutter
@@ -64,7 +65,8 @@ def plan_job(
     """Plan a job in a session of its own, and run it as well when it reads little (``onager.fusion.maxBytes``).
 
     *cluster_slots* sizes its tasks. Nothing outside of the session changes. Raises `PlanningError` and its kinds for
-    what cannot be planned, `InvalidSettingError` for the conf, and Spark's own exceptions for what Spark does not take.
+    what cannot be planned, `InvalidSettingError` for the conf, `SinkError` for a target that cannot be published or may
+    not be replaced, and Spark's own exceptions for what Spark does not take.
     """
     with job_session(spec, spark) as session, _told_in_words():
         frame, sink = _query(spec, session)
@@ -72,6 +74,8 @@ def plan_job(
             raise PlanningError(
                 f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(sorted(SINK_FORMATS))}"
             )
+        if sink is not None:
+            check_target(sink)
         planning = _Planning(session, frame, sink, arrow_schema)
         input_bytes = planning.input_bytes()
         if is_fused(spec.conf, input_bytes):

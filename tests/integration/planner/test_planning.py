@@ -7,7 +7,7 @@ import pytest
 from executor.spark.plan_codec import decode
 from executor.spark.planner.nodes import KNOWN
 from executor.spark.stage_plan import LeafInput
-from onager.errors import UnsupportedPlanError
+from onager.errors import TargetExistsError, UnsupportedPlanError
 from onager.protocol import onager_pb2 as pb
 
 
@@ -186,3 +186,11 @@ def test_a_view_over_files_that_changed_has_their_new_schema(executor, tmp_path)
     path.write_text("a,b\n1.5,x\n")
     assert [(f["name"], f["type"]) for f in planned()] == [("a", "double"), ("b", "string")]
     assert [(f["name"], f["type"]) for f in first] == [("a", "integer")]
+
+
+@pytest.mark.parametrize("mode", ["error", ""])
+def test_a_target_that_may_not_be_replaced_is_refused_before_anything_runs(executor, tmp_path, mode):
+    sink = pb.Sink(path=str(tmp_path), format="parquet", mode=mode)
+    spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1 / 0"), sink=sink)
+    with pytest.raises(TargetExistsError, match="already exists"):
+        executor.plan(spec)
