@@ -38,6 +38,7 @@ class Model(RuleBasedStateMachine):
     tokens = Bundle("tokens")
 
     def make_harness(self) -> Harness:
+        """Return the store under test: each adapter's subclass below says which; this base is never run itself."""
         raise NotImplementedError
 
     @initialize()
