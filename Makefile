@@ -1,5 +1,6 @@
-# make demo    everything from nothing: set-up, data, a cluster, three queries
+# make demo    everything from nothing: set-up, data, a cluster, three queries (BACKEND=etcd keeps its state in etcd)
 # make test    set-up with what tests need, then every test
+# make cluster a highly available cluster on this machine: etcd, schedulers, HAProxy, executors (ARGS=--tls)
 # make check   the fast gate: format, lint, types, imports, unit and property tests
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -9,12 +10,14 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: help setup setup-dev demo test check format protocol bench clean
+.PHONY: help setup setup-dev demo cluster test test-deploy simulate check format protocol bench clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
 	@echo "make format  let ruff format and fix"
 	@echo "make bench   TPC-H against plain Spark (SF=0.1, FORCED=1 cuts every exchange)"
+	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
+	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
 	@echo "make setup | protocol | clean"
 
 setup:
@@ -24,10 +27,20 @@ setup-dev:
 	@scripts/setup dev
 
 demo: setup
-	@$(with_java) $(PYTHON) -m benchmarks.demo
+	@$(with_java) $(PYTHON) -m benchmarks.demo $(if $(BACKEND),--backend '$(BACKEND)')
+
+cluster: setup-dev
+	@$(with_java) exec $(PYTHON) -m deploy.local_cluster $(ARGS)
 
 test: setup-dev
-	$(with_java) $(PYTHON) -m pytest
+	$(with_java) scripts/test
+
+test-deploy: setup-dev
+	$(with_java) $(PYTHON) -m pytest deploy
+
+SEEDS ?= 2000
+simulate: setup-dev
+	$(PYTHON) -m tests.simulation --seeds $(SEEDS) $(if $(FROM),--from $(FROM))
 
 check: setup-dev
 	$(PYTHON) -m ruff format --check .

@@ -27,10 +27,16 @@ def free_address() -> str:
 
 
 class Cluster:
-    """A scheduler on LevelDB and executors, or one standalone process; a context manager that stops all of it."""
+    """A scheduler and executors, or one standalone process; a context manager that stops all of it.
 
-    def __init__(self, executor_slots: Sequence[int] = (2,), *, is_standalone: bool = False) -> None:
+    The state is in *backend*, by default in a LevelDB of its own.
+    """
+
+    def __init__(
+        self, executor_slots: Sequence[int] = (2,), *, is_standalone: bool = False, backend: str | None = None
+    ) -> None:
         self.address = free_address()
+        self._backend = backend
         self._executor_slots = executor_slots
         self._is_standalone = is_standalone
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
@@ -50,12 +56,13 @@ class Cluster:
     def _start(self) -> None:
         state, exchange = self._directory / "state", self._directory / "exchange"
         exchange.mkdir()
-        where = ("--listen", self.address, "--exchange-dir", str(exchange))
+        backend = self._backend or f"leveldb:{state}"
+        where = ("--listen", self.address, "--exchange-dir", str(exchange), "--backend", backend)
         if self._is_standalone:
             slots = str(sum(self._executor_slots))
-            self._run("standalone", "standalone", *where, "--state-dir", str(state), "--slots", slots)
+            self._run("standalone", "standalone", *where, "--slots", slots)
         else:
-            self._run("scheduler", "scheduler", *where, "--backend", f"leveldb:{state}")
+            self._run("scheduler", "scheduler", *where)
             for number, own_slots in enumerate(self._executor_slots):
                 self._run(
                     f"executor-{number}", "executor", "--scheduler", self.address, "--slots", str(own_slots),

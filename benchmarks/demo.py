@@ -1,13 +1,22 @@
-"""``make demo``: TPC-H data, a standalone cluster, three queries with live progress, and where the time went."""
+"""``make demo [BACKEND=…]``: TPC-H data, a standalone cluster, three queries with live progress, where the time went.
 
+``BACKEND=etcd`` starts an etcd of its own for the state; ``BACKEND=etcd://…`` uses one that is there.
+"""
+
+import argparse
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
 import onager
 from benchmarks.cluster import Cluster
+from benchmarks.etcd_server import EtcdServer
 from benchmarks.tpch import query_text
 from benchmarks.tpch.data import generate, views
 from onager.cli.live import progress_view
@@ -36,12 +45,46 @@ class Timing(NamedTuple):
 
 def main() -> None:
     """Run the demo; exit code 0 when every query gave its result."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.demo", description=__doc__)
+    parser.add_argument("--backend", default="leveldb", metavar="leveldb|etcd|URL", help="where the state is")
+    options = parser.parse_args()
     began_s = time.monotonic()
     data = generate(SCALE_FACTOR)
     _say(f"TPC-H at scale factor {SCALE_FACTOR:g} is in {data} ({_seconds_since(began_s)})")
+    with _store(options.backend) as backend:
+        timings, stopping_s = _queries(data, backend)
+    _say(f"stopped ({_seconds_since(stopping_s)})")
+    print("\nWhere the time went, in seconds (the first query also warms up the executor's JVM):\n")
+    headers = ("QUERY", "WAITING", "PLANNING", "STAGES", "FETCH", "TOTAL", "STAGE COUNT", "TASK COUNT")
+    print_table(headers, [[v if isinstance(v, str | int) else f"{v:.2f}" for v in timing] for timing in timings])
+    print(f"\nAll of it took {_seconds_since(began_s)}.")
+
+
+@contextmanager
+def _store(backend: str) -> Iterator[str | None]:
+    """Yield the URL of the store, `None` for a directory of the cluster's own; start an etcd if that is asked for."""
+    if backend == "leveldb":
+        yield None
+        return
+    if backend != "etcd":
+        yield backend
+        return
     started_s = time.monotonic()
-    _say("starting onager standalone: a scheduler on LevelDB, an executor with two slots")
-    with Cluster((2,), is_standalone=True) as cluster:
+    with tempfile.TemporaryDirectory(prefix="onager-demo-") as directory, ExitStack() as stack:
+        try:
+            server = stack.enter_context(EtcdServer(Path(directory)))
+        except FileNotFoundError as error:
+            sys.exit(f"demo: {error}")
+        _say(f"etcd serves at {server.address} ({_seconds_since(started_s)})")
+        yield server.url
+
+
+def _queries(data: Path, backend: str | None) -> tuple[list[Timing], float]:
+    """Run the queries on a cluster; return how long they took, and when the cluster was told to stop."""
+    started_s = time.monotonic()
+    kind = "leveldb" if backend is None else backend.partition(":")[0]
+    _say(f"starting onager standalone: a scheduler on {kind}, an executor with two slots")
+    with Cluster((2,), is_standalone=True, backend=backend) as cluster:
         _say(f"ready at {cluster.address} ({_seconds_since(started_s)})")
         with onager.connect(cluster.address) as client:
             tables = views(data)
@@ -49,12 +92,7 @@ def main() -> None:
                 timings = [_run(client, number, tables) for number in QUERIES]
             except OnagerError as error:
                 sys.exit(f"demo: {error}")
-        stopping_s = time.monotonic()
-    _say(f"stopped ({_seconds_since(stopping_s)})")
-    print("\nWhere the time went, in seconds (the first query also warms up the executor's JVM):\n")
-    headers = ("QUERY", "WAITING", "PLANNING", "STAGES", "FETCH", "TOTAL", "STAGE COUNT", "TASK COUNT")
-    print_table(headers, [[v if isinstance(v, str | int) else f"{v:.2f}" for v in timing] for timing in timings])
-    print(f"\nAll of it took {_seconds_since(began_s)}.")
+        return timings, time.monotonic()
 
 
 def _run(client: onager.OnagerClient, number: int, tables: dict[str, str]) -> Timing:

@@ -97,6 +97,27 @@ def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> f
     )
 
 
+def can_judge(graph: ExecutionGraph, task: HeldTask) -> bool:
+    """Return whether *graph* has heard of *task*: it runs, or is over, or was given up.
+
+    A graph that has not is behind: a later one launched the task, and only that can say what is to become of it.
+    """
+    if not graph.is_active:
+        return True
+    if not 0 <= task.stage_id < len(graph.stages):
+        return False
+    stage = graph.stages[task.stage_id]
+    if task.stage_attempt != stage.attempt:
+        return task.stage_attempt < stage.attempt
+    running = stage.running.get(task.partition) if isinstance(stage, RunningStage) else None
+    if running is not None:
+        return task.task_attempt <= running.attempt
+    output = stage.ledger.outputs.get(task.partition)
+    if output is not None:
+        return task.task_attempt <= output.task_attempt
+    return task.task_attempt < stage.ledger.next_attempt(task.partition)
+
+
 def lost_launches(
     graph: ExecutionGraph, slot: ExecutorSlot, held: frozenset[HeldTask], at_ms: int
 ) -> tuple[LaunchesRepeated | TasksLost, ...]:

@@ -7,12 +7,11 @@ from typing import Any, Self
 import grpc
 import structlog
 
-from onager.errors import OnagerError, SchedulerUnreachableError, StateCorruptError, StateUnavailableError
+from onager.errors import OnagerError, SchedulerUnreachableError, StateCorruptError, StateUnavailableError, TlsError
 from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
-from onager.protocol import status
-from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
+from onager.protocol.security import ClientAccess, ClientSecurity
 
 _BLOB_TIMEOUT_S = 60.0
 
@@ -22,15 +21,18 @@ log = structlog.get_logger()
 class SchedulerGateway:
     """Calls the scheduler that answered last; when it does not answer, each of the others once.
 
-    Every call raises the error that the scheduler raised, or `SchedulerUnreachableError` when none answered. Whether a
+    Every call raises the error that the scheduler raised, `SchedulerUnreachableError` when none answered, or `TlsError`
+    when that was because no safe connection to the last one came about. Whether a
     call that failed so was carried out is unknown: all of them may be repeated.
     """
 
-    def __init__(self, addresses: tuple[str, ...]) -> None:
+    def __init__(self, addresses: tuple[str, ...], access: ClientAccess | None = None, *, first: int = 0) -> None:
+        """Begin with the address at *first*, counted around, so that executors spread over the schedulers."""
         self._addresses = addresses
-        self._channels = [grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) for address in addresses]
+        self._access = access or ClientAccess(ClientSecurity(), addresses)
+        self._channels = [self._access.aio_channel(address) for address in addresses]
         self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
-        self._current = 0
+        self._current = first % len(addresses)
         self._is_lost = False
 
     @property
@@ -78,23 +80,25 @@ class SchedulerGateway:
 
     async def _call(self, method: str, request: object, timeout_s: float) -> Any:
         reasons = []
+        unsafe: TlsError | None = None
         for _ in self._addresses:
             at = self._current
             try:
-                call = getattr(self._stubs[at], method)(request, timeout=timeout_s)
+                call = getattr(self._stubs[at], method)(request, timeout=timeout_s, metadata=self._access.metadata())
                 answer = [chunk.content async for chunk in call] if method == "FetchBlob" else await call
             except grpc.aio.AioRpcError as e:
-                error = status.from_rpc_error(e, self._addresses[at])
+                error = self._access.error_of(e, self._addresses[at])
                 if not _is_elsewhere_better(e, error):
                     raise error from e
-                reasons.append(f"{self._addresses[at]}: {e.details() or e.code().name}")
+                unsafe = error if isinstance(error, TlsError) else None
+                reasons.append(str(unsafe) if unsafe else f"{self._addresses[at]}: {e.details() or e.code().name}")
                 if self._current == at:
                     self._current = (at + 1) % len(self._addresses)
             else:
                 self._note(is_lost=False)
                 return answer
         self._note(is_lost=True, why="; ".join(reasons))
-        raise SchedulerUnreachableError(self.addresses, "; ".join(reasons))
+        raise unsafe or SchedulerUnreachableError(self.addresses, "; ".join(reasons))
 
     def _note(self, *, is_lost: bool, why: str = "") -> None:
         if is_lost and not self._is_lost:

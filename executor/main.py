@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+import zlib
 from types import FrameType
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ from onager.clock import SystemClock
 from onager.errors import OnagerError
 from onager.ids import new_incarnation
 from onager.logs import configure_logging
+from onager.protocol.security import ClientAccess
 
 EXIT_OK = 0
 EXIT_REFUSED = 2
@@ -44,6 +46,7 @@ def run(settings: ExecutorSettings) -> int:
         signal.signal(number, _leave_at_once)
     began_s = time.monotonic()
     try:
+        access = ClientAccess(settings.security, settings.scheduler_addresses)
         check_exchange_dir(settings.exchange_dir)
         worker, spark_version = _start_worker(settings)
     except OnagerError as e:
@@ -51,7 +54,7 @@ def run(settings: ExecutorSettings) -> int:
         sys.stderr.write(f"{e}\n")
         return EXIT_REFUSED
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
-    outcome = asyncio.run(_serve(settings, worker, spark_version))
+    outcome = asyncio.run(_serve(settings, access, worker, spark_version))
     log.info("executor_ended", ending=outcome.ending.name.lower(), reason=outcome.message)
     worker.close()
     if outcome.ending is Ending.WORKER_DIED:
@@ -76,14 +79,15 @@ def _start_worker(settings: ExecutorSettings) -> tuple[Worker, str]:
     return worker, worker.spark_version
 
 
-async def _serve(settings: ExecutorSettings, worker: Worker, spark_version: str) -> Outcome:
+async def _serve(settings: ExecutorSettings, access: ClientAccess, worker: Worker, spark_version: str) -> Outcome:
     identity = Identity(
         incarnation=new_incarnation(),
         pid=os.getpid(),
         spark_version=spark_version,
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
     )
-    async with SchedulerGateway(settings.scheduler_addresses) as gateway:
+    first = zlib.crc32(settings.executor_id.encode())
+    async with SchedulerGateway(settings.scheduler_addresses, access, first=first) as gateway:
         agent = Agent(settings, identity, worker, gateway, SystemClock())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

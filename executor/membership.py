@@ -125,7 +125,8 @@ class Membership:
             else:
                 self._on_cancel(answer.cancel)
             try:
-                await asyncio.wait_for(self._heartbeat_due.wait(), interval_s)
+                async with asyncio.timeout(interval_s):
+                    await self._heartbeat_due.wait()
             except TimeoutError:
                 continue
 

@@ -55,8 +55,10 @@ class Reporter:
 
     async def wait_until_idle(self, timeout_s: float) -> None:
         """Wait until no call is in flight, but no longer than *timeout_s*."""
+        # Not `wait_for`: before Python 3.12 it may swallow a cancellation, and then the agent cannot end.
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
         except TimeoutError:
             return
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -9,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from onager.ids import ExecutorId, new_incarnation
 from onager.protocol.limits import DEFAULT_ADDRESS
+from onager.protocol.security import ClientSecurity
 
 _MAX_ID_LENGTH = 128
 
@@ -42,6 +44,15 @@ class ExecutorSettings(BaseSettings):
     """How long running tasks may go on after SIGTERM before they are stopped."""
     blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
     """Memory for stage plans and job specifications that may be needed again."""
+    tls_ca: Path | None = None
+    """Certificates of the authorities that schedulers' certificates are of; with it, connections are encrypted."""
+    tls_cert: Path | None = None
+    """Our own certificate, for schedulers that want to see one; `tls_key` belongs to it."""
+    tls_key: Path | None = None
+    auth_token_file: Path | None = None
+    """A file whose first line is the token that schedulers want; read again when it changes."""
+    insecure: bool = False
+    """Whether plaintext may go to schedulers on other machines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
@@ -72,6 +83,17 @@ class ExecutorSettings(BaseSettings):
     def scheduler_addresses(self) -> tuple[str, ...]:
         """Return the addresses of schedulers in the order in which they were given."""
         return tuple(_split(self.scheduler))
+
+    @property
+    def security(self) -> ClientSecurity:
+        """Return what the settings say of the way to schedulers."""
+        return ClientSecurity(
+            tls_ca=self.tls_ca,
+            tls_cert=self.tls_cert,
+            tls_key=self.tls_key,
+            auth_token_file=self.auth_token_file,
+            insecure=self.insecure,
+        )
 
     def identified(self) -> "ExecutorSettings":
         """Return these settings with an executor id: the one given, or one drawn now."""

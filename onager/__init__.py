@@ -10,13 +10,15 @@ What users need is here; it is imported at first use, so that the processes of a
 
 from typing import TYPE_CHECKING, Any
 
+from onager.version import __version__
+
 if TYPE_CHECKING:
     from onager.client import JobHandle, JobProgress, JobState, OnagerClient, StageProgress, View, connect
     from onager.errors import JobCancelledError, JobFailedError, OnagerError, SchedulerUnreachableError
-
-__version__ = "0.1.0"
+    from onager.protocol.security import ClientSecurity
 
 __all__ = [
+    "ClientSecurity",
     "JobCancelledError",
     "JobFailedError",
     "JobHandle",
@@ -27,6 +29,7 @@ __all__ = [
     "SchedulerUnreachableError",
     "StageProgress",
     "View",
+    "__version__",
     "connect",
 ]
 
@@ -36,6 +39,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'onager' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module("onager.errors" if name.endswith("Error") else "onager.client"), name)
+    module = {"ClientSecurity": "onager.protocol.security"}.get(
+        name, "onager.errors" if name.endswith("Error") else "onager.client"
+    )
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value

@@ -13,11 +13,17 @@
     │   ├── JobFailedError
     │   └── JobCancelledError
     ├── SchedulerUnreachableError    retryable
+    │   └── TlsError                 it is there, but no safe connection to it came about
+    ├── AuthenticationError          a scheduler does not know who we are
+    │   ├── TokenMissingError
+    │   └── TokenRefusedError
     ├── VersionMismatchError         another protocol or Spark version
     ├── UnknownExecutorError         retryable: register again
     ├── ExecutorReplacedError        another process runs under the same executor id
     ├── StateBackendError
     │   ├── StateUnavailableError    retryable
+    │   │   └── StateFullError       the store takes no more until space is made
+    │   ├── StateAccessError         the store does not let us in, or do this
     │   ├── StateLockedError         another process has the directory open
     │   ├── StateNotWritableError
     │   ├── StateCorruptError
@@ -156,6 +162,42 @@ class SchedulerUnreachableError(OnagerError):
         self.addresses = addresses
 
 
+class TlsError(SchedulerUnreachableError):
+    """No safe connection to a scheduler came about.
+
+    `reason` is one of wants_tls, not_tls, wrong_authority, expired, not_yet_valid, wrong_host, certificate_wanted,
+    certificate_refused.
+    """
+
+    retryable = False
+
+    def __init__(self, addresses: str, reason: str, why: str) -> None:
+        OnagerError.__init__(self, f"no safe connection to the scheduler at {addresses}: {why}")
+        self.addresses = addresses
+        self.reason = reason
+
+
+class AuthenticationError(OnagerError):
+    """A scheduler does not let us in, because it does not know who we are."""
+
+
+class TokenMissingError(AuthenticationError):
+    """The call carried no token, and the scheduler wants one."""
+
+    def __init__(self) -> None:
+        super().__init__("the scheduler wants a token: give --auth-token-file FILE (ONAGER_AUTH_TOKEN_FILE)")
+
+
+class TokenRefusedError(AuthenticationError):
+    """The call carried a token that the scheduler does not have."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the scheduler does not have the token that it was shown: the first line of --auth-token-file "
+            "(ONAGER_AUTH_TOKEN_FILE) here must be one of the lines there"
+        )
+
+
 class VersionMismatchError(OnagerError):
     """Two processes speak different versions of the protocol or run different versions of Spark."""
 
@@ -188,6 +230,14 @@ class StateUnavailableError(StateBackendError):
     """The store did not answer; nothing was written."""
 
     retryable = True
+
+
+class StateFullError(StateUnavailableError):
+    """The store takes no more until somebody makes space; nothing was written."""
+
+
+class StateAccessError(StateBackendError):
+    """The store does not accept our credentials, or does not let their user do this."""
 
 
 class StateLockedError(StateBackendError):

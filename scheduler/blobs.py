@@ -38,7 +38,9 @@ _ONE_TXN_BYTES: Final = 1024 * 1024
 """Chunks above this go first, in transactions of their own, and are named at the end."""
 
 
-class _BlobMeta(Record):
+class BlobMeta(Record):
+    """How many chunks a blob has, and how many plain bytes."""
+
     chunks: int
     size_bytes: int
 
@@ -68,7 +70,7 @@ class BlobStore:
         values = {item.key.removeprefix(f"{digest}/"): item.value for item in found.ranges[0]}
         if "meta" not in values:
             raise NotFoundError(f"{what} is not known here: no job names it any more")
-        meta = _BlobMeta.decoded(values["meta"], what)
+        meta = BlobMeta.decoded(values["meta"], what)
         try:
             content = b"".join(unpack(values[str(n)], what) for n in range(meta.chunks))
         except KeyError as error:
@@ -124,7 +126,7 @@ class BlobStore:
                 pieces = split_value(content)
                 if found[keys[digest]] is None:
                     chunks += _chunk_ops(digest, pieces)
-                meta = _BlobMeta(chunks=len(pieces), size_bytes=len(content))
+                meta = BlobMeta(chunks=len(pieces), size_bytes=len(content))
                 names += [
                     Put(Keyspace.Plans, f"{digest}/meta", meta.encoded()),
                     Put(Keyspace.Plans, f"{digest}/ref/{job_id}", b""),

@@ -6,22 +6,19 @@ from typing import Final
 
 import structlog
 
-from execution_graph import ExecutorLost
 from onager.clock import Clock
 from onager.errors import (
     LeaseExpiredError,
-    OnagerError,
-    SchemaVersionError,
     StateBackendError,
     StateCorruptError,
     StateUnavailableError,
     UnknownExecutorError,
-    WatchCompactedError,
 )
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from scheduler.admission import Admission
+from scheduler.executor_losses import ExecutorLosses, OnLost
 from scheduler.executor_records import (
     ExecutorRecord,
     ExecutorSession,
@@ -29,15 +26,18 @@ from scheduler.executor_records import (
     has_died,
     local_process,
 )
-from state_backend import ABSENT, Committed, Delete, EventKind, Keyspace, LeaseId, Put, StateBackendClient
+from scheduler.executor_roster import ExecutorRoster
+from scheduler.turns import Turns
+from state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)
 
 _LOOK_S: Final = 0.25
 """How often silent executors are looked after."""
 _TRIES: Final = 10
-
-OnLost = Callable[[ExecutorLost], Awaitable[None]]
+_MOMENT_S: Final = 0.25
+"""How much later than the one before it a scheduler turns to an executor that is lost."""
+_FORGET_MOMENT_MS: Final = 5_000
 
 
 class ExecutorManager:
@@ -52,24 +52,27 @@ class ExecutorManager:
         connection_grace_s: float,
         lost_retention_s: float,
         on_lost: OnLost,
+        on_take_over: Callable[[], Awaitable[None]],
+        turns: Turns,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self.lease_ttl_s = lease_ttl_s
         self._grace_s = connection_grace_s
         self._lost_retention_s = lost_retention_s
-        self._on_lost = on_lost
+        self._losses = ExecutorLosses(on_lost, clock)
+        self._on_take_over = on_take_over
+        self._turns = turns
+        self._silent_since_s: dict[ExecutorId, float] = {}
         self._sessions: dict[ExecutorId, ExecutorSession] = {}
-        self._records: dict[ExecutorId, tuple[int, ExecutorRecord]] = {}
-        self._hearts: set[ExecutorId] = set()
-        self._owed: dict[tuple[str, str], ExecutorLost] = {}
+        self._roster = ExecutorRoster(backend, self._on_change, self.bury)
         self._looked_s = clock.monotonic_s()
         self._admission = Admission()
 
     # ---------------------------------------------------------------- looking
 
     def require(self, executor_id: str, incarnation: str) -> ExecutorSession:
-        """Return the session of a registered life; `UnknownExecutorError` when it has to register (again)."""
+        """Return the session of a life that talks with this replica; `UnknownExecutorError` when there is none."""
         session = self._sessions.get(ExecutorId(executor_id))
         if session is None or session.incarnation != incarnation:
             raise UnknownExecutorError(executor_id)
@@ -83,13 +86,12 @@ class ExecutorManager:
 
     def is_alive(self, executor_id: str, incarnation: str) -> bool:
         """Return whether, by the store as last seen, this life of the executor goes on."""
-        found = self._records.get(ExecutorId(executor_id))
-        return found is not None and found[1].incarnation == incarnation and found[1].state != "lost"
+        return self._roster.is_alive(executor_id, incarnation)
 
     @property
     def total_slots(self) -> int:
         """Return the slots of all executors that take work."""
-        return sum(r.slots for _, r in self._records.values() if r.state == "alive")
+        return sum(record.slots for record in self._roster if record.state == "alive")
 
     @property
     def sessions(self) -> Iterable[ExecutorSession]:
@@ -99,8 +101,8 @@ class ExecutorManager:
     def infos(self) -> list[pb.ExecutorInfo]:
         """Return what people are told of all executors, by id."""
         found = []
-        for executor_id, (_, record) in sorted(self._records.items()):
-            session = self._sessions.get(executor_id)
+        for record in sorted(self._roster, key=lambda record: record.executor_id):
+            session = self._sessions.get(ExecutorId(record.executor_id))
             found.append(executor_info(record) if session is None else session.info())
         return found
 
@@ -111,7 +113,7 @@ class ExecutorManager:
 
         Errors as of `Admission.check`.
         """
-        self._admission.check(request, (r for _, r in self._records.values() if r.state != "lost"))
+        self._admission.check(request, (r for r in self._roster if r.state != "lost"))
         executor_id = ExecutorId(request.executor_id)
         for _ in range(_TRIES):
             stored = await self._backend.get(Keyspace.Executors, executor_id)
@@ -156,8 +158,46 @@ class ExecutorManager:
         self, record: ExecutorRecord, revision: int, request: pb.RegisterExecutorRequest, peer: str
     ) -> ExecutorSession:
         executor_id = ExecutorId(record.executor_id)
-        now_s = self._clock.monotonic_s()
         known = self._sessions.get(executor_id)
+        if known is not None:
+            known.is_gone = True
+        session = self._open(record, revision, peer)
+        if known is not None and known.incarnation == record.incarnation:
+            session.list_number = known.list_number
+        session.held = dict.fromkeys((task_key(task) for task in request.running), session.seen_s)
+        log.info("executor_registered", executor_id=executor_id, slots=record.slots, host=record.host, pid=record.pid)
+        return session
+
+    async def take_over(self, executor_id: str, incarnation: str, peer: str) -> ExecutorSession:
+        """Begin to talk with an executor that registered with another replica: what it runs goes on.
+
+        Before that this replica reads what others have handed to it. Nothing is written: several replicas may talk with
+        an executor at a time. `UnknownExecutorError` when it is not alive by the store, and has to register.
+        """
+        stored = await self._backend.get(Keyspace.Executors, executor_id)
+        if stored is None:
+            raise UnknownExecutorError(executor_id)
+        try:
+            record = ExecutorRecord.decoded(stored.value, f"executor {executor_id}")
+        except StateCorruptError as error:
+            raise UnknownExecutorError(executor_id) from error
+        if record.incarnation != incarnation or record.state == "lost":
+            raise UnknownExecutorError(executor_id)
+        self._roster.seen(record, stored.mod_revision)
+        await self._on_take_over()
+        session = self._sessions.get(ExecutorId(executor_id))
+        if session is not None and session.incarnation == incarnation:
+            return session
+        latest = self._roster.find(executor_id)
+        if latest is None or latest.incarnation != incarnation or latest.state == "lost":
+            raise UnknownExecutorError(executor_id)
+        session = self._open(latest, self._roster.revision(executor_id), peer)
+        session.renewed_s -= self.lease_ttl_s  # nobody may have renewed it for a while
+        log.info("executor_taken_over", executor_id=executor_id, slots=record.slots, host=record.host)
+        return session
+
+    def _open(self, record: ExecutorRecord, revision: int, peer: str) -> ExecutorSession:
+        now_s = self._clock.monotonic_s()
         session = ExecutorSession(
             record=record,
             seen_s=now_s,
@@ -165,15 +205,9 @@ class ExecutorManager:
             renewed_s=now_s,
             local_process=local_process(peer, record.pid),
         )
-        if known is not None and known.incarnation == record.incarnation:
-            session.list_number = known.list_number
-        if known is not None:
-            known.is_gone = True
-        session.held = dict.fromkeys((task_key(task) for task in request.running), now_s)
-        self._sessions[executor_id] = session
-        self._records[executor_id] = (revision, record)
-        self._hearts.add(executor_id)
-        log.info("executor_registered", executor_id=executor_id, slots=record.slots, host=record.host, pid=record.pid)
+        self._sessions[session.executor_id] = session
+        self._roster.seen(record, revision)
+        self._roster.beats(record.executor_id)
         return session
 
     # ---------------------------------------------------------------- life
@@ -198,9 +232,10 @@ class ExecutorManager:
     async def _grant_again(self, session: ExecutorSession) -> bool:
         """Bind the executor to a new lease; return False when somebody has declared it lost, or it registered anew."""
         executor_id = session.executor_id
-        revision, known = self._records.get(executor_id, (ABSENT, session.record))
+        known = self._roster.find(executor_id) or session.record
         if session.is_gone or known.incarnation != session.incarnation or known.state == "lost":
             return False
+        revision = self._roster.revision(executor_id)
         lease = await self._backend.lease(self.lease_ttl_s)
         record = known.model_copy(update={"lease_id": lease.id})
         result = await self._backend.put_txn(
@@ -212,10 +247,12 @@ class ExecutorManager:
         )
         if not isinstance(result, Committed):
             await self._backend.revoke(lease.id)
-            return False
-        session.record = record
-        self._records[executor_id] = (result.revision, record)
-        self._hearts.add(executor_id)
+            await self.refresh()  # another replica that hears of it may have done the same
+            latest = self._roster.find(executor_id)
+            is_granted = latest is not None and latest.lease_id != known.lease_id
+            return is_granted and self.is_alive(executor_id, session.incarnation)
+        self._roster.seen(record, result.revision)
+        self._roster.beats(executor_id)
         log.info("executor_lease_granted_again", executor_id=executor_id)
         return True
 
@@ -223,16 +260,21 @@ class ExecutorManager:
         """Note that the executor takes no more work."""
         if session.is_draining:
             return
-        record = session.record.model_copy(update={"state": "draining"})
-        session.record = record
-        revision = self._records[session.executor_id][0]
-        result = await self._backend.put_txn(
-            [Put(Keyspace.Executors, session.executor_id, record.encoded())],
-            expect={(Keyspace.Executors, session.executor_id): revision},
-        )
-        if isinstance(result, Committed):
-            self._records[session.executor_id] = (result.revision, record)
-        log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
+        session.record = session.record.model_copy(update={"state": "draining"})
+        for _ in range(_TRIES):
+            known = self._roster.find(session.executor_id)
+            if known is None or known.incarnation != session.incarnation or known.state != "alive":
+                return
+            record = known.model_copy(update={"state": "draining"})
+            result = await self._backend.put_txn(
+                [Put(Keyspace.Executors, session.executor_id, record.encoded())],
+                expect={(Keyspace.Executors, session.executor_id): self._roster.revision(session.executor_id)},
+            )
+            if isinstance(result, Committed):
+                self._roster.seen(record, result.revision)
+                log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
+                return
+            await self.refresh()
 
     def suspect(self, session: ExecutorSession) -> None:
         """Note that the executor's connection broke while it waited for work."""
@@ -241,56 +283,56 @@ class ExecutorManager:
 
     async def deregister(self, executor_id: str, incarnation: str, reason: str) -> None:
         """End a life of an executor at its own word; what it still ran is handed out again."""
-        found = self._records.get(ExecutorId(executor_id))
-        if found is not None and found[1].incarnation == incarnation and found[1].state != "lost":
-            await self.lose(found[1], reason or "it left")
+        if not self.is_alive(executor_id, incarnation):
+            await self.refresh()  # it may have registered with another replica a moment ago
+        found = self._roster.find(executor_id)
+        if found is not None and self.is_alive(executor_id, incarnation):
+            await self.lose(found, reason or "it left")
 
     async def lose(self, record: ExecutorRecord, reason: str) -> None:
         """End a life of an executor: nobody counts on it any more, and its tasks are handed out again."""
         executor_id = ExecutorId(record.executor_id)
-        revision, known = self._records.get(executor_id, (ABSENT, record))
+        known = self._roster.find(executor_id) or record
+        revision = self._roster.revision(executor_id)
+        is_mine = True
         if known.incarnation == record.incarnation and known.state != "lost":
             gone = known.model_copy(update={"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason})
-            self._records[executor_id] = (revision, gone)
-            result = await self._backend.put_txn(
-                [Put(Keyspace.Executors, executor_id, gone.encoded()), Delete(Keyspace.Heartbeats, executor_id)],
-                expect={(Keyspace.Executors, executor_id): revision},
-            )
+            self._roster.expect(gone)
+            try:
+                result = await self._backend.put_txn(
+                    [Put(Keyspace.Executors, executor_id, gone.encoded()), Delete(Keyspace.Heartbeats, executor_id)],
+                    expect={(Keyspace.Executors, executor_id): revision},
+                )
+            except BaseException:
+                self._roster.withdraw(gone, known)
+                raise
             if isinstance(result, Committed):
-                self._records[executor_id] = (result.revision, gone)
+                self._roster.seen(gone, result.revision)
             else:
+                self._roster.withdraw(gone, known)
                 await self.refresh()
                 if self.is_alive(executor_id, record.incarnation):
                     return  # somebody has heard of it meanwhile
-            self._hearts.discard(executor_id)
-            await self._backend.revoke(LeaseId(record.lease_id))
+                is_mine = False  # another scheduler was first, and tells the jobs
+            self._roster.stopped(executor_id)
+            await self._backend.revoke(LeaseId(known.lease_id))
         session = self._sessions.get(executor_id)
         if session is not None and session.incarnation == record.incarnation:
-            session.is_gone = True
-            del self._sessions[executor_id]
-        await self._tell_lost(known if known.incarnation == record.incarnation else record, reason)
+            self._end_session(session)
+        told = known if known.incarnation == record.incarnation else record
+        if is_mine:
+            await self._tell_lost(told, reason)
+        else:
+            self._losses.found_elsewhere(told, reason)
 
     async def _tell_lost(self, record: ExecutorRecord, reason: str) -> None:
         is_drained = record.state == "draining"
         log.warning("executor_lost", executor_id=record.executor_id, incarnation=record.incarnation, reason=reason)
-        await self.declare_lost(record.executor_id, record.incarnation, reason, is_drained=is_drained)
+        await self._losses.tell(record.executor_id, record.incarnation, reason, is_drained=is_drained)
 
-    async def declare_lost(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool = False) -> None:
-        """Tell the jobs; what could not be stored now is told again until it is."""
-        lost = ExecutorLost(
-            executor_id=executor_id,
-            incarnation=incarnation,
-            reason=f"executor {executor_id}: {reason}",
-            at_ms=self._clock.now_ms(),
-            is_drained=is_drained,
-        )
-        self._owed[executor_id, incarnation] = lost
-        try:
-            await self._on_lost(lost)
-        except OnagerError as error:
-            log.warning("executor_loss_not_applied", executor_id=executor_id, error=str(error))
-        else:
-            self._owed.pop((executor_id, incarnation), None)
+    async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:
+        """Tell the jobs of a life that is over and that some of them still count on."""
+        await self._losses.tell(executor_id, incarnation, reason, is_late=not self._turns.is_alone)
 
     # ---------------------------------------------------------------- loops
 
@@ -298,65 +340,50 @@ class ExecutorManager:
         """Read who the executors are. Those that live have one lease to report to this replica."""
         await self.refresh(is_strict=is_strict)
 
-    async def refresh(self, *, is_strict: bool = False) -> int:
-        """Read all executors and their hearts at one revision; return it."""
-        hearts = await self._backend.get_from_prefix(Keyspace.Heartbeats, "")
-        page = await self._backend.get_from_prefix(Keyspace.Executors, "")
-        records: dict[ExecutorId, tuple[int, ExecutorRecord]] = {}
-        for item in page:
-            try:
-                record = ExecutorRecord.decoded(item.value, f"Executors/{item.key}")
-            except (StateCorruptError, SchemaVersionError) as error:
-                if is_strict and isinstance(error, SchemaVersionError):
-                    raise
-                log.error("executor_record_unreadable", executor_id=item.key, error=str(error))  # noqa: TRY400
-                continue
-            records[ExecutorId(item.key)] = (item.mod_revision, record)
-        for executor_id, known in list(self._records.items()):
-            if known[0] > hearts.revision or (executor_id in records and known[0] > records[executor_id][0]):
-                records[executor_id] = known
-        self._records = records
-        self._hearts = {ExecutorId(item.key) for item in hearts} | {
-            e for e, (revision, r) in records.items() if revision > hearts.revision and r.state != "lost"
-        }
-        return hearts.revision
+    async def refresh(self, *, is_strict: bool = False) -> None:
+        """Read all executors and their hearts."""
+        await self._roster.refresh(is_strict=is_strict)
 
     async def run(self) -> None:
         """Watch over the executors for as long as the scheduler lives."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_hearts())
+            group.create_task(self._roster.run())
             group.create_task(self._look_after())
 
-    async def _watch_hearts(self) -> None:
-        while True:
-            try:
-                revision = await self.refresh()
-                await self.bury()
-                async with self._backend.watch(Keyspace.Heartbeats, from_revision=revision + 1) as events:
-                    async for event in events:
-                        executor_id = ExecutorId(event.key)
-                        if event.kind is EventKind.PUT:
-                            self._hearts.add(executor_id)
-                            if not self.is_alive(executor_id, event.value.decode(errors="replace")):
-                                await self.refresh()  # it registered with another replica
-                        elif await self._backend.get(Keyspace.Heartbeats, executor_id) is None:
-                            self._hearts.discard(executor_id)
-                            await self.bury()
-            except WatchCompactedError:
-                continue
-            except StateBackendError as error:
-                log.warning("heartbeats_watch_failed", error=str(error))
-                await asyncio.sleep(1.0)
+    def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:
+        """Keep to what another replica has written of an executor, which may talk with this one, too."""
+        self._silent_since_s.pop(ExecutorId(record.executor_id), None)
+        if before is not None and before.state != "lost" and before.incarnation != record.incarnation:
+            self._losses.found_elsewhere(before, "it started again")
+        elif before is not None and before.state != "lost" and record.state == "lost":
+            self._losses.found_elsewhere(before, record.reason or "it is gone")
+        session = self._sessions.get(ExecutorId(record.executor_id))
+        if session is None:
+            return
+        if session.incarnation == record.incarnation and record.state != "lost":
+            session.record = record
+        else:
+            self._end_session(session)
+
+    def _end_session(self, session: ExecutorSession) -> None:
+        session.is_gone = True
+        if self._sessions.get(session.executor_id) is session:
+            del self._sessions[session.executor_id]
 
     async def bury(self) -> None:
         """Declare lost whose heart has stopped by the store's clock; forget those that are long gone."""
-        for executor_id, (_, record) in list(self._records.items()):
-            if record.state == "lost" or executor_id in self._hearts:
+        for record in self._roster:
+            if record.state == "lost" or self._roster.is_beating(record.executor_id):
+                self._silent_since_s.pop(ExecutorId(record.executor_id), None)
                 continue
-            session = self._sessions.get(executor_id)
+            session = self._sessions.get(ExecutorId(record.executor_id))
             was_held_up = self._clock.monotonic_s() - self._looked_s > self.lease_ttl_s / 3
             if session is not None and was_held_up and await self._grant_again(session):
                 continue  # its word may be waiting to be read: the silence was ours
+            now_s = self._clock.monotonic_s()
+            since_s = self._silent_since_s.setdefault(ExecutorId(record.executor_id), now_s)
+            if not self._turns.has_come(record.executor_id, now_s - since_s, _MOMENT_S):
+                continue
             await self.lose(record, "its lease ran out: it was not heard of in time")
 
     async def _look_after(self) -> None:
@@ -372,23 +399,39 @@ class ExecutorManager:
 
         Repeat what is owed.
         """
-        now_s = self._looked_s = self._clock.monotonic_s()
+        self._looked_s = self._clock.monotonic_s()
         for session in self.sessions:
-            if session.local_process is not None:
-                if has_died(session.local_process):
-                    await self.lose(session.record, f"its process {session.record.pid} died")
-                continue
-            if session.suspect_s is None:
-                continue
-            # A connection may break for a moment; somebody who lives sends a heartbeat every third of the lease.
-            if now_s - session.suspect_s >= max(self._grace_s, self.lease_ttl_s / 2):
-                await self.lose(session.record, "its connection broke, and it was not heard of again")
-        for lost in list(self._owed.values()):
-            await self.declare_lost(lost.executor_id, lost.incarnation, lost.reason, is_drained=lost.is_drained)
+            await self._look_at(session)
+        if any(not self._roster.is_beating(executor_id) for executor_id in self._silent_since_s):
+            await self.bury()
+        await self._losses.tell_due(self._roster)
         horizon_ms = self._clock.now_ms() - int(self._lost_retention_s * 1000)
-        for executor_id, (revision, record) in list(self._records.items()):
-            if record.state == "lost" and (record.ended_ms or 0) < horizon_ms:
+        for record in self._roster:
+            overdue_ms = horizon_ms - (record.ended_ms or 0)
+            if (
+                record.state == "lost"
+                and overdue_ms > 0
+                and self._turns.has_come(record.executor_id, overdue_ms, _FORGET_MOMENT_MS)
+            ):
                 await self._backend.put_txn(
-                    [Delete(Keyspace.Executors, executor_id)], expect={(Keyspace.Executors, executor_id): revision}
+                    [Delete(Keyspace.Executors, record.executor_id)],
+                    expect={(Keyspace.Executors, record.executor_id): self._roster.revision(record.executor_id)},
                 )
-                self._records.pop(executor_id, None)
+                self._roster.forget(record.executor_id)
+
+    async def _look_at(self, session: ExecutorSession) -> None:
+        if session.local_process is not None:
+            if has_died(session.local_process):
+                await self.lose(session.record, f"its process {session.record.pid} died")
+                return
+        elif session.suspect_s is not None:
+            # A connection may break for a moment; somebody who lives sends a heartbeat every third of the lease.
+            silent_s = self._looked_s - session.suspect_s
+            if silent_s >= max(self._grace_s, self.lease_ttl_s / 2):
+                if not self._turns.is_alone:
+                    self._end_session(session)  # it may talk with another replica: its lease will tell
+                else:
+                    await self.lose(session.record, "its connection broke, and it was not heard of again")
+                return
+        if not self._turns.is_alone and self._looked_s - session.seen_s >= 2 * self.lease_ttl_s:
+            self._end_session(session)  # it talks with another replica, or its lease is over

@@ -7,6 +7,7 @@ from typing import Any, Final
 import structlog
 
 from onager.clock import Clock
+from onager.errors import UnknownExecutorError
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import BLOB_CHUNK_BYTES
@@ -28,6 +29,7 @@ YOUNG_S: Final = 0.5
 """A task handed out so lately may be on its way: a list without it says nothing yet."""
 
 Context = Any
+Call = pb.HeartbeatRequest | pb.PollWorkRequest | pb.ReportTasksRequest
 
 
 class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
@@ -56,25 +58,25 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self, request: pb.RegisterExecutorRequest, context: Context
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
+        await self._tasks.catch_up()
         await self._executors.register(request, context.peer())
         return pb.RegisterExecutorResponse(
             scheduler_id=self._settings.scheduler_id,
             lease_ttl_ms=self._settings.executor_lease_ttl_ms,
-            cluster_id=self._settings.namespace,
         )
 
     @translated
-    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: ARG002, N802
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: N802
         """Renew the executor's lease, and name the tasks that it need not go on with."""
-        session = await self._heard(request.executor_id, request.incarnation)
+        session = await self._heard(request, context)
         if request.draining:
             await self._executors.drain(session)
-        return pb.HeartbeatResponse(cancel=self._unwanted(session))
+        return pb.HeartbeatResponse(cancel=await self._unwanted(session))
 
     @translated
-    async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: ARG002, N802
+    async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: N802
         """Answer with work as soon as there is some, and with nothing after the time that the executor waits."""
-        session = await self._heard(request.executor_id, request.incarnation)
+        session = await self._heard(request, context)
         await self._housekeeping.cleaned_up(request.cleaned_up)
         wait_ms = min(request.wait_ms, self._settings.poll_wait_max_ms)
         repeated: list[Launch] = []
@@ -83,7 +85,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             session.list_number = request.list_number
             repeated, is_young = await self._compare(session, {task_key(t) for t in request.running})
         answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
-        self._add_news(session, answer)
+        await self._add_news(session, answer)
         if not (answer.task_sets or answer.cancel or answer.clean_ups):
             if is_young:
                 wait_ms = min(wait_ms, int(YOUNG_S * 1000))  # then a later list shall tell
@@ -93,14 +95,15 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             except asyncio.CancelledError:
                 self._executors.suspect(session)
                 raise
-            self._add_news(session, answer)
-        self._executors.require(request.executor_id, request.incarnation)
+            await self._add_news(session, answer)
+        if session.is_gone and not self._executors.is_alive(request.executor_id, request.incarnation):
+            raise UnknownExecutorError(request.executor_id)
         return answer
 
     @translated
-    async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: ARG002, N802
+    async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: N802
         """Apply reports, and fill the slots that they free."""
-        session = await self._heard(request.executor_id, request.incarnation)
+        session = await self._heard(request, context)
         freed = 0 if session.is_draining else request.freed_slots
         updated = await self._tasks.update_task_statuses(session.slot, request.reports, freed)
         for key in updated.acknowledged:
@@ -116,7 +119,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         return pb.ReportTasksResponse(
             acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
-            cancel=self._unwanted(session),
+            cancel=await self._unwanted(session),
         )
 
     @translated_stream
@@ -136,8 +139,11 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         await self._executors.deregister(request.executor_id, request.incarnation, request.reason)
         return pb.DeregisterExecutorResponse()
 
-    async def _heard(self, executor_id: str, incarnation: str) -> ExecutorSession:
-        session = self._executors.require(executor_id, incarnation)
+    async def _heard(self, request: Call, context: Context) -> ExecutorSession:
+        try:
+            session = self._executors.require(request.executor_id, request.incarnation)
+        except UnknownExecutorError:
+            session = await self._executors.take_over(request.executor_id, request.incarnation, context.peer())
         self._executors.heard(session)
         await self._executors.renew(session)
         return session
@@ -158,17 +164,14 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             note_launch(session, launch, now_s)
         return launches, bool(young)
 
-    def _unwanted(self, session: ExecutorSession) -> list[pb.TaskId]:
-        """Return the tasks that the executor holds and nobody wants.
-
-        Those handed out this moment are not in question.
-        """
+    async def _unwanted(self, session: ExecutorSession) -> list[pb.TaskId]:
+        """Return the tasks that the executor holds and nobody wants."""
         if not session.held:
             return []
-        wanted = self._tasks.wanted(session.executor_id, session.incarnation)
-        return [task_id(key) for key in sorted(session.held) if key not in wanted]
+        unwanted = await self._tasks.unwanted(session.executor_id, session.incarnation, list(session.held))
+        return [task_id(key) for key in unwanted]
 
-    def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
-        answer.cancel.extend(self._unwanted(session))
+    async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
+        answer.cancel.extend(await self._unwanted(session))
         if not session.is_draining:
             answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))

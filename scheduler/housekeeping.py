@@ -22,11 +22,14 @@ from scheduler.job_log import HEADER_KEYSPACES
 from scheduler.job_store import JobStore
 from scheduler.results import ResultStore
 from scheduler.settings import SchedulerSettings
+from scheduler.turns import Turns
 from state_backend import ABSENT, Committed, Delete, DeleteRange, Keyspace, Op, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)
 
 _CLEAN_UPS_PER_POLL: Final = 16
+_CLEAN_UP_MOMENT_S: Final = 1.0
+"""How long a scheduler leaves a clean-up to the one before it, which may have no executor to ask."""
 _REMOVALS_PER_SWEEP: Final = 200
 _ORPHAN_AGE_S: Final = 600
 """How long a blob whose job is not there may wait for it."""
@@ -43,6 +46,7 @@ class Housekeeping:
         heads: JobHeads,
         blobs: BlobStore,
         results: ResultStore,
+        turns: Turns,
         clock: Clock,
     ) -> None:
         self._settings = settings
@@ -51,8 +55,10 @@ class Housekeeping:
         self._heads = heads
         self._blobs = blobs
         self._results = results
+        self._turns = turns
         self._clock = clock
         self._owed: dict[JobId, JobHead] = {}
+        self._owed_since_s: dict[JobId, float] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
         self._asked: dict[JobId, float] = {}
         self._orphans: set[tuple[JobId, BlobDigest]] = set()
@@ -83,14 +89,15 @@ class Housekeeping:
         return due
 
     async def prepare(self) -> bool:
-        """Work out what has to be cleaned up for jobs that ended lately.
+        """Work out what has to be cleaned up for jobs that ended lately, where this scheduler has its turn.
 
         Return whether there is anything new to ask for.
         """
         found = False
         for job_id in [j for j in self._owed if j not in self._prepared]:
             head = self._owed.get(job_id)
-            if head is None:
+            waited_s = self._clock.monotonic_s() - self._owed_since_s.get(job_id, 0.0)
+            if head is None or not self._turns.has_come(job_id, waited_s, _CLEAN_UP_MOMENT_S):
                 continue
             try:
                 job = await self._jobs.get(job_id)
@@ -119,8 +126,10 @@ class Housekeeping:
         known = self._owed.get(job_id)
         if head is None or head.clean_up == "none":
             self._owed.pop(job_id, None)
+            self._owed_since_s.pop(job_id, None)
         else:
             self._owed[job_id] = head
+            self._owed_since_s.setdefault(job_id, self._clock.monotonic_s())
         if known is None or head is None or known.clean_up != head.clean_up:
             self._prepared.pop(job_id, None)
             self._asked.pop(job_id, None)
@@ -130,21 +139,24 @@ class Housekeeping:
     # ---------------------------------------------------------------- retention
 
     async def sweep(self) -> None:
-        """Remove results, and later records, whose time is over."""
+        """Remove results, and later records, whose time is over; where others come first, a while later."""
         now_ms = self._clock.now_ms()
         result_ms = now_ms - self._settings.result_retention_s * 1000
         record_ms = now_ms - self._settings.record_retention_s * 1000
+        moment_ms = 2 * self._settings.sweep_interval_ms
         removals = 0
         for head in list(self._heads):
             if head.ended_ms is None or removals >= _REMOVALS_PER_SWEEP:
                 continue
             try:
                 if head.ended_ms <= record_ms and head.clean_up == "none" and not head.has_result:
-                    await self.remove(JobId(head.job_id))
-                    removals += 1
-                elif head.has_result and head.ended_ms <= min(result_ms, now_ms):
-                    await self._expire(head)
-                    removals += 1
+                    if self._turns.has_come(head.job_id, record_ms - head.ended_ms, moment_ms):
+                        await self.remove(JobId(head.job_id))
+                        removals += 1
+                elif head.has_result and head.ended_ms <= min(result_ms, now_ms):  # noqa: SIM102 - beside the other
+                    if self._turns.has_come(head.job_id, result_ms - head.ended_ms, moment_ms):
+                        await self._expire(head)
+                        removals += 1
             except OnagerError as error:
                 log.warning("job_not_removed", job_id=head.job_id, error=str(error))
             await asyncio.sleep(0)
@@ -155,7 +167,7 @@ class Housekeeping:
         A job's blobs are stored before the job itself, so one look does not prove that nobody wants them.
         """
         now_s = self._clock.monotonic_s()
-        if now_s - self._orphans_seen_s < _ORPHAN_AGE_S:
+        if now_s - self._orphans_seen_s < _ORPHAN_AGE_S * (1 + self._turns.place("orphans")):
             return 0
         self._orphans_seen_s = now_s
         found = await self._blobs.orphans(lambda job_id: self._heads.get(job_id) is not None)

@@ -31,6 +31,7 @@ from state_backend import (
     Conflict,
     Delete,
     DeleteRange,
+    KeyRange,
     Keyspace,
     KeyValue,
     Op,
@@ -167,6 +168,33 @@ class JobStore:
         self._learn(job, head_of(job.graph, job.header.weight), None)
         return job
 
+    async def fresh(self, job_id: JobId) -> StoredJob:
+        """Return the job as it is in the store now; errors as in `load`.
+
+        Of a job that this replica knows only the log's tail is read.
+        """
+        known = self._active.get(job_id)
+        if known is None:
+            return self._ended.get(job_id) or await self.load(job_id)
+        header = known.header
+        tail = KeyRange(
+            Keyspace.JobLog,
+            job_log.log_prefix(job_id, header.generation),
+            job_log.log_key(job_id, header.generation, known.seq),
+        )
+        found = await self._backend.read_txn([(Keyspace.ActiveJobs, job_id)], [tail])
+        stored = found.values[Keyspace.ActiveJobs, job_id]
+        if stored is None or stored.mod_revision != known.header_revision:
+            return await self.load(job_id)
+        if not found.ranges[0].items:
+            return self.cached(job_id) or known
+        try:
+            job = job_log.follow(known, found.ranges[0].items)
+        except (StateCorruptError, SchemaVersionError):
+            return await self.load(job_id)  # which marks what is damaged
+        self._learn(job, head_of(job.graph, header.weight), None)
+        return self.cached(job_id) or job
+
     async def append(self, job: StoredJob, events: Sequence[Event]) -> Committed | Lost:
         """Commit *events* as the next batch of the job's log, in one guarded transaction, all of them or none.
 
@@ -197,7 +225,8 @@ class JobStore:
         key = job_log.log_key(header.job_id, header.generation, job.seq + 1)
         head = head_of(graph, header.weight)
         ops: list[Op] = [Put(Keyspace.JobLog, key, value)]
-        if head != self.heads.get(JobId(header.job_id)):
+        # What is stored goes with the graph that this batch follows; the head as last seen may be older than that.
+        if head != head_of(job.graph, header.weight) or head != self.heads.get(JobId(header.job_id)):
             ops.append(Put(Keyspace.JobHeads, header.job_id, head.encoded()))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
         revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch_id))

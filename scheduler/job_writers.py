@@ -92,7 +92,7 @@ class JobWriters:
     async def _round(self, job_id: JobId, queue: deque[_Asked], taken: list[_Asked]) -> None:
         is_first = True
         while True:
-            job = await (self._jobs.get(job_id) if is_first else self._jobs.load(job_id))
+            job = await (self._jobs.get(job_id) if is_first else self._jobs.fresh(job_id))
             is_first = False
             graph, events = self._decide(job, queue, taken)
             if not events:

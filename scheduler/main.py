@@ -7,14 +7,19 @@ import re
 import signal
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+import grpc
 import structlog
+from grpc_health.v1._async import HealthServicer
 
 from onager.clock import SystemClock
 from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerError
 from onager.logs import configure_logging
+from onager.protocol.security import ServerAccess
+from scheduler.health import serving_health
 from scheduler.replica import Replica, serve
 from scheduler.settings import SchedulerSettings
 from state_backend import open_backend
@@ -24,6 +29,10 @@ log = structlog.get_logger(__name__)
 EXIT_OK: Final = 0
 EXIT_CANNOT_START: Final = 2
 _STOP_GRACE_S: Final = 0.2
+_REFUSING_S: Final = 0.01
+"""How long the server takes to refuse new calls, so that nobody whose poll is answered polls here again."""
+_LEAVE_S: Final = 0.2
+_WRITE_S: Final = 0.4
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -48,13 +57,24 @@ async def _run(settings: SchedulerSettings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    access = ServerAccess(settings.security, settings.listen)
     check_exchange_dir(settings.exchange_dir)
     clock = SystemClock()
-    async with await open_backend(settings.backend, clock=clock) as backend:
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(await open_backend(settings.backend, clock=clock))
+        if settings.metrics_listen is not None:
+            # What serves metrics takes a while to load: only for who wants them.
+            from scheduler.metrics import serving_metrics
+            from state_backend.observed import ObservedBackend, StateMetrics
+
+            registry = stack.enter_context(serving_metrics(settings.metrics_listen))
+            backend = ObservedBackend(backend, StateMetrics(registry), clock)
         replica = Replica(settings, backend, clock)
         await replica.start()
+        checks = HealthServicer()
+        await stack.enter_async_context(serving_health(checks, settings.health_listen))
         try:
-            server, port = await serve(replica, settings.listen)
+            server, port = await serve(replica, settings.listen, access, checks)
         except OSError as error:
             raise InvalidSettingError(
                 "listen", settings.listen, f"the address cannot be used ({error}); is another scheduler running there?"
@@ -72,16 +92,33 @@ async def _run(settings: SchedulerSettings) -> int:
         finally:
             stopping.cancel()
             warming.cancel()
-            replica.release_polls()
-            await server.stop(_STOP_GRACE_S)
-            loops.cancel()
-            await asyncio.wait([loops])
-            await replica.close()
-        if not loops.cancelled() and (defect := loops.exception()) is not None:
+            await checks.enter_graceful_shutdown()
+            await _drain(replica, server, loops)
+        if loops.done() and not loops.cancelled() and (defect := loops.exception()) is not None:
             log.error("scheduler_failed", error=repr(defect))
             raise defect
         log.info("scheduler_stopped")
     return EXIT_OK
+
+
+async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task[None]") -> None:
+    """Leave within a second, whatever the store does: the other schedulers have all that there is.
+
+    New calls are refused, calls that wait are answered, so that their callers turn elsewhere; what is being written is
+    finished.
+    """
+    stopping = asyncio.create_task(server.stop(_STOP_GRACE_S))
+    await asyncio.sleep(_REFUSING_S)
+    replica.release_polls()
+    await asyncio.gather(stopping, replica.peers.leave(_LEAVE_S))
+    loops.cancel()
+    await asyncio.wait([loops], timeout=_LEAVE_S)
+    try:
+        async with asyncio.timeout(_WRITE_S):
+            await replica.close()
+    except TimeoutError:
+        # Reports that were not acknowledged are sent to another scheduler.
+        log.warning("scheduler_left_writes_behind")
 
 
 def check_exchange_dir(exchange_dir: str) -> None:

@@ -10,6 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer as AsyncHealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from execution_graph import JobState
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId
@@ -19,6 +20,7 @@ from onager.protocol.onager_pb2_grpc import (
     add_OnagerExecutorGatewayServicer_to_server,
     add_OnagerSchedulerServicer_to_server,
 )
+from onager.protocol.security import ServerAccess
 from scheduler.blobs import BlobStore
 from scheduler.dispatcher import Dispatcher
 from scheduler.executor_manager import ExecutorManager
@@ -29,19 +31,24 @@ from scheduler.job_heads import JobHead, JobHeads, shows
 from scheduler.job_log import StoredJob
 from scheduler.job_store import JobStore
 from scheduler.job_writers import JobWriters
+from scheduler.peers import Peers
 from scheduler.progress import ProgressTeller
 from scheduler.reports import ReportReader
 from scheduler.results import ResultStore
 from scheduler.service import SchedulerService
 from scheduler.settings import SchedulerSettings
-from scheduler.state_view import StateView
+from scheduler.state_admin.admin import StateAdmin, without_credentials
+from scheduler.state_admin.restoring import check_no_restore_pending
 from scheduler.task_manager import TaskManager
+from scheduler.turns import Turns
 from scheduler.watchers import JobWatchers
 from state_backend import StateBackendClient
 
 log = structlog.get_logger(__name__)
 
 _ADOPT_AT_ONCE: Final = 16
+_MOMENT_S: Final = 0.01
+"""How much later than the one before it each scheduler turns to a job: about the time that an append takes."""
 
 
 class Replica:
@@ -51,6 +58,14 @@ class Replica:
         self.settings = settings
         self._backend = backend
         self._clock = clock
+        self.peers = Peers(
+            backend,
+            clock,
+            scheduler_id=settings.scheduler_id,
+            address=settings.advertise or settings.listen,
+            lease_ttl_s=settings.scheduler_lease_ttl_ms / 1000,
+        )
+        self.turns = Turns(self.peers)
         self.heads = JobHeads(backend, clock, interval_ms=settings.heads_interval_ms)
         self.jobs = JobStore(backend, self.heads, clock)
         self.writers = JobWriters(self.jobs, clock)
@@ -74,9 +89,13 @@ class Replica:
             connection_grace_s=settings.connection_grace_ms / 1000,
             lost_retention_s=settings.lost_executor_retention_s,
             on_lost=self.tasks.lose_executor,
+            on_take_over=self.tasks.catch_up,
+            turns=self.turns,
         )
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
-        self.housekeeping = Housekeeping(settings, backend, self.jobs, self.heads, self.blobs, self.results, clock)
+        self.housekeeping = Housekeeping(
+            settings, backend, self.jobs, self.heads, self.blobs, self.results, self.turns, clock
+        )
         teller = ProgressTeller(self.executors, self.queue)
         self.service = SchedulerService(
             settings,
@@ -84,17 +103,19 @@ class Replica:
             self.heads,
             self.tasks,
             self.executors,
+            self.peers,
             teller,
             self.watchers,
             self.blobs,
             self.results,
-            StateView(backend),
+            StateAdmin(backend, clock, without_credentials(settings.backend)),
             clock,
         )
         self.gateway = ExecutorGateway(
             settings, self.executors, self.tasks, self.dispatcher, self.housekeeping, self.blobs, clock
         )
-        self._to_adopt: set[JobId] = set()
+        self._to_adopt: dict[JobId, None] = {}
+        self._to_adopt_later: set[JobId] = set()
         self._adopt_wake = asyncio.Event()
         self._clean_wake = asyncio.Event()
         self.jobs.listen(self._on_commit)
@@ -103,14 +124,20 @@ class Replica:
     # ---------------------------------------------------------------- life
 
     async def start(self) -> None:
-        """Read what is there: heads, executors, and the jobs to go on with. `SchemaVersionError` for a newer store."""
+        """Read what is there: heads, executors, and the jobs to go on with.
+
+        `SchemaVersionError` for a newer store; `StateCorruptError` for one into which a restore was not finished.
+        """
+        await check_no_restore_pending(self._backend)
         await self.heads.refresh(is_strict=True)
+        await self.peers.refresh()
         await self.executors.start()
         await self._adopt_all()
 
     async def run(self) -> None:
         """Run the loops until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self.peers.run())
             group.create_task(self.heads.run())
             group.create_task(self.executors.run())
             group.create_task(self.dispatcher.run())
@@ -144,20 +171,40 @@ class Replica:
             if head is None or (cached is not None and cached.graph.is_active):
                 self.jobs.forget(job_id)  # another replica ended it
         elif cached is None or not shows(head, cached.graph):
-            self._to_adopt.add(job_id)  # new, or another replica moved it on
-            self._adopt_wake.set()
+            self._adopt_in_turn(job_id, head, is_new=cached is None)  # or another replica moved it on
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
+
+    def _adopt_in_turn(self, job_id: JobId, head: JobHead, *, is_new: bool) -> None:
+        """Adopt the job once those have had their moment who come before: for a new one who took it in, as well."""
+        places = self.turns.place(job_id)
+        if is_new and head.state is JobState.QUEUED and not self.turns.is_alone:
+            places += 1
+        if not places:
+            self._adopt_now(job_id)
+        elif job_id not in self._to_adopt_later:
+            self._to_adopt_later.add(job_id)
+            asyncio.get_running_loop().call_later(places * _MOMENT_S, self._adopt_now, job_id)
+
+    def _adopt_now(self, job_id: JobId) -> None:
+        self._to_adopt_later.discard(job_id)
+        head = self.heads.get(job_id)
+        if head is not None and head.is_active:
+            self._to_adopt[job_id] = None
+            self._adopt_wake.set()
 
     # ---------------------------------------------------------------- loops
 
     async def _adopt_all(self) -> None:
-        self._to_adopt |= {JobId(h.job_id) for h in self.heads if h.is_active and not self.queue.knows(JobId(h.job_id))}
+        unknown = [JobId(h.job_id) for h in self.heads if h.is_active and not self.queue.knows(JobId(h.job_id))]
+        self._to_adopt |= dict.fromkeys(unknown)
         await self._adopt()
 
     async def _adopt(self) -> None:
         while self._to_adopt:
-            some = [self._to_adopt.pop() for _ in range(min(_ADOPT_AT_ONCE, len(self._to_adopt)))]
+            some = list(self._to_adopt)[:_ADOPT_AT_ONCE]
+            for job_id in some:
+                del self._to_adopt[job_id]
             await asyncio.gather(*(self.tasks.adopt(job_id) for job_id in some))
 
     async def _adopting(self) -> None:
@@ -206,21 +253,28 @@ class Replica:
         self.dispatcher.wake()
 
 
-async def serve(replica: Replica, listen: str) -> tuple[grpc.aio.Server, int]:
-    """Start the gRPC server of *replica* on *listen*; return it and its port. `OSError` when the port is taken."""
-    server = grpc.aio.server(options=SERVER_OPTIONS)
+async def serve(
+    replica: Replica, listen: str, access: ServerAccess | None = None, checks: AsyncHealthServicer | None = None
+) -> tuple[grpc.aio.Server, int]:
+    """Start the gRPC server of *replica* on *listen*; return it and its port. `OSError` when the port is taken.
+
+    *access* says who may call, by default what the settings of *replica* say; *checks* is told that it serves.
+    """
+    access = access or ServerAccess(replica.settings.security, listen)
+    server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
     add_OnagerSchedulerServicer_to_server(replica.service, server)
     add_OnagerExecutorGatewayServicer_to_server(replica.gateway, server)
-    checks = AsyncHealthServicer()
+    checks = checks or AsyncHealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values()]
     reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     try:
-        port = server.add_insecure_port(listen)
+        port = access.add_port(server, listen)
     except RuntimeError as error:
         raise OSError(str(error)) from error
     if not port:
         raise OSError(f"cannot listen on {listen}")
+    replica.peers.advertise(replica.settings.advertised(port))
     await server.start()
     for name in ("", *services):
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)

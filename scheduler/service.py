@@ -1,6 +1,7 @@
 """What clients call: submit, look, watch, cancel, fetch; and the raw records for an admin."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -25,11 +26,12 @@ from scheduler.executor_manager import ExecutorManager
 from scheduler.job_heads import JobHead, JobHeads
 from scheduler.job_specs import check_submission, decode_spec, encode_spec, weight_of
 from scheduler.job_store import JobStore
+from scheduler.peers import Peers
 from scheduler.progress import ProgressTeller, broken_failure, progress_of_head
 from scheduler.results import ResultStore, check_fetchable, stream_result
 from scheduler.serving import translated, translated_stream
 from scheduler.settings import SchedulerSettings
-from scheduler.state_view import StateView
+from scheduler.state_admin.admin import StateAdmin
 from scheduler.task_manager import TaskManager
 from scheduler.watchers import JobWatchers
 
@@ -52,11 +54,12 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         heads: JobHeads,
         tasks: TaskManager,
         executors: ExecutorManager,
+        peers: Peers,
         teller: ProgressTeller,
         watchers: JobWatchers,
         blobs: BlobStore,
         results: ResultStore,
-        view: StateView,
+        state: StateAdmin,
         clock: Clock,
     ) -> None:
         self._settings = settings
@@ -64,11 +67,12 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._heads = heads
         self._tasks = tasks
         self._executors = executors
+        self._peers = peers
         self._teller = teller
         self._watchers = watchers
         self._blobs = blobs
         self._results = results
-        self._view = view
+        self._state = state
         self._clock = clock
 
     @translated
@@ -105,7 +109,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Return all that is to be known of a job."""
         job_id = _job_id(request.job_id)
         try:
-            job = await self._jobs.get(job_id)
+            job = await self._jobs.fresh(job_id)
         except (StateCorruptError, SchemaVersionError) as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
         spec = pb.JobSpec()
@@ -135,22 +139,23 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Tell how far a job is, now and at every change, until it has ended."""
         job_id = _job_id(request.job_id)
         told: pb.JobProgress | None = None
+        is_fresh = True  # who turns here from another replica is not told of the past
         with self._watchers.following(job_id) as changed:
             while True:
                 changed.clear()
-                progress = await self._progress(job_id)
+                progress = await self._progress(job_id, is_fresh=is_fresh)
                 if progress != told:
                     yield progress
                     told = progress
                 if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
                     return
-                await self._next_look(job_id, changed)
+                is_fresh = not await self._next_look(job_id, changed)
 
     @translated
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: ARG002, N802
         """End a job; one that has ended stays as it is."""
         job_id = _job_id(request.job_id)
-        before = await self._jobs.get(job_id)
+        before = await self._jobs.fresh(job_id)
         if not before.graph.is_active:
             return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
         graph = await self._tasks.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
@@ -161,7 +166,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: ARG002, N802
         """Send a job's result from (partition, batch) on."""
         job_id = _job_id(request.job_id)
-        job = await self._jobs.get(job_id)
+        job = await self._jobs.fresh(job_id)
         head = self._heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         chunks = stream_result(
@@ -176,17 +181,52 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         return pb.ListExecutorsResponse(executors=self._executors.infos())
 
     @translated
+    async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802
+        """Return all schedulers that live, as far as this one knows."""
+        return pb.ListSchedulersResponse(schedulers=self._peers.infos())
+
+    @translated
     async def ListState(self, request: pb.ListStateRequest, context: Context) -> pb.ListStateResponse:  # noqa: ARG002, N802
         """Return keys of the store."""
-        return await self._view.list(request.prefix, request.limit)
+        return await self._state.list(request)
 
     @translated
     async def GetState(self, request: pb.GetStateRequest, context: Context) -> pb.GetStateResponse:  # noqa: ARG002, N802
         """Return one record, decoded."""
-        return await self._view.get(request.key)
+        return await self._state.get(request)
 
-    async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> None:
-        """Wait for a change, but `WATCH_EVERY_S` at least: only the end is told at once."""
+    @translated_stream
+    async def WatchState(self, request: pb.WatchStateRequest, context: Context) -> AsyncIterator[pb.StateChange]:  # noqa: ARG002, N802
+        """Tell every change of a record."""
+        async with contextlib.aclosing(self._state.watch(request)) as changes:
+            async for change in changes:
+                yield change
+
+    @translated
+    async def RemoveState(self, request: pb.RemoveStateRequest, context: Context) -> pb.RemoveStateResponse:  # noqa: ARG002, N802
+        """Remove records by hand."""
+        response = await self._state.remove(request)
+        if response.removed:
+            log.warning("state_removed", path=request.path, keys=response.keys, dangers=list(response.dangers))
+        return response
+
+    @translated_stream
+    async def CheckState(self, request: pb.CheckStateRequest, context: Context) -> AsyncIterator[pb.StateCheck]:  # noqa: ARG002, N802
+        """Look for damage over the whole store."""
+        async for part in self._state.check(request):
+            yield part
+
+    @translated_stream
+    async def BackupState(self, request: pb.BackupStateRequest, context: Context) -> AsyncIterator[pb.StateBackup]:  # noqa: ARG002, N802
+        """Send all records as of one revision."""
+        async for part in self._state.backup(request):
+            yield part
+
+    async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> bool:
+        """Wait for a change, but `WATCH_EVERY_S` at least: only the end is told at once.
+
+        Return false when there was none for a while: another replica may move the job on.
+        """
         earliest_s = self._clock.monotonic_s() + WATCH_EVERY_S
         try:
             async with asyncio.timeout(_LOOK_AGAIN_S):
@@ -196,18 +236,19 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                     job = self._jobs.cached(job_id)
                     left_s = earliest_s - self._clock.monotonic_s()
                     if left_s <= 0 or job is None or not job.graph.is_active:
-                        return
+                        return True
                     try:
                         async with asyncio.timeout(left_s):
                             await changed.wait()
                     except TimeoutError:
-                        return
+                        return True
         except TimeoutError:
-            return  # what the job waits for may have changed without it
+            return False  # what the job waits for may have changed without it
 
-    async def _progress(self, job_id: JobId) -> pb.JobProgress:
+    async def _progress(self, job_id: JobId, *, is_fresh: bool) -> pb.JobProgress:
         try:
-            return self._teller.progress((await self._jobs.get(job_id)).graph)
+            job = await (self._jobs.fresh(job_id) if is_fresh else self._jobs.get(job_id))
+            return self._teller.progress(job.graph)
         except (StateCorruptError, SchemaVersionError) as error:
             return self._broken(job_id, str(error))
 

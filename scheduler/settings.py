@@ -1,14 +1,18 @@
 """What a scheduler process can be told, by flags and by ``ONAGER_SCHEDULER_…`` variables alike."""
 
 import secrets
+import socket
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from onager.protocol.limits import DEFAULT_ADDRESS
+from onager.protocol.security import ServerSecurity
 
 _HOUR_S = 3600
+_ANY_HOST = ("0.0.0.0", "[::]", "*")  # noqa: S104 - compared with, not listened on
 
 
 class SchedulerSettings(BaseSettings):
@@ -17,16 +21,32 @@ class SchedulerSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ONAGER_SCHEDULER_", frozen=True, extra="forbid")
 
     backend: str = "memory:"
-    """Where all state lives: ``leveldb:DIR``, or ``memory:`` for tests."""
+    """Where all state lives: ``etcd://HOST:PORT[,…][/NAMESPACE][?…]``, ``leveldb:DIR``, or ``memory:`` for tests."""
     listen: str = DEFAULT_ADDRESS
     """``host:port`` to serve on; port 0 takes a free one and says which."""
+    advertise: str | None = None
+    """``host:port`` under which others reach this scheduler; what it listens on by default."""
+    metrics_listen: str | None = None
+    """``host:port`` to serve metrics on, for Prometheus; without it none are kept. Name a loopback address or a
+    network of your own: anybody who can connect may read them."""
+    health_listen: str | None = None
+    """``host:port`` to answer gRPC's health protocol on, in plaintext and to anybody: for load balancers and probes."""
+    tls_cert: Path | None = None
+    """The certificate to serve with, and those between it and its authority; read again when renewed."""
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    """Certificates of authorities; with it, callers have to show a certificate of one of them."""
+    auth_token_file: Path | None = None
+    """Tokens, one a line: every call but those for health has to carry one; read again when the file changes."""
+    insecure: bool = False
+    """Whether other machines may be served without TLS, and without a token or certificate of theirs."""
     exchange_dir: str = "var/exchange"
     """The directory that executors and schedulers share: a path, or a URI that Hadoop understands."""
-    namespace: str = "onager"
-    """Several clusters may share one store under different namespaces."""
     scheduler_id: str = Field(default_factory=lambda: f"scheduler-{secrets.token_hex(4)}")
     """Who this replica is, in logs and to other replicas."""
 
+    scheduler_lease_ttl_ms: int = Field(default=4_000, ge=500, le=600_000)
+    """A scheduler that was killed is listed for so long."""
     executor_lease_ttl_ms: int = Field(default=6_000, ge=500, le=600_000)
     """An executor that was not heard of for so long is lost."""
     connection_grace_ms: int = Field(default=1_000, ge=100)
@@ -57,9 +77,11 @@ class SchedulerSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
-    @field_validator("listen")
+    @field_validator("listen", "advertise", "metrics_listen", "health_listen")
     @classmethod
-    def _is_an_address(cls, value: str) -> str:
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         host, colon, port = value.rpartition(":")
         if not (host and colon and port.isdecimal() and int(port) < 2**16):
             raise ValueError("give host:port, such as 127.0.0.1:50050")
@@ -69,15 +91,26 @@ class SchedulerSettings(BaseSettings):
     @classmethod
     def _names_a_store(cls, value: str) -> str:
         if ":" not in value:
-            raise ValueError("give leveldb:DIR or memory:")
+            raise ValueError("give etcd://HOST:PORT/NAMESPACE, leveldb:DIR or memory:")
         return value
 
-    @field_validator("namespace")
-    @classmethod
-    def _can_be_a_key(cls, value: str) -> str:
-        if not value or "/" in value or not value.isprintable():
-            raise ValueError("a namespace is a printable name without slashes")
-        return value
+    def advertised(self, port: int) -> str:
+        """Return where others reach a scheduler that serves on *port*."""
+        if self.advertise is not None:
+            return self.advertise
+        host = self.listen.rpartition(":")[0]
+        return f"{socket.gethostname() if host in _ANY_HOST else host}:{port}"
+
+    @property
+    def security(self) -> ServerSecurity:
+        """Return what the settings say of who may call."""
+        return ServerSecurity(
+            tls_cert=self.tls_cert,
+            tls_key=self.tls_key,
+            tls_client_ca=self.tls_client_ca,
+            auth_token_file=self.auth_token_file,
+            insecure=self.insecure,
+        )
 
     @property
     def executor_lease_ttl_s(self) -> float:

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from execution_graph import Event, ExecutorLost, ExecutorSlot, wanted_tasks
+from execution_graph import Event, ExecutorLost, ExecutorSlot, can_judge, wanted_tasks
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
@@ -25,6 +25,8 @@ from scheduler.reports import ReportReader
 
 log = structlog.get_logger(__name__)
 
+_READ_AT_ONCE: Final = 16
+_UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 _ROUNDS: Final = 4
 """Slots whose job had less to do than it seemed are offered to others so often."""
 
@@ -92,6 +94,8 @@ class TaskManager:
         self._max_launches = max_launches
         self._cluster_slots = cluster_slots
         self._coordinators: dict[JobId, QueryCoordinator] = {}
+        self._catching_up = asyncio.Lock()
+        self._rounds_asked = self._rounds_done = 0
         jobs.listen(self._on_commit)
 
     def coordinator(self, job_id: JobId) -> QueryCoordinator:
@@ -106,7 +110,7 @@ class TaskManager:
     async def adopt(self, job_id: JobId) -> None:
         """Begin to work on a job that this replica sees for the first time; one that cannot be read is left alone."""
         try:
-            await self._jobs.load(job_id)
+            await (self._jobs.fresh(job_id) if self._queue.knows(job_id) else self._jobs.load(job_id))
             await self.coordinator(job_id).revive()
         except (JobNotFoundError, StateCorruptError, SchemaVersionError) as error:
             log.warning("job_not_adopted", job_id=job_id, error=str(error))
@@ -205,7 +209,7 @@ class TaskManager:
         self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
     ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
         try:
-            job = await self._jobs.get(job_id)
+            job = await self._job_with(job_id, mine.keys)
             if not job.graph.is_active:
                 return job_id, mine.keys, freed, []
             events: list[Event] = await self._reader.read(job.graph, executor, mine.reports)
@@ -228,6 +232,16 @@ class TaskManager:
             return job_id, [], 0, []
         return job_id, mine.keys, freed, launches
 
+    async def _job_with(self, job_id: JobId, tasks: Iterable[TaskKey]) -> StoredJob:
+        """Return the job as this replica last saw it, or as it is stored if it has not seen all of *tasks*.
+
+        Another replica may have launched them.
+        """
+        job = await self._jobs.get(job_id)
+        if all(can_judge(job.graph, wire.held_task(key)) for key in tasks):
+            return job
+        return await self._jobs.fresh(job_id)
+
     # ---------------------------------------------------------------- reconciliation and loss
 
     def wanted(self, executor_id: str, incarnation: str) -> set[TaskKey]:
@@ -239,6 +253,46 @@ class TaskManager:
                 held = wanted_tasks(job.graph, executor_id, incarnation)
                 wanted.update(wire.task_key_of(job_id, h) for h in held)
         return wanted
+
+    async def unwanted(self, executor_id: str, incarnation: str, held: Iterable[TaskKey]) -> list[TaskKey]:
+        """Return those of *held*, what this life of the executor has, with which nobody wants it to go on.
+
+        One that cannot be judged now, because its job cannot be read, is left alone.
+        """
+        doubtful: dict[JobId, list[TaskKey]] = defaultdict(list)
+        wanted = self.wanted(executor_id, incarnation)
+        for key in sorted(held):
+            if key not in wanted:
+                doubtful[key.job_id].append(key)
+        found: list[TaskKey] = []
+        for job_id, keys in doubtful.items():
+            try:
+                graph = (await self._job_with(job_id, keys)).graph
+            except (JobNotFoundError, StateCorruptError, SchemaVersionError):
+                found += keys
+                continue
+            except OnagerError as error:
+                log.warning("tasks_not_judged", job_id=job_id, executor_id=executor_id, error=str(error))
+                continue
+            known = wanted_tasks(graph, executor_id, incarnation)
+            found += [key for key in keys if wire.held_task(key) not in known]
+        return found
+
+    async def catch_up(self) -> None:
+        """Read what other replicas have done to the active jobs; who asks while that goes on shares the next round."""
+        self._rounds_asked += 1
+        mine = self._rounds_asked
+        async with self._catching_up:
+            if self._rounds_done >= mine:
+                return
+            covers = self._rounds_asked
+            jobs = self._queue_jobs()
+            for start in range(0, len(jobs), _READ_AT_ONCE):
+                some = (self._jobs.fresh(job_id) for job_id in jobs[start : start + _READ_AT_ONCE])
+                for result in await asyncio.gather(*some, return_exceptions=True):
+                    if isinstance(result, BaseException) and not isinstance(result, _UNREADABLE):
+                        raise result
+            self._rounds_done = covers
 
     async def reconcile(self, slot: ExecutorSlot, held: set[TaskKey], wanted: set[TaskKey]) -> list[Launch]:
         """Repeat, or take back, launches of *wanted* that the executor's list *held* disproves.
@@ -255,9 +309,17 @@ class TaskManager:
                 log.warning("list_not_applied", job_id=job_id, executor_id=slot.executor_id, error=str(error))
         return launches
 
-    async def lose_executor(self, lost: ExecutorLost) -> None:
-        """Apply the loss to every active job that has something there; `OnagerError` when one could not be stored."""
+    async def lose_executor(self, lost: ExecutorLost, *, is_late: bool = False) -> None:
+        """Apply the loss to every active job that has something there; `OnagerError` when one could not be stored.
+
+        When another scheduler is likely to have done it (*is_late*), look at what is stored before anything is written.
+        """
         jobs = [job_id for job_id in self._queue_jobs() if _has_something(self._jobs.cached(job_id), lost)]
+        if is_late:
+            for result in await asyncio.gather(*map(self._jobs.fresh, jobs), return_exceptions=True):
+                if isinstance(result, BaseException) and not isinstance(result, _UNREADABLE):
+                    raise result
+            jobs = [job_id for job_id in jobs if _has_something(self._jobs.cached(job_id), lost)]
         results = await asyncio.gather(
             *(self.coordinator(job_id).lose_executor(lost) for job_id in jobs), return_exceptions=True
         )
@@ -266,7 +328,7 @@ class TaskManager:
             if not isinstance(error, JobNotFoundError | StateCorruptError | SchemaVersionError):
                 raise error
 
-    def strays(self, is_alive: Callable[[str, str], bool]) -> set[tuple[str, str]]:
+    def strays(self, is_alive: Callable[[str, str], bool]) -> list[tuple[str, str]]:
         """Return the lives of executors that are gone while graphs still believe tasks in their hands."""
         found: set[tuple[str, str]] = set()
         for job_id in self._queue.running_jobs():
@@ -277,7 +339,7 @@ class TaskManager:
                 for task in getattr(stage, "running", {}).values():
                     if not is_alive(task.executor_id, task.incarnation):
                         found.add((task.executor_id, task.incarnation))
-        return found
+        return sorted(found)
 
     def _queue_jobs(self) -> list[JobId]:
         return [JobId(head.job_id) for head in self._jobs.heads if head.is_active]

@@ -12,17 +12,17 @@ class JobWatchers:
     """Wakes those who follow a job."""
 
     def __init__(self) -> None:
-        self._events: dict[JobId, set[asyncio.Event]] = defaultdict(set)
+        self._events: dict[JobId, dict[asyncio.Event, None]] = defaultdict(dict)
 
     @contextmanager
     def following(self, job_id: JobId) -> Iterator[asyncio.Event]:
         """Give an event that is set at every change of the job; the follower clears it."""
         event = asyncio.Event()
-        self._events[job_id].add(event)
+        self._events[job_id][event] = None
         try:
             yield event
         finally:
-            self._events[job_id].discard(event)
+            del self._events[job_id][event]
             if not self._events[job_id]:
                 del self._events[job_id]
 

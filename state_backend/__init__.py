@@ -1,6 +1,6 @@
 """The store that holds all truth: the port, its words and limits, and the adapters.
 
-Import from here; `open_backend` turns ``leveldb:DIR`` or ``memory:`` into a client.
+Import from here; `open_backend` turns ``etcd://…``, ``leveldb:DIR`` or ``memory:`` into a client.
 """
 
 from pathlib import Path
@@ -77,11 +77,11 @@ __all__ = [
 
 
 async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendClient:
-    """Return the client that *url* names: ``leveldb:DIR`` or ``memory:``.
+    """Return the client that *url* names: ``etcd://h:p,h:p/namespace``, ``leveldb:DIR`` or ``memory:``.
 
-    `InvalidSettingError` for anything else.
-
-    Errors of opening are those of the adapter (`state_backend.leveldb.LevelDBBackend.open`).
+    `InvalidSettingError` for anything else. Errors of opening are those of the adapter
+    (`state_backend.etcd.EtcdBackend.open`, `state_backend.leveldb.LevelDBBackend.open`). The embedded stores go by
+    *clock*; etcd goes by its own.
     """
     scheme, _, rest = url.partition(":")
     match scheme:
@@ -95,5 +95,15 @@ async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendC
             return await LevelDBBackend.open(Path(rest), clock=clock)
         case "leveldb":
             raise InvalidSettingError("backend", url, "name the state directory: leveldb:DIR")
+        case "etcd":
+            from state_backend.etcd import EtcdBackend
+
+            return await EtcdBackend.open(url)
         case _:
-            raise InvalidSettingError("backend", url, "use leveldb:DIR, or memory: to keep nothing")
+            from state_backend.etcd.url import without_password
+
+            raise InvalidSettingError(
+                "backend",
+                without_password(url),
+                "use etcd://HOST:PORT[,HOST:PORT…][/NAMESPACE], leveldb:DIR, or memory: to keep nothing",
+            )

@@ -4,7 +4,7 @@ Source: etcd 3.4 and later, ``--max-txn-ops`` (128) and ``--max-request-bytes`` 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, assert_never
+from typing import Final
 
 from onager.errors import InvalidRequestError, LimitExceededError
 from state_backend.model import Delete, DeleteRange, Keyspace, LockToken, Op, Put
@@ -23,15 +23,11 @@ _Expect = Mapping[tuple[Keyspace, str], int]
 
 def op_bytes(op: Op) -> int:
     """Return what *op* counts towards `MAX_REQUEST_BYTES`."""
-    match op:
-        case Put(_, key, value):
-            return OP_OVERHEAD_BYTES + len(key.encode()) + len(value)
-        case Delete(_, key):
-            return OP_OVERHEAD_BYTES + len(key.encode())
-        case DeleteRange(_, prefix):
-            return OP_OVERHEAD_BYTES + 2 * len(prefix.encode())
-        case _:
-            assert_never(op)
+    if isinstance(op, Put):
+        return OP_OVERHEAD_BYTES + _size(op.key) + len(op.value)
+    if isinstance(op, Delete):
+        return OP_OVERHEAD_BYTES + _size(op.key)
+    return OP_OVERHEAD_BYTES + 2 * _size(op.prefix)
 
 
 def request_bytes(ops: Iterable[Op], expect: _Expect, fence: Collection[LockToken]) -> int:
@@ -40,7 +36,7 @@ def request_bytes(ops: Iterable[Op], expect: _Expect, fence: Collection[LockToke
     A condition counts twice, since it is compared and, when it does not hold, read.
     """
     conditions = [key for _, key in expect] + [token.key for token in fence]
-    return sum(map(op_bytes, ops)) + 2 * sum(OP_OVERHEAD_BYTES + len(key.encode()) for key in conditions)
+    return sum(map(op_bytes, ops)) + 2 * sum(OP_OVERHEAD_BYTES + _size(key) for key in conditions)
 
 
 def check_txn(ops: Collection[Op], expect: _Expect, fence: Collection[LockToken]) -> None:
@@ -102,7 +98,13 @@ def split_value(value: bytes, chunk_bytes: int = VALUE_CHUNK_BYTES) -> tuple[byt
     return tuple(value[start : start + chunk_bytes] for start in range(0, len(value), chunk_bytes)) or (b"",)
 
 
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def _check_text(text: str) -> None:
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -111,22 +113,20 @@ def _check_text(text: str) -> None:
 
 def _check_ops(ops: Collection[Op]) -> None:
     written: set[tuple[Keyspace, str]] = set()
+    cleared: list[DeleteRange] = []
     for op in ops:
-        match op:
-            case DeleteRange(_, prefix):
-                check_prefix(prefix)
-            case Put(keyspace, key) | Delete(keyspace, key):
-                check_key(key)
-                if (keyspace, key) in written:
-                    raise InvalidRequestError(f"{keyspace}/{key} is written twice in one transaction")
-                written.add((keyspace, key))
-            case _:
-                assert_never(op)
-    for cleared in ops:
-        if not isinstance(cleared, DeleteRange):
+        if isinstance(op, DeleteRange):
+            check_prefix(op.prefix)
+            cleared.append(op)
             continue
+        check_key(op.key)
+        reference = (op.keyspace, op.key)
+        if reference in written:
+            raise InvalidRequestError(f"{op.keyspace}/{op.key} is written twice in one transaction")
+        written.add(reference)
+    for gone in cleared:
         for keyspace, key in written:
-            if keyspace == cleared.keyspace and key.startswith(cleared.prefix):
+            if keyspace == gone.keyspace and key.startswith(gone.prefix):
                 raise InvalidRequestError(
-                    f"{keyspace}/{key} is written and its range {cleared.prefix!r} deleted in one transaction; use two"
+                    f"{keyspace}/{key} is written and its range {gone.prefix!r} deleted in one transaction; use two"
                 )

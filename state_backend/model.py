@@ -27,6 +27,8 @@ class Keyspace(StrEnum):
     Results = "Results"
     CompletedJobs = "CompletedJobs"
     FailedJobs = "FailedJobs"
+    Admin = "Admin"
+    """Marks of an administrator's work under way, such as a restore; empty in normal operation."""
 
 
 class KeyRef(NamedTuple):

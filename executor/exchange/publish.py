@@ -145,6 +145,8 @@ class _Publishing:
         self._target = Path(manifest.target)
         self._staging = Path(manifest.staging)
         self._assembled = self._staging / f"assembled-{manifest.nonce}"
+        self._retired = self._staging.with_name(f"{self._staging.name}.done-{manifest.nonce}")
+        self._replaced = f"replaced-{manifest.nonce}"
         self._marker = json.dumps({"onager_job": manifest.job_id, "nonce": manifest.nonce}).encode()
 
     def run(self) -> None:
@@ -208,7 +210,18 @@ class _Publishing:
             return
         with contextlib.suppress(FileNotFoundError):  # nothing there, or another has just moved it
             if any(self._target.iterdir()) and not self._is_published(self._target):
-                self._files.rename(self._target, self._staging / f"replaced-{self._manifest.nonce}")
+                self._files.rename(self._target, self._staging / self._replaced)
+                self._give_back()
+
+    def _give_back(self) -> None:
+        """Undo a move that took our own dataset away.
+
+        A rename looks its directories up first. One that waits just then, until another has published, retired the
+        staging directory and emptied it, moves the new dataset to the old one's place.
+        """
+        moved = self._retired / self._replaced
+        if self._is_published(moved):
+            self._files.rename(moved, self._target)
 
     def _meet_other(self, error: OSError) -> None:
         """Something stands at the target: our own dataset, put there by another, or a stranger's."""
@@ -253,13 +266,12 @@ class _Publishing:
 
     def _retire(self) -> None:
         """Take the staging directory out of everybody's way by one rename, then remove it."""
-        retired = self._staging.with_name(f"{self._staging.name}.done-{self._manifest.nonce}")
         try:
-            self._files.rename(self._staging, retired)
+            self._files.rename(self._staging, self._retired)
         except FileNotFoundError:
             pass  # done before
         except OSError as e:
             if e.errno not in _TAKEN:
                 raise
             self._files.remove_tree(self._staging)  # made anew by a task that nobody wanted any more
-        self._files.remove_tree(retired)
+        self._files.remove_tree(self._retired)

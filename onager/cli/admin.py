@@ -1,4 +1,4 @@
-"""The commands that look and do not run anything: jobs, executors, the state store."""
+"""The commands that look and do not run anything: jobs, executors and schedulers."""
 
 import json
 import time
@@ -109,24 +109,29 @@ def executors(scheduler: str, output: str) -> None:
     )
 
 
-def state_ls(scheduler: str, prefix: str, limit: int, output: str) -> None:
-    """Print keys of the state store."""
+def schedulers(scheduler: str, output: str) -> None:
+    """Print schedulers."""
     with onager.connect(scheduler) as client:
-        answer = client.state_keys(prefix, limit)
+        found = client.schedulers()
     if output == "json":
-        print_json([plain(entry) for entry in answer.entries])
+        print_json([plain(scheduler) for scheduler in found])
         return
-    print_table(("KEY", "REVISION", "BYTES"), [(e.key, e.mod_revision, e.size_bytes) for e in answer.entries])
-    if answer.more:
-        print("… and more: give a longer prefix, or --limit")
-
-
-def state_get(scheduler: str, key: str, output: str) -> None:
-    """Print one record of the state store."""
-    with onager.connect(scheduler) as client:
-        answer = client.state_value(key)
-    value = json.loads(answer.json)
-    print_json({"key": answer.key, "mod_revision": answer.mod_revision, "value": value} if output == "json" else value)
+    print_table(
+        ("SCHEDULER", "ADDRESS", "HOST", "PID", "VERSION", "STARTED", "UP SECONDS", "ANSWERED"),
+        [
+            (
+                s.scheduler_id,
+                s.address,
+                s.host,
+                s.pid,
+                s.version,
+                _when(s.started_ms),
+                _seconds(s.started_ms, 0),
+                "yes" if s.answering else "",
+            )
+            for s in found
+        ],
+    )
 
 
 def _when(moment_ms: int) -> str:

@@ -1,11 +1,22 @@
 """Every command of ``onager`` with its flags; the work is imported when a command runs, so that help is instant."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from onager.cli.access import (
+    INSECURE_HELP,
+    TLS_CA_HELP,
+    TLS_CERT_HELP,
+    TLS_KEY_HELP,
+    TOKEN_HELP,
+    connecting,
+    say_by_variables,
+)
 from onager.cli.exits import ExitCode, errors_as_exit_codes, fail, one_of, pairs
+from onager.cli.state_app import app as state_app
 from onager.protocol.limits import DEFAULT_ADDRESS
 
 app = typer.Typer(
@@ -15,8 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-state = typer.Typer(help="Look into the state store: one record per key, decoded.", no_args_is_help=True)
-app.add_typer(state, name="state")
+app.add_typer(state_app, name="state")
 
 Scheduler = Annotated[
     str,
@@ -31,38 +41,103 @@ ExchangeDir = Annotated[
 ]
 
 
+def _own(process: str, name: str) -> list[str]:
+    """Return the variables of a flag that clients have, too: that of the process alone counts first."""
+    return [f"ONAGER_{process}_{name}", f"ONAGER_{name}"]
+
+
 def main() -> None:
     """Run the command line, and end the process with its exit code."""
+    # Of each failed connection gRPC would write in its own way to standard error, beside what we say of it. It looks
+    # when it is imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     with errors_as_exit_codes():
         app()
 
 
 @app.command()
 def standalone(
-    state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Where jobs are kept.")] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="etcd://H:P[,H:P]|leveldb:DIR", help="Where jobs are kept. [default: leveldb:, by --state-dir]"
+        ),
+    ] = None,
+    state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Where jobs are kept, in a directory.")] = None,
     exchange_dir: ExchangeDir = None,
     listen: Listen = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once. [default: one per core]")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
+    tls_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of its authority.")] = None,
+    auth_token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Want one of these tokens.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without TLS or token.")] = False,
 ) -> None:
     """Run a scheduler and an executor on this machine, and start them again when they die."""
     from onager.cli.standalone import Standalone, layout
 
-    directories = layout(state_dir, exchange_dir)
+    # The children, and the connection of ours, take them from there.
+    say_by_variables(
+        ONAGER_SCHEDULER_TLS_CERT=tls_cert,
+        ONAGER_SCHEDULER_TLS_KEY=tls_key,
+        ONAGER_TLS_CA=tls_ca,
+        ONAGER_AUTH_TOKEN_FILE=auth_token_file,
+        ONAGER_INSECURE=insecure,
+    )
+
+    directories = layout(backend, state_dir, exchange_dir)
     supervisor = Standalone(directories, listen or DEFAULT_ADDRESS, slots, pairs("--spark-conf", spark_conf or []))
     raise typer.Exit(supervisor.run())
 
 
 @app.command()
 def scheduler(
-    backend: Annotated[str | None, typer.Option(metavar="leveldb:DIR|memory:", help="The state backend.")] = None,
+    backend: Annotated[str | None, typer.Option(metavar="etcd://H:P,…|leveldb:DIR", help="The state backend.")] = None,
     listen: Listen = None,
     exchange_dir: ExchangeDir = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="H:P", help="Where others reach it. [default: where it listens]")
+    ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(metavar="H:P", help="Serve metrics for Prometheus at http://H:P/metrics.")
+    ] = None,
+    health_listen: Annotated[
+        str | None, typer.Option(metavar="H:P", help="Answer gRPC health checks here in plaintext, to anybody.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Want certificates of these authorities from all callers.")
+    ] = None,
+    auth_token_file: Annotated[
+        Path | None,
+        typer.Option(envvar=_own("SCHEDULER", "AUTH_TOKEN_FILE"), metavar="FILE", help="Want one of these tokens."),
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option(
+            "--insecure", envvar=_own("SCHEDULER", "INSECURE"), help="Serve other machines without TLS or token."
+        ),
+    ] = None,
 ) -> None:
     """Run one scheduler; further settings are ONAGER_SCHEDULER_… variables."""
     from onager.cli.services import run_scheduler
 
-    raise typer.Exit(run_scheduler({"backend": backend, "listen": listen, "exchange_dir": exchange_dir}))
+    settings: dict[str, Any] = {
+        "backend": backend,
+        "listen": listen,
+        "advertise": advertise,
+        "exchange_dir": exchange_dir,
+        "metrics_listen": metrics_listen,
+        "health_listen": health_listen,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "tls_client_ca": tls_client_ca,
+        "auth_token_file": auth_token_file,
+        "insecure": insecure,
+    }
+    raise typer.Exit(run_scheduler(settings))
 
 
 @app.command()
@@ -74,6 +149,21 @@ def executor(
     exchange_dir: ExchangeDir = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     executor_id: Annotated[str | None, typer.Option(metavar="ID", help="A fixed identity. [default: drawn]")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CA"), metavar="FILE", help=TLS_CA_HELP)
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CERT"), metavar="FILE", help=TLS_CERT_HELP)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_KEY"), metavar="FILE", help=TLS_KEY_HELP)
+    ] = None,
+    auth_token_file: Annotated[
+        Path | None, typer.Option(envvar=_own("EXECUTOR", "AUTH_TOKEN_FILE"), metavar="FILE", help=TOKEN_HELP)
+    ] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", envvar=_own("EXECUTOR", "INSECURE"), help=INSECURE_HELP)
+    ] = None,
 ) -> None:
     """Run one executor; further settings are ONAGER_EXECUTOR_… variables."""
     from onager.cli.services import run_executor
@@ -84,11 +174,17 @@ def executor(
         "exchange_dir": exchange_dir,
         "executor_id": executor_id,
         "spark_conf": pairs("--spark-conf", spark_conf) if spark_conf else None,
+        "tls_ca": tls_ca,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "auth_token_file": auth_token_file,
+        "insecure": insecure,
     }
     raise typer.Exit(run_executor(settings))
 
 
 @app.command()
+@connecting
 def submit(
     sql: Annotated[
         str | None, typer.Option("-e", "--sql", metavar="SQL", help="A script; its last is the query.")
@@ -149,6 +245,7 @@ def submit(
 
 
 @app.command()
+@connecting
 def jobs(
     state: Annotated[str, typer.Option(metavar="STATE", help="Only jobs in this state.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
@@ -162,6 +259,7 @@ def jobs(
 
 
 @app.command()
+@connecting
 def job(
     job_id: Annotated[str, typer.Argument(metavar="ID")],
     plan: Annotated[bool, typer.Option("--plan", help="Show Spark's plan, too.")] = False,
@@ -175,6 +273,7 @@ def job(
 
 
 @app.command()
+@connecting
 def cancel(
     job_id: Annotated[str, typer.Argument(metavar="ID")],
     reason: Annotated[str, typer.Option(help="Kept with the job.")] = "",
@@ -188,6 +287,7 @@ def cancel(
 
 
 @app.command()
+@connecting
 def executors(output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS) -> None:
     """List executors."""
     from onager.cli import admin
@@ -195,26 +295,10 @@ def executors(output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS) 
     admin.executors(scheduler, one_of("-o", output, ("table", "json")))
 
 
-@state.command("ls")
-def state_ls(
-    prefix: Annotated[str, typer.Argument(metavar="[KEYSPACE[/PREFIX]]")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many keys.")] = 1000,
-    output: Output = "table",
-    scheduler: Scheduler = DEFAULT_ADDRESS,
-) -> None:
-    """List keys."""
+@app.command()
+@connecting
+def schedulers(output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS) -> None:
+    """List schedulers."""
     from onager.cli import admin
 
-    admin.state_ls(scheduler, prefix, limit, one_of("-o", output, ("table", "json")))
-
-
-@state.command("get")
-def state_get(
-    key: Annotated[str, typer.Argument(metavar="KEYSPACE/KEY")],
-    output: Output = "table",
-    scheduler: Scheduler = DEFAULT_ADDRESS,
-) -> None:
-    """Print one record as JSON; -o json adds its key and revision."""
-    from onager.cli import admin
-
-    admin.state_get(scheduler, key, one_of("-o", output, ("table", "json")))
+    admin.schedulers(scheduler, one_of("-o", output, ("table", "json")))

@@ -8,12 +8,14 @@ from enum import IntEnum
 from typing import NoReturn
 
 from onager.errors import (
+    AuthenticationError,
     InvalidRequestError,
     JobConflictError,
     JobEndedError,
     NotFoundError,
     OnagerError,
     SchedulerUnreachableError,
+    StateAccessError,
     StateLockedError,
     StateNotWritableError,
     StateUnavailableError,
@@ -33,10 +35,12 @@ class ExitCode(IntEnum):
 
 
 _USAGE = (
+    AuthenticationError,
     InvalidRequestError,
     NotFoundError,
     JobConflictError,
     VersionMismatchError,
+    StateAccessError,
     StateLockedError,
     StateNotWritableError,
 )

@@ -55,11 +55,17 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], out: IO[str] | None = None) -> None:
-    """Print rows under *headers*, in columns as wide as they need; numbers to the right."""
+def print_table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    out: IO[str] | None = None,
+    *,
+    cell_width: int | None = _CELL_WIDTH,
+) -> None:
+    """Print rows under *headers*, in columns as wide as they need, up to *cell_width*; numbers to the right."""
     out = out or sys.stdout
     values = [list(row) for row in rows]
-    cells = [[_cell(value) for value in row] for row in values]
+    cells = [[_cell(value, cell_width) for value in row] for row in values]
     widths = [max([len(header), *(len(row[i]) for row in cells)]) for i, header in enumerate(headers)]
     right = [all(_is_number(row[i]) for row in values) and bool(values) for i in range(len(headers))]
 
@@ -75,12 +81,12 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float | Decimal) and not isinstance(value, bool))
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, width: int | None) -> str:
     if value is None:
         return "NULL"
     text = value if isinstance(value, str) else _text(value)
     text = text.replace("\n", "\\n")
-    return text if len(text) <= _CELL_WIDTH else text[: _CELL_WIDTH - 1] + "…"
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
 def _text(value: object) -> str:

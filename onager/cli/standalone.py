@@ -17,7 +17,7 @@ from onager.cli.exits import ExitCode
 from onager.cli.services import SUPERVISOR_VARIABLE
 from onager.client.client import default_addresses
 from onager.client.connection import parse_addresses
-from onager.errors import OnagerError
+from onager.errors import InvalidSettingError, OnagerError
 
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
@@ -29,28 +29,47 @@ _DRAIN_GRACE_MS: Final = 10_000
 _LISTENING: Final = "listening on "
 """What a scheduler prints, before its address, once it has bound it."""
 _FAILED_START_GRACE_S: Final = 1.0
+_LEVELDB: Final = "leveldb:"
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not listened on
+_SCHEDULERS_OWN: Final = "ONAGER_ETCD_"
+"""The executor, where users' code runs, does not get the variables that begin so: the store is not its business."""
 
 
 class Layout(NamedTuple):
-    """Where a standalone cluster keeps its files."""
+    """Where a standalone cluster keeps its state and its files."""
 
-    state_dir: Path
+    backend: str
+    """What the scheduler gets as ``--backend``."""
+    state_dir: Path | None
+    """The directory of the state; `None` where another program keeps it."""
     exchange_dir: Path
 
 
-def layout(state_dir: str | None, exchange_dir: str | None) -> Layout:
-    """Return the directories: those given, else ``state`` and ``exchange`` below the user's data directory.
+def layout(backend: str | None, state_dir: str | None, exchange_dir: str | None) -> Layout:
+    """Return where things lie: where it is said, else below the user's data directory.
 
-    The data directory is ``$XDG_DATA_HOME/onager``, ``~/.local/share/onager`` by default. A state directory given
-    alone brings its own exchange directory beside it, ``NAME-exchange``.
+    That is ``$XDG_DATA_HOME/onager``, ``~/.local/share/onager`` by default, with ``state`` and ``exchange`` in it. A
+    state directory that is given brings its own exchange directory beside it, ``NAME-exchange``. *backend*
+    ``leveldb:DIR`` means the same as *state_dir*; `InvalidSettingError` when both are given.
     """
+    if backend is not None and state_dir is not None:
+        raise InvalidSettingError(
+            "--state-dir", state_dir, "--backend says already where the state is; give one of both"
+        )
+    if backend is not None and backend.startswith(_LEVELDB):
+        state_dir = backend.removeprefix(_LEVELDB)
+        if not state_dir:
+            raise InvalidSettingError("--backend", backend, "name the state directory: leveldb:DIR")
+        backend = None
     base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "onager"
     state = Path(state_dir).expanduser().absolute() if state_dir else base / "state"
     if exchange_dir:
         exchange = Path(exchange_dir).expanduser().absolute()
     else:
         exchange = state.with_name(f"{state.name}-exchange") if state_dir else base / "exchange"
-    return Layout(state, exchange)
+    if backend is not None:
+        return Layout(backend, None, exchange)
+    return Layout(f"{_LEVELDB}{state}", state, exchange)
 
 
 @dataclass(slots=True)
@@ -62,6 +81,8 @@ class _Child:
     environment: Mapping[str, str]
     on_line: Callable[[str], None] | None = None
     """Called in a thread with each line that the process prints on standard output."""
+    hidden_prefix: str | None = None
+    """Variables of ours that begin so are kept from the process."""
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     start_again_s: float = 0.0
@@ -69,10 +90,15 @@ class _Child:
 
     def start(self) -> None:
         self.started_s = time.monotonic()
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if self.hidden_prefix is None or not name.startswith(self.hidden_prefix)
+        }
         # A process group of its own: Ctrl-C reaches the supervisor alone, which stops the children in order.
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and package
             [sys.executable, "-m", "onager", *self.arguments],
-            env={**os.environ, **self.environment, SUPERVISOR_VARIABLE: str(os.getpid())},
+            env={**inherited, **self.environment, SUPERVISOR_VARIABLE: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if self.on_line else None,
             start_new_session=True,
@@ -97,16 +123,16 @@ class Standalone:
     """The supervisor of one scheduler and one executor."""
 
     def __init__(self, directories: Layout, listen: str, slots: int | None, spark_conf: Mapping[str, str]) -> None:
-        self._address = _with_free_port(listen)
+        self._listen = _with_free_port(listen)
+        self._address = _reached_at(self._listen)
         self._directories = directories
         exchange = str(directories.exchange_dir)
         self._scheduler = _Child(
             "scheduler",
-            ("scheduler", "--backend", f"leveldb:{directories.state_dir}", "--listen", self._address,
-             "--exchange-dir", exchange),
+            ("scheduler", "--backend", directories.backend, "--listen", self._listen, "--exchange-dir", exchange),
             _default("ONAGER_SCHEDULER_LOG_LEVEL", "warning"),
             self._scheduler_said,
-        )  # fmt: skip
+        )
         arguments = ["executor", "--scheduler", self._address, "--exchange-dir", exchange]
         arguments += ["--executor-id", f"standalone-{socket.gethostname()}"]
         arguments += [] if slots is None else ["--slots", str(slots)]
@@ -116,7 +142,7 @@ class Standalone:
             **_default("ONAGER_EXECUTOR_LOG_LEVEL", "warning"),
             **_default("ONAGER_EXECUTOR_DRAIN_GRACE_MS", str(_DRAIN_GRACE_MS)),
         }
-        self._executor = _Child("executor", arguments, environment)
+        self._executor = _Child("executor", arguments, environment, hidden_prefix=_SCHEDULERS_OWN)
         self._stop = threading.Event()
         self._has_listened = threading.Event()
         self._has_been_ready = False
@@ -128,8 +154,9 @@ class Standalone:
         supervisor with the code for usage errors.
         """
         try:
-            for directory in self._directories:
-                directory.mkdir(parents=True, exist_ok=True)
+            for directory in (self._directories.state_dir, self._directories.exchange_dir):
+                if directory is not None:
+                    directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             print(f"onager: {error.filename} cannot be made: {error.strerror}", file=sys.stderr)
             return ExitCode.USAGE
@@ -186,7 +213,7 @@ class Standalone:
         where = "" if self._address == default_addresses() else f" --scheduler {self._address}"
         print(
             f"onager is ready at {self._address}\n"
-            f"  state     {self._directories.state_dir}\n"
+            f"  state     {self._directories.state_dir or self._directories.backend}\n"
             f"  exchange  {self._directories.exchange_dir}\n"
             f'  try       onager submit{where} -e "SELECT 1 AS one"\n'
             "Ctrl-C stops it; jobs go on when it is started again.",
@@ -217,6 +244,12 @@ def _read_lines(stream: IO[bytes], on_line: Callable[[str], None]) -> None:
 def _default(variable: str, value: str) -> dict[str, str]:
     """Return the environment that gives *variable* a value, unless it has one."""
     return {} if variable in os.environ else {variable: value}
+
+
+def _reached_at(listen: str) -> str:
+    """Return where a scheduler that listens at *listen* is reached from this machine."""
+    host, _, port = listen.rpartition(":")
+    return f"{_LOOPBACK_OF.get(host, host)}:{port}"
 
 
 def _with_free_port(listen: str) -> str:

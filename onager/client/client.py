@@ -11,11 +11,13 @@ from onager.client.job import JobHandle
 from onager.client.progress import JobProgress
 from onager.client.results import ResultReader
 from onager.client.spec import View, job_spec, python_message, sink_message
+from onager.client.state import ClusterState
 from onager.clock import SystemClock
 from onager.errors import InvalidRequestError
 from onager.ids import new_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import DEFAULT_ADDRESS, PROTOCOL_VERSION
+from onager.protocol.security import ClientSecurity
 
 ADDRESS_VARIABLE = "ONAGER_SCHEDULER"
 """Where schedulers are looked for when no address is given."""
@@ -33,14 +35,21 @@ def connect(
     *,
     connect_timeout_s: float = 3.0,
     retry_timeout_s: float = 60.0,
+    security: ClientSecurity | None = None,
 ) -> "OnagerClient":
     """Return a client of the cluster at *addresses*, ``"host:port"`` or several with commas between them.
 
     Nothing is sent yet. A scheduler that never answered raises `SchedulerUnreachableError` after *connect_timeout_s*;
-    one that has answered is waited for *retry_timeout_s*, so that its restart goes unnoticed.
+    one that has answered is waited for *retry_timeout_s*, so that its restart goes unnoticed. *security* names
+    certificates and the token; without it, the variables ``ONAGER_TLS_CA``, ``ONAGER_TLS_CERT``, ``ONAGER_TLS_KEY``,
+    ``ONAGER_AUTH_TOKEN_FILE`` and ``ONAGER_INSECURE`` do. `InvalidSettingError` for files that cannot be used, and
+    for a scheduler on another machine without TLS where nobody said that this is meant.
     """
     connection = Connection(
-        addresses or default_addresses(), connect_timeout_s=connect_timeout_s, retry_timeout_s=retry_timeout_s
+        addresses or default_addresses(),
+        ClientSecurity.from_environment() if security is None else security,
+        connect_timeout_s=connect_timeout_s,
+        retry_timeout_s=retry_timeout_s,
     )
     return OnagerClient(connection)
 
@@ -163,17 +172,15 @@ class OnagerClient:
         answer: pb.ListExecutorsResponse = self._connection.call("ListExecutors", pb.ListExecutorsRequest())
         return list(answer.executors)
 
-    def state_keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
-        """Return the keys of the state store below *prefix* (``Keyspace`` or ``Keyspace/key-prefix``)."""
-        answer: pb.ListStateResponse = self._connection.call(
-            "ListState", pb.ListStateRequest(prefix=prefix, limit=limit)
-        )
-        return answer
+    def schedulers(self) -> list[pb.SchedulerInfo]:
+        """Return the schedulers of the cluster; the one that answered says so."""
+        answer: pb.ListSchedulersResponse = self._connection.call("ListSchedulers", pb.ListSchedulersRequest())
+        return list(answer.schedulers)
 
-    def state_value(self, key: str) -> pb.GetStateResponse:
-        """Return one record of the state store (``Keyspace/key``), decoded to JSON."""
-        answer: pb.GetStateResponse = self._connection.call("GetState", pb.GetStateRequest(key=key))
-        return answer
+    @property
+    def state(self) -> ClusterState:
+        """The state store, for an administrator."""
+        return ClusterState(self._connection)
 
 
 def _title(text: str, limit: int = 60) -> str:

@@ -15,9 +15,8 @@ from grpc import StatusCode
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_before_delay, wait_random_exponential
 
 from onager.errors import InvalidSettingError, OnagerError
-from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
-from onager.protocol.status import from_rpc_error
+from onager.protocol.security import ClientAccess, ClientSecurity
 
 T = TypeVar("T")
 
@@ -66,12 +65,18 @@ class Connection:
     """Channels to the schedulers given, used one at a time; safe to share between threads."""
 
     def __init__(
-        self, addresses: str | Sequence[str], *, connect_timeout_s: float = 3.0, retry_timeout_s: float = 60.0
+        self,
+        addresses: str | Sequence[str],
+        security: ClientSecurity | None = None,
+        *,
+        connect_timeout_s: float = 3.0,
+        retry_timeout_s: float = 60.0,
     ) -> None:
         self.addresses = parse_addresses(addresses)
+        self._access = ClientAccess(security or ClientSecurity(), self.addresses)
         self._connect_timeout_s = connect_timeout_s
         self._retry_timeout_s = retry_timeout_s
-        self._channels = [grpc.insecure_channel(address, options=CHANNEL_OPTIONS) for address in self.addresses]
+        self._channels = [self._access.channel(address) for address in self.addresses]
         self._stubs = [OnagerSchedulerStub(channel) for channel in self._channels]
         self._lock = threading.Lock()
         self._current = 0
@@ -133,7 +138,7 @@ class Connection:
             yield from call
         except grpc.RpcError as error:
             if self._closing.is_set() or not _is_broken(error):
-                raise from_rpc_error(error, self.addresses[index]) from error
+                raise self._access.error_of(error, self.addresses[index]) from error
             self._move_on(index)
             raise BrokenCallError(self.addresses[index], error) from error
         finally:
@@ -150,7 +155,7 @@ class Connection:
             except grpc.RpcError as error:
                 if self._closing.is_set() or not _is_broken(error):
                     self._has_answered = True
-                    raise from_rpc_error(error, self.addresses[index]) from error
+                    raise self._access.error_of(error, self.addresses[index]) from error
                 failure = BrokenCallError(self.addresses[index], error)
                 failure.__cause__ = error
                 self._move_on(index)
@@ -185,7 +190,7 @@ class Connection:
 
     def _unreachable(self, failure: BrokenCallError) -> OnagerError:
         """Return the error to raise when patience is at its end: a typed one if the service gave one."""
-        return from_rpc_error(failure.cause, ",".join(self.addresses))
+        return self._access.error_of(failure.cause, ",".join(self.addresses))
 
 
 def _opened(call: Any) -> tuple[Any, list[Any]]:

@@ -388,6 +388,36 @@ class ListExecutorsResponse(_message.Message):
     executors: _containers.RepeatedCompositeFieldContainer[ExecutorInfo]
     def __init__(self, executors: _Optional[_Iterable[_Union[ExecutorInfo, _Mapping]]] = ...) -> None: ...
 
+class SchedulerInfo(_message.Message):
+    __slots__ = ("scheduler_id", "incarnation", "address", "host", "pid", "version", "started_ms", "answering")
+    SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERING_FIELD_NUMBER: _ClassVar[int]
+    scheduler_id: str
+    incarnation: str
+    address: str
+    host: str
+    pid: int
+    version: str
+    started_ms: int
+    answering: bool
+    def __init__(self, scheduler_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., answering: _Optional[bool] = ...) -> None: ...
+
+class ListSchedulersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSchedulersResponse(_message.Message):
+    __slots__ = ("schedulers",)
+    SCHEDULERS_FIELD_NUMBER: _ClassVar[int]
+    schedulers: _containers.RepeatedCompositeFieldContainer[SchedulerInfo]
+    def __init__(self, schedulers: _Optional[_Iterable[_Union[SchedulerInfo, _Mapping]]] = ...) -> None: ...
+
 class ListStateRequest(_message.Message):
     __slots__ = ("prefix", "limit")
     PREFIX_FIELD_NUMBER: _ClassVar[int]
@@ -429,6 +459,156 @@ class GetStateResponse(_message.Message):
     json: str
     mod_revision: int
     def __init__(self, key: _Optional[str] = ..., json: _Optional[str] = ..., mod_revision: _Optional[int] = ...) -> None: ...
+
+class WatchStateRequest(_message.Message):
+    __slots__ = ("prefix", "from_revisions")
+    class FromRevisionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    FROM_REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    from_revisions: _containers.ScalarMap[str, int]
+    def __init__(self, prefix: _Optional[str] = ..., from_revisions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class StateChange(_message.Message):
+    __slots__ = ("kind", "key", "mod_revision", "size_bytes", "json", "keyspaces")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    MOD_REVISION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    KEYSPACES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    key: str
+    mod_revision: int
+    size_bytes: int
+    json: str
+    keyspaces: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[str] = ..., key: _Optional[str] = ..., mod_revision: _Optional[int] = ..., size_bytes: _Optional[int] = ..., json: _Optional[str] = ..., keyspaces: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RemoveStateRequest(_message.Message):
+    __slots__ = ("path", "dry_run", "force")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    dry_run: bool
+    force: bool
+    def __init__(self, path: _Optional[str] = ..., dry_run: _Optional[bool] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class RemoveStateResponse(_message.Message):
+    __slots__ = ("keys", "sample", "dangers", "removed")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    DANGERS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    keys: int
+    sample: _containers.RepeatedScalarFieldContainer[str]
+    dangers: _containers.RepeatedScalarFieldContainer[str]
+    removed: bool
+    def __init__(self, keys: _Optional[int] = ..., sample: _Optional[_Iterable[str]] = ..., dangers: _Optional[_Iterable[str]] = ..., removed: _Optional[bool] = ...) -> None: ...
+
+class CheckStateRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StateFinding(_message.Message):
+    __slots__ = ("severity", "key", "kind", "message")
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    severity: str
+    key: str
+    kind: str
+    message: str
+    def __init__(self, severity: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class StateCheckSummary(_message.Message):
+    __slots__ = ("revision", "records", "errors", "warnings")
+    class RecordsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    records: _containers.ScalarMap[str, int]
+    errors: int
+    warnings: int
+    def __init__(self, revision: _Optional[int] = ..., records: _Optional[_Mapping[str, int]] = ..., errors: _Optional[int] = ..., warnings: _Optional[int] = ...) -> None: ...
+
+class StateCheck(_message.Message):
+    __slots__ = ("begins", "findings", "summary")
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    begins: bool
+    findings: _containers.RepeatedCompositeFieldContainer[StateFinding]
+    summary: StateCheckSummary
+    def __init__(self, begins: _Optional[bool] = ..., findings: _Optional[_Iterable[_Union[StateFinding, _Mapping]]] = ..., summary: _Optional[_Union[StateCheckSummary, _Mapping]] = ...) -> None: ...
+
+class BackupStateRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StateBackupHeader(_message.Message):
+    __slots__ = ("onager_version", "taken_ms", "source", "revision", "records", "left_out")
+    class RecordsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class LeftOutEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    ONAGER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_MS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    onager_version: str
+    taken_ms: int
+    source: str
+    revision: int
+    records: _containers.ScalarMap[str, int]
+    left_out: _containers.ScalarMap[str, int]
+    def __init__(self, onager_version: _Optional[str] = ..., taken_ms: _Optional[int] = ..., source: _Optional[str] = ..., revision: _Optional[int] = ..., records: _Optional[_Mapping[str, int]] = ..., left_out: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class StateRecord(_message.Message):
+    __slots__ = ("keyspace", "key", "value")
+    KEYSPACE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    keyspace: str
+    key: str
+    value: bytes
+    def __init__(self, keyspace: _Optional[str] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class StateBackup(_message.Message):
+    __slots__ = ("header", "records")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    header: StateBackupHeader
+    records: _containers.RepeatedCompositeFieldContainer[StateRecord]
+    def __init__(self, header: _Optional[_Union[StateBackupHeader, _Mapping]] = ..., records: _Optional[_Iterable[_Union[StateRecord, _Mapping]]] = ...) -> None: ...
 
 class TaskAttempt(_message.Message):
     __slots__ = ("partition", "task_attempt")

@@ -71,6 +71,11 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.ListExecutorsRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.ListExecutorsResponse.FromString,
                 _registered_method=True)
+        self.ListSchedulers = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/ListSchedulers',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.ListSchedulersRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ListSchedulersResponse.FromString,
+                _registered_method=True)
         self.ListState = channel.unary_unary(
                 '/onager.v1.OnagerScheduler/ListState',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.ListStateRequest.SerializeToString,
@@ -80,6 +85,26 @@ class OnagerSchedulerStub:
                 '/onager.v1.OnagerScheduler/GetState',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.GetStateRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.GetStateResponse.FromString,
+                _registered_method=True)
+        self.WatchState = channel.unary_stream(
+                '/onager.v1.OnagerScheduler/WatchState',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.WatchStateRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.StateChange.FromString,
+                _registered_method=True)
+        self.RemoveState = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/RemoveState',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.RemoveStateRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.RemoveStateResponse.FromString,
+                _registered_method=True)
+        self.CheckState = channel.unary_stream(
+                '/onager.v1.OnagerScheduler/CheckState',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.CheckStateRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.StateCheck.FromString,
+                _registered_method=True)
+        self.BackupState = channel.unary_stream(
+                '/onager.v1.OnagerScheduler/BackupState',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.BackupStateRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.StateBackup.FromString,
                 _registered_method=True)
 
 
@@ -134,6 +159,12 @@ class OnagerSchedulerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSchedulers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListState(self, request, context):
         """The raw records, decoded, for an admin.
         """
@@ -143,6 +174,34 @@ class OnagerSchedulerServicer:
 
     def GetState(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchState(self, request, context):
+        """Every change of a record from now on, or from given revisions on; in order within a keyspace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveState(self, request, context):
+        """Removes a record, or all below a prefix; refuses what running jobs need unless forced.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckState(self, request, context):
+        """Looks for damage over the whole store, at one revision; the summary comes last.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BackupState(self, request, context):
+        """All records at one revision; the header comes first, and again wherever the stream starts anew.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -185,6 +244,11 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.ListExecutorsRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.ListExecutorsResponse.SerializeToString,
             ),
+            'ListSchedulers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSchedulers,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.ListSchedulersRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ListSchedulersResponse.SerializeToString,
+            ),
             'ListState': grpc.unary_unary_rpc_method_handler(
                     servicer.ListState,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.ListStateRequest.FromString,
@@ -194,6 +258,26 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.GetState,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.GetStateRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.GetStateResponse.SerializeToString,
+            ),
+            'WatchState': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchState,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.WatchStateRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.StateChange.SerializeToString,
+            ),
+            'RemoveState': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveState,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.RemoveStateRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.RemoveStateResponse.SerializeToString,
+            ),
+            'CheckState': grpc.unary_stream_rpc_method_handler(
+                    servicer.CheckState,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.CheckStateRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.StateCheck.SerializeToString,
+            ),
+            'BackupState': grpc.unary_stream_rpc_method_handler(
+                    servicer.BackupState,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.BackupStateRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.StateBackup.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -398,6 +482,33 @@ class OnagerScheduler:
             _registered_method=True)
 
     @staticmethod
+    def ListSchedulers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/ListSchedulers',
+            onager_dot_protocol_dot_onager__pb2.ListSchedulersRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ListSchedulersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListState(request,
             target,
             options=(),
@@ -441,6 +552,114 @@ class OnagerScheduler:
             '/onager.v1.OnagerScheduler/GetState',
             onager_dot_protocol_dot_onager__pb2.GetStateRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.GetStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/WatchState',
+            onager_dot_protocol_dot_onager__pb2.WatchStateRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.StateChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/RemoveState',
+            onager_dot_protocol_dot_onager__pb2.RemoveStateRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.RemoveStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/CheckState',
+            onager_dot_protocol_dot_onager__pb2.CheckStateRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.StateCheck.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BackupState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/BackupState',
+            onager_dot_protocol_dot_onager__pb2.BackupStateRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.StateBackup.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,17 +1,35 @@
-from collections.abc import AsyncIterator
+import functools
+import itertools
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from state_backend import StateBackendClient
-from tests.contract.harness import Harness, LevelDBHarness, MemoryHarness
+from tests.contract.harness import EtcdHarness, Harness, LevelDBHarness, MemoryHarness, WrappedHarness
 
-BACKENDS = ["memory", "leveldb"]
+BACKENDS = ["memory", "wrapped", "leveldb", "etcd", "etcd3"]
+"""What every test of the contract runs on; etcd has one member, or three, and memory is wrapped once, too."""
 
 
 @pytest.fixture(params=BACKENDS)
-async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    harness = MemoryHarness() if request.param == "memory" else LevelDBHarness(tmp_path / "state")
+def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Harness]:
+    """Return what gives an empty store each time; whoever calls it stops that, too."""
+    numbers = itertools.count()
+    match request.param:
+        case "memory":
+            return MemoryHarness
+        case "wrapped":
+            return WrappedHarness
+        case "leveldb":
+            return lambda: LevelDBHarness(tmp_path / f"state{next(numbers)}")
+        case cluster:
+            return functools.partial(EtcdHarness, request.getfixturevalue(cluster))
+
+
+@pytest.fixture
+async def harness(new_harness: Callable[[], Harness]) -> AsyncIterator[Harness]:
+    harness = new_harness()
     yield harness
     await harness.stop()
 

@@ -119,6 +119,78 @@ async def test_keys_that_cannot_be_are_refused(backend, key):
         await backend.get(HEADS, key)
 
 
+async def test_acknowledged_writes_are_seen_by_every_client(harness):
+    clients = [await harness.connect() for _ in range(3)]
+    for n in range(60):
+        revision = await clients[n % 3].put(HEADS, "job", b"%d" % n)
+        for reader in clients:
+            assert await reader.get(HEADS, "job") == KeyValue("job", b"%d" % n, revision)
+            assert (await reader.get_from_prefix(HEADS, "")).items[0].value == b"%d" % n
+            assert (await reader.scan_keys(HEADS, limit=1)).revision >= revision
+
+
+async def test_no_two_commits_share_a_revision(harness):
+    clients = [await harness.connect() for _ in range(4)]
+    before = (await clients[0].get_from_prefix(HEADS, "")).revision
+    revisions = await asyncio.gather(*(clients[n % 4].put(HEADS, f"{n}", b"") for n in range(200)))
+    assert len(set(revisions)) == 200
+    assert min(revisions) > before
+    assert (await clients[0].get_from_prefix(HEADS, "")).revision >= max(revisions)
+    stored = {item.key: item.mod_revision for item in await clients[0].get_from_prefix(HEADS, "")}
+    assert stored == {f"{n}": revision for n, revision in enumerate(revisions)}
+
+
+async def test_a_long_listing_is_at_one_revision(harness):
+    """First and last key are always put by one commit: a listing that saw two commits' would show it."""
+    reader, writer = await harness.connect(), await harness.connect()
+    for batch in split_ops(Put(LOG, f"job/{n:05}", bytes(100)) for n in range(2_000)):
+        await writer.put_txn(batch)
+    done = False
+
+    async def write() -> None:
+        number = 0
+        while not done:
+            number += 1
+            await writer.put_txn([Put(LOG, f"job/{place}", b"%d" % number) for place in ("", "00999", "~")])
+
+    writing = asyncio.create_task(write())
+    seen = set()
+    try:
+        for _ in range(15):
+            page = await reader.get_from_prefix(LOG, "job/")
+            places = page.items[0], next(item for item in page if item.key == "job/00999"), page.items[-1]
+            if places[0].key == "job/":
+                assert len({(item.value, item.mod_revision) for item in places}) == 1
+                assert max(item.mod_revision for item in page) <= page.revision
+                assert (len(page), page.has_more) == (2_002, False)
+                seen.add(page.revision)
+    finally:
+        done = True
+        await writing
+    assert len(seen) > 5
+
+
+async def test_a_listing_of_many_megabytes_comes_whole(backend):
+    values = {f"digest/{n}": random.Random(n).randbytes(1_000_000) for n in range(9)}
+    for key, value in values.items():
+        await backend.put(PLANS, key, value)
+    assert {item.key: item.value for item in await backend.get_from_prefix(PLANS, "digest/")} == values
+    snapshot = await backend.read_txn([(PLANS, key) for key in values], [KeyRange(PLANS, "digest/")])
+    assert {key: item.value for (_, key), item in snapshot.values.items()} == values
+    assert {item.key: item.value for item in snapshot.ranges[0]} == values
+
+
+async def test_a_start_outside_of_the_prefix_is_only_a_bound(backend):
+    for key in ("a/1", "job/1", "job/2", "job0", "z"):
+        await backend.put(LOG, key, b"")
+    for start, expected in {"a": 2, "job": 2, "job/": 2, "job/1": 1, "job/2": 0, "job0": 0, "zzz": 0}.items():
+        assert len(await backend.scan(LOG, "job/", limit=9, start_after=start)) == expected
+        page = await backend.scan_keys(LOG, "job/", limit=9, start_after=start)
+        assert (len(page), page.has_more) == (expected, False)
+    with pytest.raises(InvalidRequestError):
+        await backend.scan(LOG, limit=1, start_after="")
+
+
 async def test_pages_cover_a_scan_once_and_in_order(backend):
     keys = [f"job/{n:05}" for n in range(1000)]
     for batch in split_ops(Put(LOG, key, b"v") for key in keys):
@@ -154,14 +226,18 @@ async def test_a_page_that_ends_exactly_has_no_more(backend):
 async def test_100_000_keys_in_pages(backend):
     for batch in split_ops(Put(LOG, f"{n:06}", b"") for n in range(100_000)):
         await backend.put_txn(batch)
-    count, after = 0, None
+    seen: list[str] = []
+    after = None
     while True:
         page = await backend.scan_keys(LOG, limit=10_000, start_after=after)
-        count += len(page)
+        seen += page.items
         if not page.has_more:
             break
         after = page.items[-1]
-    assert count == 100_000
+    assert seen == [f"{n:06}" for n in range(100_000)]
+    middle = await backend.scan(LOG, limit=1_000, start_after="049999")
+    assert [item.key for item in middle] == seen[50_000:51_000]
+    assert middle.has_more
     assert await backend.delete_range(LOG, "") == 100_000
     assert len(await backend.scan_keys(LOG, limit=1)) == 0
 
@@ -198,8 +274,19 @@ async def test_read_txn_takes_ranges_with_start_and_limit(backend):
     )
     assert [[item.key for item in page] for page in seen.ranges] == [["job/2", "job/3"], ["job/0"]]
     assert [page.has_more for page in seen.ranges] == [True, True]
-    with pytest.raises(LimitExceededError):
-        await backend.read_txn([(LOG, f"{n}") for n in range(129)])
+    assert {page.revision for page in seen.ranges} == {seen.revision}
+
+
+async def test_a_read_of_128_keys_and_ranges_is_taken_and_no_larger_one(backend):
+    await backend.put_txn([Put(LOG, f"{n:03}", b"%d" % n) for n in range(100)])
+    keys = [(LOG, f"{n:03}") for n in range(120)]
+    seen = await backend.read_txn(keys, [KeyRange(LOG, limit=n + 1) for n in range(8)])
+    assert [None if item is None else int(item.value) for item in seen.values.values()] == [*range(100)] + [None] * 20
+    assert [len(page) for page in seen.ranges] == list(range(1, 9))
+    with pytest.raises(LimitExceededError, match="129 keys and ranges"):
+        await backend.read_txn(keys, [KeyRange(LOG)] * 9)
+    nothing = await backend.read_txn()
+    assert (dict(nothing.values), nothing.ranges) == ({}, ())
 
 
 async def test_a_large_value_travels_in_pieces(backend):

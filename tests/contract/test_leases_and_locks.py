@@ -5,36 +5,37 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, LeaseExpiredError, LockTimeoutError
-from state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put
+from state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put, split_ops
+from state_backend.faulty import FaultKind, FaultyBackend, scripted
 
 BEATS, HEADS, LOG = Keyspace.Heartbeats, Keyspace.JobHeads, Keyspace.JobLog
 
 
 async def test_a_bound_key_goes_with_its_lease(harness):
     backend = await harness.connect()
-    lease = await backend.lease(10)
+    lease = await backend.lease(2 * harness.ttl_s)
     await backend.put(BEATS, "e1", b"", lease=lease.id)
     await backend.put(BEATS, "e2", b"")
-    await harness.let_pass(lease.ttl_s - 1)
+    await harness.let_pass(lease.ttl_s * 0.4)
     assert await backend.get(BEATS, "e1") is not None
-    await harness.let_pass(2)
+    await harness.let_pass(lease.ttl_s * 0.6 + 1)
     assert [item.key for item in await backend.get_from_prefix(BEATS, "")] == ["e2"]
 
 
 async def test_any_client_keeps_a_lease_alive_by_its_id(harness):
     one, other = await harness.connect(), await harness.connect()
-    lease = await one.lease(10)
+    lease = await one.lease(2 * harness.ttl_s)
     await one.put(BEATS, "e1", b"", lease=lease.id)
-    for _ in range(4):
-        await harness.let_pass(lease.ttl_s * 0.6)
+    for _ in range(3):
+        await harness.let_pass(lease.ttl_s * 0.5)
         await other.keep_alive(lease.id)
     assert await other.get(BEATS, "e1") is not None
 
 
 async def test_a_lease_that_is_gone_says_so(harness):
     backend = await harness.connect()
-    lease = await backend.lease(10)
-    await harness.let_pass(11)
+    lease = await backend.lease(harness.ttl_s)
+    await harness.let_pass(lease.ttl_s + 1)
     with pytest.raises(LeaseExpiredError):
         await backend.keep_alive(lease.id)
     with pytest.raises(LeaseExpiredError):
@@ -46,6 +47,28 @@ async def test_a_lease_that_is_gone_says_so(harness):
         async with backend.lock(HEADS, "sweep", lease.id):
             pass
     await backend.revoke(lease.id)
+
+
+async def test_leases_outlive_their_client(harness):
+    backend = await harness.connect()
+    lease = await backend.lease(60)
+    await backend.put(BEATS, "e1", b"", lease=lease.id)
+    await backend.close()
+    other = await harness.connect()
+    assert await other.get(BEATS, "e1") is not None
+    await other.keep_alive(lease.id)
+    await other.put(BEATS, "e2", b"", lease=lease.id)
+    await other.revoke(lease.id)
+    assert len(await other.get_from_prefix(BEATS, "")) == 0
+
+
+@pytest.mark.parametrize("ttl_s", [0.0004, 0.5, 2.001, 3600])
+async def test_a_lease_is_never_shorter_than_asked_for(backend, ttl_s):
+    lease = await backend.lease(ttl_s)
+    assert ttl_s <= lease.ttl_s < ttl_s + 3
+    await backend.revoke(lease.id)
+    with pytest.raises(LeaseExpiredError):
+        await backend.keep_alive(lease.id)
 
 
 async def test_revoking_deletes_what_is_bound_and_frees_locks(backend):
@@ -84,9 +107,9 @@ async def test_mv_leaves_the_lease_behind(backend):
 
 async def test_an_expired_lease_makes_a_conflict_for_who_expected_its_key(harness):
     backend = await harness.connect()
-    lease = await backend.lease(10)
+    lease = await backend.lease(harness.ttl_s)
     revision = await backend.put(BEATS, "e1", b"", lease=lease.id)
-    await harness.let_pass(11)
+    await harness.let_pass(lease.ttl_s + 1)
     assert isinstance(await backend.put_txn([Put(HEADS, "x", b"")], expect={(BEATS, "e1"): revision}), Conflict)
 
 
@@ -184,6 +207,66 @@ async def test_a_waiter_cancelled_with_its_lease_gone_is_cancelled(harness):
             await task
 
 
+async def test_a_lock_is_not_re_entrant(backend):
+    lease = await backend.lease(60)
+    async with backend.lock(HEADS, "sweep", lease.id):
+        with pytest.raises(LockTimeoutError):
+            async with backend.lock(HEADS, "sweep", lease.id, timeout_s=0):
+                pass
+
+
+@pytest.mark.parametrize("key", ["a/b", "a/", "/", "\0", "日本/語", "schema", "🐫"])
+async def test_locks_have_names_of_any_characters(backend, key):
+    lease = await backend.lease(60)
+    async with backend.lock(HEADS, key, lease.id, timeout_s=0) as token:
+        assert (token.keyspace, token.key, token.lease) == (HEADS, key, lease.id)
+        async with backend.lock(HEADS, key + "0", lease.id, timeout_s=0):
+            assert isinstance(await backend.put_txn([Put(HEADS, key, b"")], fence=[token]), Committed)
+        with pytest.raises(LockTimeoutError):
+            async with backend.lock(HEADS, key, lease.id, timeout_s=0):
+                pass
+    with pytest.raises(InvalidRequestError):
+        async with backend.lock(HEADS, "", lease.id):
+            pass
+
+
+async def test_a_release_that_does_not_come_through_is_made_up_for_by_the_leases_end(harness):
+    backend = await harness.connect()
+    lease, other = await backend.lease(harness.ttl_s), await backend.lease(60)
+    faulty = FaultyBackend(backend, scripted({"unlock": [FaultKind.UNAVAILABLE]}))
+    async with faulty.lock(HEADS, "sweep", lease.id) as token:
+        pass  # leaving raises nothing
+    with pytest.raises(LockTimeoutError):
+        async with backend.lock(HEADS, "sweep", other.id, timeout_s=0):
+            pass
+    assert isinstance(await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]), Committed)
+    await harness.let_pass(lease.ttl_s + 1)
+    assert await backend.put_txn([Put(HEADS, "a", b"")], fence=[token]) == Fenced(token)
+    async with backend.lock(HEADS, "sweep", other.id, timeout_s=5):
+        pass
+
+
+async def test_of_several_fences_the_broken_one_is_named(backend):
+    lease = await backend.lease(60)
+    async with backend.lock(HEADS, "one", lease.id) as one:
+        async with backend.lock(HEADS, "two", lease.id) as two:
+            assert isinstance(await backend.put_txn([Put(LOG, "a", b"")], fence=[one, two]), Committed)
+        assert await backend.put_txn([Put(LOG, "a", b"")], fence=[one, two]) == Fenced(two)
+        async with backend.lock(HEADS, "two", lease.id) as again:
+            assert again.revision > two.revision
+            assert await backend.put_txn([Put(LOG, "a", b"")], fence=[two, one]) == Fenced(two)
+            assert isinstance(await backend.put_txn([Put(LOG, "a", b"")], fence=[again, one]), Committed)
+
+
+async def test_revoking_frees_many_keys_at_once(backend):
+    lease = await backend.lease(60)
+    for batch in split_ops(Put(BEATS, f"e{n:03}", b"", lease.id) for n in range(300)):
+        await backend.put_txn(batch)
+    await backend.put(BEATS, "stays", b"")
+    await backend.revoke(lease.id)
+    assert [item.key for item in await backend.get_from_prefix(BEATS, "")] == ["stays"]
+
+
 async def test_a_fence_holds_while_the_lock_is_held(backend):
     lease = await backend.lease(60)
     async with backend.lock(HEADS, "sweep", lease.id) as token:
@@ -195,17 +278,17 @@ async def test_a_fence_holds_while_the_lock_is_held(backend):
 
 async def test_a_zombie_past_its_lease_is_fenced_and_cannot_unlock(harness):
     zombie, successor = await harness.connect(), await harness.connect()
-    lease = await zombie.lease(10)
+    lease = await zombie.lease(harness.ttl_s)
     async with zombie.lock(HEADS, "sweep", lease.id) as stale:
-        await harness.let_pass(11)  # paused past its lease
-        successor_lease = await successor.lease(10)
+        await harness.let_pass(lease.ttl_s + 1)  # paused past its lease
+        successor_lease = await successor.lease(60)
         async with successor.lock(HEADS, "sweep", successor_lease.id, timeout_s=0) as token:
             assert token.revision > stale.revision
             await successor.put_txn([Put(HEADS, "a", b"successor")], fence=[token])
             assert await zombie.put_txn([Put(HEADS, "a", b"zombie")], fence=[stale]) == Fenced(stale)
             # Without the fence the zombie's write goes through: the fence is what keeps it out.
             assert isinstance(await zombie.put_txn([Put(LOG, "a", b"zombie")]), Committed)
-            third = await successor.lease(10)
+            third = await successor.lease(60)
             await zombie._release(stale)
             with pytest.raises(LockTimeoutError):
                 async with successor.lock(HEADS, "sweep", third.id, timeout_s=0):
@@ -215,7 +298,7 @@ async def test_a_zombie_past_its_lease_is_fenced_and_cannot_unlock(harness):
 
 async def test_a_waiter_gets_the_lock_when_the_holders_lease_ends(harness):
     one, other = await harness.connect(), await harness.connect()
-    lease, other_lease = await one.lease(10), await other.lease(60)
+    lease, other_lease = await one.lease(harness.ttl_s), await other.lease(60)
     async with one.lock(HEADS, "sweep", lease.id):
 
         async def wait():
@@ -225,13 +308,13 @@ async def test_a_waiter_gets_the_lock_when_the_holders_lease_ends(harness):
         waiting = asyncio.create_task(wait())
         await asyncio.sleep(0.01)
         assert not waiting.done()
-        await harness.let_pass(11)
-        assert (await asyncio.wait_for(waiting, 5)).lease == other_lease.id
+        await harness.let_pass(lease.ttl_s + 1)
+        assert (await asyncio.wait_for(waiting, 30)).lease == other_lease.id
 
 
 async def test_a_waiter_hears_that_its_own_lease_ended(harness):
     one, other = await harness.connect(), await harness.connect()
-    lease, short = await one.lease(60), await other.lease(10)
+    lease, short = await one.lease(60), await other.lease(harness.ttl_s)
     async with one.lock(HEADS, "sweep", lease.id):
 
         async def wait():
@@ -240,6 +323,6 @@ async def test_a_waiter_hears_that_its_own_lease_ended(harness):
 
         waiting = asyncio.create_task(wait())
         await asyncio.sleep(0.01)
-        await harness.let_pass(11)
+        await harness.let_pass(short.ttl_s + 1)
         with pytest.raises(LeaseExpiredError):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 30)

@@ -1,6 +1,7 @@
 """put_txn, mv, and the limits of a request."""
 
 import asyncio
+import random  # noqa: TID251 seeded
 
 import pytest
 
@@ -9,15 +10,21 @@ from state_backend import (
     ABSENT,
     MAX_REQUEST_BYTES,
     MAX_TXN_OPS,
+    VALUE_CHUNK_BYTES,
     Committed,
     Conflict,
     Delete,
     DeleteRange,
+    Fenced,
     KeyRange,
     Keyspace,
     KeyValue,
     Put,
+    split_ops,
+    split_value,
 )
+from state_backend.forwarding import ForwardingBackend
+from state_backend.limits import OP_OVERHEAD_BYTES, request_bytes
 
 LOG, HEADS, ACTIVE, DONE = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.ActiveJobs, Keyspace.CompletedJobs
 
@@ -59,6 +66,27 @@ async def test_a_conflict_writes_nothing_and_tells_what_it_found(backend):
     assert result == Conflict({(HEADS, "a"): KeyValue("a", b"new", revision), (LOG, "a/1"): None}, revision)
     assert await backend.get(LOG, "a/1") is None
     assert (await backend.get(HEADS, "a")).value == b"new"
+
+
+async def test_a_conflict_tells_all_that_was_found_however_large(backend):
+    for n in range(6):
+        await backend.put(LOG, f"{n}", b"%d" % n + bytes(1_000_000))
+    result = await backend.put_txn([Put(HEADS, "a", b"")], expect={(LOG, f"{n}"): ABSENT for n in range(8)})
+    assert isinstance(result, Conflict)
+    found = {key: None if item is None else item.value[:1] for (_, key), item in result.found.items()}
+    assert found == {f"{n}": b"%d" % n if n < 6 else None for n in range(8)}
+    assert await backend.get(HEADS, "a") is None
+
+
+async def test_one_broken_condition_of_128_writes_nothing(backend):
+    ops = [Put(LOG, f"{n}", b"") for n in range(MAX_TXN_OPS - 1)]
+    await backend.put(HEADS, "127", b"")
+    for expect in ({(HEADS, f"{n}"): ABSENT for n in range(MAX_TXN_OPS)}, {(HEADS, "127"): ABSENT}):
+        result = await backend.put_txn([*ops, Delete(HEADS, "127")], expect=expect)
+        assert isinstance(result, Conflict)
+        assert set(result.found) == set(expect)
+    assert len(await backend.get_from_prefix(LOG, "")) == 0
+    assert await backend.get(HEADS, "127") is not None
 
 
 async def test_absent_and_revision_are_told_apart(backend):
@@ -135,7 +163,9 @@ async def test_mv_moves_value_and_name_in_one_commit(backend):
 
 
 async def test_mv_of_a_missing_key_conflicts(backend):
-    assert await backend.mv(ACTIVE, "job", DONE) == Conflict({(ACTIVE, "job"): None, (DONE, "job"): None}, 0)
+    result = await backend.mv(ACTIVE, "job", DONE)
+    assert isinstance(result, Conflict)
+    assert result.found == {(ACTIVE, "job"): None, (DONE, "job"): None}
 
 
 async def test_mv_onto_a_key_that_exists_conflicts_and_leaves_both(backend):
@@ -156,6 +186,61 @@ async def test_mv_of_a_source_that_changed_conflicts(backend):
     assert isinstance(await backend.mv(ACTIVE, "job", DONE, expected_revision=revision + 1), Committed)
     with pytest.raises(InvalidRequestError):
         await backend.mv(DONE, "job", DONE)
+
+
+class Overtaken(ForwardingBackend):
+    """Lets *overtake* do something between what a call reads and what it writes."""
+
+    def __init__(self, inner, overtake):
+        super().__init__(inner)
+        self.overtake = overtake
+
+    async def _commit(self, ops, expect, fence):
+        await self.overtake()
+        return await super()._commit(ops, expect, fence)
+
+
+@pytest.mark.parametrize("change", ["put again", "deleted", "target put", "moved"])
+async def test_mv_of_a_source_that_changes_under_the_move_conflicts(harness, change):
+    backend, other = await harness.connect(), await harness.connect()
+    await backend.put(ACTIVE, "job", b"1")
+
+    async def overtake():
+        match change:
+            case "put again":
+                await other.put(ACTIVE, "job", b"2")
+            case "deleted":
+                await other.delete(ACTIVE, "job")
+            case "target put":
+                await other.put(DONE, "job", b"2")
+            case "moved":
+                await other.mv(ACTIVE, "job", Keyspace.FailedJobs)
+
+    result = await Overtaken(backend, overtake).mv(ACTIVE, "job", DONE)
+    assert isinstance(result, Conflict)
+    found = {keyspace: None if item is None else item.value for (keyspace, _), item in result.found.items()}
+    assert (
+        found
+        == {
+            "put again": {ACTIVE: b"2", DONE: None},
+            "deleted": {ACTIVE: None, DONE: None},
+            "target put": {ACTIVE: b"1", DONE: b"2"},
+            "moved": {ACTIVE: None, DONE: None},
+        }[change]
+    )
+    now = await backend.read_txn([(ACTIVE, "job"), (DONE, "job")])
+    assert {keyspace: None if item is None else item.value for (keyspace, _), item in now.values.items()} == found
+
+
+async def test_mv_is_fenced(backend):
+    await backend.put(ACTIVE, "job", b"1")
+    lease = await backend.lease(60)
+    async with backend.lock(ACTIVE, "job", lease.id) as token:
+        pass
+    assert await backend.mv(ACTIVE, "job", DONE, fence=[token]) == Fenced(token)
+    assert (await backend.get(ACTIVE, "job")).value == b"1"
+    async with backend.lock(ACTIVE, "job", lease.id) as token:
+        assert isinstance(await backend.mv(ACTIVE, "job", DONE, fence=[token]), Committed)
 
 
 async def test_of_concurrent_moves_one_wins(harness):
@@ -186,6 +271,60 @@ async def test_a_transaction_at_the_limits_is_taken(backend):
         await backend.put_txn(ops, expect={(HEADS, f"{n}"): ABSENT for n in range(MAX_TXN_OPS)}), Committed
     )
     assert len(await backend.get_from_prefix(LOG, "")) == MAX_TXN_OPS
+
+
+async def test_a_request_of_exactly_the_limit_is_taken(backend):
+    most = MAX_REQUEST_BYTES - OP_OVERHEAD_BYTES - len("a")
+    value = random.Random(5).randbytes(most)
+    await backend.put(LOG, "a", value)
+    assert (await backend.get(LOG, "a")).value == value
+    with pytest.raises(LimitExceededError):
+        await backend.put(LOG, "a", bytes(most + 1))
+    # Odd keys of a good length, and as many operations and conditions as there may be, to fill the rest with framing.
+    keys = [f"日本\0/{n:03}/" + "\U0001f42b" * 20 for n in range(MAX_TXN_OPS)]
+    expect = {(HEADS, key): ABSENT for key in keys}
+    ops = [Put(HEADS, key, b"") for key in keys]
+    left, more = divmod(MAX_REQUEST_BYTES - request_bytes(ops, expect, ()), MAX_TXN_OPS)
+    ops = [Put(HEADS, key, bytes(left + (more if n == 0 else 0))) for n, key in enumerate(keys)]
+    assert request_bytes(ops, expect, ()) == MAX_REQUEST_BYTES
+    assert isinstance(await backend.put_txn(ops, expect=expect), Committed)
+    # The same again is told what it found: 1.5 MiB.
+    result = await backend.put_txn(ops, expect=expect)
+    assert isinstance(result, Conflict)
+    assert sum(len(item.value) for item in result.found.values()) == sum(len(op.value) for op in ops)
+
+
+async def test_two_chunks_and_their_bookkeeping_fit_a_request(backend):
+    pieces = split_value(bytes(2 * VALUE_CHUNK_BYTES))
+    ops = [Put(Keyspace.GraphChunks, f"job/{n}", piece) for n, piece in enumerate(pieces)]
+    assert len(ops) == 2
+    assert isinstance(await backend.put_txn([*ops, Put(HEADS, "job", bytes(1_000))]), Committed)
+
+
+async def test_conditions_and_fences_count_together(backend):
+    lease = await backend.lease(60)
+    async with backend.lock(HEADS, "one", lease.id) as one, backend.lock(HEADS, "two", lease.id) as two:
+        expect = {(LOG, f"{n}"): ABSENT for n in range(MAX_TXN_OPS - 2)}
+        assert isinstance(await backend.put_txn([Put(LOG, "a", b"")], expect=expect, fence=[one, two]), Committed)
+        expect[LOG, "one more"] = ABSENT
+        with pytest.raises(LimitExceededError, match="129 conditions"):
+            await backend.put_txn([Put(LOG, "b", b"")], expect=expect, fence=[one, two])
+    assert await backend.get(LOG, "b") is None
+
+
+async def test_a_range_is_deleted_by_one_commit(harness):
+    """However many keys it has: another client sees all of them or none."""
+    backend, reader = await harness.connect(), await harness.connect()
+    for batch in split_ops(Put(LOG, f"job/{n:04}", b"") for n in range(3_000)):
+        await backend.put_txn(batch)
+    await backend.put(LOG, "job0", b"")
+    deleting = asyncio.create_task(backend.delete_range(LOG, "job/"))
+    counts = set()
+    while not deleting.done():
+        counts.add(len(await reader.scan_keys(LOG, limit=10_000)))
+    assert await deleting == 3_000
+    assert counts <= {3_001, 1}
+    assert [item.key for item in await reader.get_from_prefix(LOG, "")] == ["job0"]
 
 
 async def test_a_cancelled_caller_does_not_disturb_the_others(backend):

@@ -1,5 +1,7 @@
 import asyncio
+import secrets
 import sys
+import uuid
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -29,10 +31,18 @@ class Running:
         await self.replica.close()
 
 
+@pytest.fixture(params=["leveldb", "etcd"])
+def store(request, tmp_path):
+    """Return the URL of an empty store."""
+    if request.param == "leveldb":
+        return f"leveldb:{tmp_path / 'state'}"
+    return request.getfixturevalue("etcd").url(uuid.uuid4().hex)
+
+
 @asynccontextmanager
-async def serving(tmp_path, **settings):
+async def serving(store, tmp_path, **settings):
     settings = SchedulerSettings(
-        backend=f"leveldb:{tmp_path / 'state'}",
+        backend=store,
         listen="127.0.0.1:0",
         exchange_dir=str(tmp_path / "exchange"),
         **settings,
@@ -49,9 +59,9 @@ async def serving(tmp_path, **settings):
 
 
 @pytest.fixture
-async def scheduler(tmp_path):
+async def scheduler(store, tmp_path):
     async with serving(
-        tmp_path, sweep_interval_ms=200, executor_lease_ttl_ms=1_500, connection_grace_ms=200
+        store, tmp_path, sweep_interval_ms=200, executor_lease_ttl_ms=1_500, connection_grace_ms=200
     ) as running:
         yield running
 
@@ -61,3 +71,17 @@ async def client(scheduler):
     client = Client(scheduler.address)
     yield client
     await client.close()
+
+
+@pytest.fixture(params=["leveldb", "etcd"])
+def make_url(request, tmp_path):
+    """Return a maker of URLs of empty stores of one kind."""
+    if request.param == "leveldb":
+        return lambda: f"leveldb:{tmp_path / secrets.token_hex(4)}"
+    etcd = request.getfixturevalue("etcd")
+    return lambda: etcd.url(f"test-{secrets.token_hex(8)}")
+
+
+@pytest.fixture
+def url(make_url):
+    return make_url()

@@ -90,6 +90,7 @@ class ScriptedExecutor:
         self.slots = slots
         self.run_task = run
         self.held: dict[bytes, pb.TaskId] = {}
+        self.to_repeat: dict[bytes, pb.TaskReport] = {}
         self.known: set[bytes] = set()
         self.ran: list[tuple[str, int, int, int, int]] = []
         self.cancelled: list[pb.TaskId] = []
@@ -185,15 +186,31 @@ class ScriptedExecutor:
             task_sets = await self.report(reports)
 
     async def report(self, reports: list[pb.TaskReport]) -> list[pb.TaskSet]:
-        answer = await self.stub.ReportTasks(
-            pb.ReportTasksRequest(
-                executor_id=self.executor_id, incarnation=self.incarnation, reports=reports, freed_slots=len(reports)
+        sent = {report.task.SerializeToString(deterministic=True): report for report in reports}
+        acknowledged: set[bytes] = set()
+        try:
+            answer = await self.stub.ReportTasks(
+                pb.ReportTasksRequest(
+                    executor_id=self.executor_id,
+                    incarnation=self.incarnation,
+                    reports=reports,
+                    freed_slots=len(reports),
+                )
             )
-        )
-        for task_id in answer.acknowledged:
-            self.held.pop(task_id.SerializeToString(deterministic=True), None)
+            acknowledged = {task_id.SerializeToString(deterministic=True) for task_id in answer.acknowledged}
+        finally:
+            # Not while it is under way: a slot is freed once.
+            self.to_repeat |= {key: report for key, report in sent.items() if key not in acknowledged}
+        for key in acknowledged:
+            self.held.pop(key, None)
         self.cancel(answer.cancel)
         return list(answer.task_sets)
+
+    async def repeat(self) -> None:
+        """Send again what was not acknowledged."""
+        reports, self.to_repeat = list(self.to_repeat.values()), {}
+        if reports:
+            await self.work(await self.report(reports))
 
     async def loop(self) -> None:
         await self.register()
@@ -216,6 +233,7 @@ class ScriptedExecutor:
             await asyncio.sleep(0.4)
             request = pb.HeartbeatRequest(executor_id=self.executor_id, incarnation=self.incarnation)
             try:
+                await self.repeat()
                 self.cancel((await self.stub.Heartbeat(request)).cancel)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:

@@ -331,8 +331,8 @@ async def test_a_hundred_jobs_end_in_fair_order(scheduler, client):
     assert [j.job_id for j in listed] == [e.job_id for e in newest[:5]]
 
 
-async def test_a_damaged_record_stops_its_own_job_only(tmp_path):
-    async with serving(tmp_path) as first:
+async def test_a_damaged_record_stops_its_own_job_only(store, tmp_path):
+    async with serving(store, tmp_path) as first:
         client = Client(first.address)
         for job_id in ("good", "bad-chunk", "bad-header", "bad-head"):
             await client.submit(job_id)
@@ -342,7 +342,7 @@ async def test_a_damaged_record_stops_its_own_job_only(tmp_path):
         await backend.put(Keyspace.ActiveJobs, "bad-header", b"rubbish")
         await backend.put(Keyspace.JobHeads, "bad-head", b"\x01rubbish")
         await client.close()
-    async with serving(tmp_path, sweep_interval_ms=100) as second:
+    async with serving(store, tmp_path, sweep_interval_ms=100) as second:
         client = Client(second.address)
         async with executor(second.address, "e1", two_stages()):
             assert (await client.wait("good")).state == pb.SUCCESSFUL
@@ -356,8 +356,8 @@ async def test_a_damaged_record_stops_its_own_job_only(tmp_path):
         await client.close()
 
 
-async def test_results_and_then_records_go_after_their_retention(tmp_path):
-    async with serving(tmp_path, sweep_interval_ms=100, result_retention_s=1, record_retention_s=3) as running:
+async def test_results_and_then_records_go_after_their_retention(store, tmp_path):
+    async with serving(store, tmp_path, sweep_interval_ms=100, result_retention_s=1, record_retention_s=3) as running:
         client = Client(running.address)
         async with executor(running.address, "e1", two_stages()):
             await client.submit("job-1")
@@ -380,7 +380,7 @@ async def test_results_and_then_records_go_after_their_retention(tmp_path):
                 return [
                     f"{ks}/{key}"
                     for ks in Keyspace
-                    if ks not in (Keyspace.Executors, Keyspace.Heartbeats)
+                    if ks not in (Keyspace.Schedulers, Keyspace.Executors, Keyspace.Heartbeats)
                     for key in await backend.scan_keys(ks, limit=100)
                 ]
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import time
+import urllib.request
 from collections import Counter
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -101,7 +102,12 @@ async def test_kill_9_of_the_scheduler_in_the_middle_costs_no_finished_task(tmp_
         async with process(tmp_path, port):
             # What ran when the scheduler died goes on, and is reported to its successor.
             await client.stub.ListJobs(pb.ListJobsRequest(), wait_for_ready=True)
-            await eventually(lambda: bool(e1.registrations > 1))
+
+            async def is_heard_of():
+                (info,) = (await client.stub.ListExecutors(pb.ListExecutorsRequest())).executors
+                return info.last_seen_ms
+
+            await eventually(is_heard_of)
             await e1.finish(running, two_stages(width=8))
             for job_id in ("job-1", "job-2"):
                 assert (await client.wait(job_id)).state == pb.SUCCESSFUL
@@ -109,6 +115,7 @@ async def test_kill_9_of_the_scheduler_in_the_middle_costs_no_finished_task(tmp_
                 detail = await client.detail(job_id)
                 assert {t.successes for s in detail.progress.stages for t in s.tasks} == {1}
         assert Counter(e1.ran).most_common(1)[0][1] == 1
+        assert e1.registrations == 1
     await client.close()
 
 
@@ -125,6 +132,41 @@ async def test_sigterm_ends_within_a_second_while_polls_wait(tmp_path):
         assert time.monotonic() - began < 2.0  # with room for a busy machine
         await e1.stop()
         await client.close()
+
+
+async def fetch_metrics(port):
+    """Return the samples that the scheduler serves, by name and labels as they are written."""
+
+    def get():
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return answer.read().decode()
+
+    text = await asyncio.to_thread(get)
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
+
+
+async def test_metrics_of_the_store_are_served_to_who_asked_for_them(tmp_path):
+    port, metrics_port = free_port(), free_port()
+    client = Client(f"127.0.0.1:{port}")
+    async with (
+        process(tmp_path, port, metrics_listen=f"127.0.0.1:{metrics_port}"),
+        executor(f"127.0.0.1:{port}", "e1", two_stages()),
+    ):
+        before = await fetch_metrics(metrics_port)
+        await client.submit("job-1")
+        assert (await client.wait("job-1")).state == pb.SUCCESSFUL
+        after = await fetch_metrics(metrics_port)
+        commits = 'onager_state_request_seconds_count{operation="put_txn",outcome="ok"}'
+        assert after[commits] >= before.get(commits, 0) + 3
+        written = 'onager_state_bytes_total{direction="written"}'
+        assert after[written] > before[written]
+        assert after["onager_state_watches"] > 0
+        assert after['onager_state_watch_events_total{keyspace="JobHeads"}'] > 0
+        assert after["process_resident_memory_bytes"] > 0
+        told = await refusal(tmp_path, backend="memory:", metrics_listen=f"127.0.0.1:{metrics_port}")
+        assert f"metrics_listen='127.0.0.1:{metrics_port}'" in told
+        assert "cannot be used" in told
+    await client.close()
 
 
 async def test_what_keeps_a_scheduler_from_starting_is_told_in_one_line(tmp_path):

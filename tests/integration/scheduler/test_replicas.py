@@ -1,16 +1,19 @@
 """Two replicas over one store: either may be asked, and neither needs the other."""
 
 import asyncio
+import uuid
 from contextlib import asynccontextmanager
 
+import pytest
 from conftest import Running
 from scripted import Client, executor
-from test_jobs import RESULT, two_stages
+from test_jobs import RESULT, eventually, two_stages
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
 from scheduler.replica import Replica, serve
 from scheduler.settings import SchedulerSettings
+from state_backend import open_backend
 from state_backend.memory import MemoryBackend, MemoryStore
 
 
@@ -27,42 +30,78 @@ async def replica(backend, tmp_path):
         await running.stop()
 
 
-@asynccontextmanager
-async def two_replicas(tmp_path):
+@pytest.fixture(params=["memory", "etcd"])
+def connect(request):
+    """Return what gives one more client of a store, each time that it is called."""
+    if request.param == "memory":
+        memory = MemoryStore(SystemClock())
+
+        async def client():
+            return MemoryBackend(memory)
+    else:
+        url = request.getfixturevalue("etcd").url(uuid.uuid4().hex)
+
+        async def client():
+            return await open_backend(url)
+
+    return client
+
+
+@pytest.fixture
+async def replicas(connect, tmp_path):
     async with (
-        MemoryBackend(MemoryStore(SystemClock())) as backend,
-        replica(backend, tmp_path) as here,
-        replica(backend, tmp_path) as there,
+        await connect() as one,
+        await connect() as other,
+        replica(one, tmp_path) as here,
+        replica(other, tmp_path) as there,
     ):
         yield here, there
 
 
-async def test_a_job_submitted_here_is_run_there_and_followed_anywhere(tmp_path):
-    async with two_replicas(tmp_path) as (here, there):
-        client, other = Client(here.address), Client(there.address)
+async def test_a_job_submitted_here_is_run_there_and_followed_anywhere(replicas):
+    here, there = replicas
+    client, other = Client(here.address), Client(there.address)
+    await client.submit("job-1")
+    following = asyncio.create_task(client.wait("job-1"))
+    async with executor(there.address, "e1", two_stages()):
+        assert (await following).state == pb.SUCCESSFUL
+        assert (await other.wait("job-1")).state == pb.SUCCESSFUL
+    assert await client.fetch("job-1") == await other.fetch("job-1") == RESULT
+    assert (await other.submit("job-1")).existed
+    listed = (await client.stub.ListExecutors(pb.ListExecutorsRequest())).executors
+    assert [e.executor_id for e in listed] == ["e1"]
+    await client.close()
+    await other.close()
+
+
+async def test_replicas_list_each_other(replicas):
+    async def listed(address):
+        client = Client(address)
+        found = (await client.stub.ListSchedulers(pb.ListSchedulersRequest())).schedulers
+        await client.close()
+        return {(s.address, s.answering) for s in found}
+
+    here, there = (one.address for one in replicas)
+
+    async def both_are_listed():
+        return await listed(here) == {(here, True), (there, False)} and await listed(there) == {
+            (here, False),
+            (there, True),
+        }
+
+    await eventually(both_are_listed)
+
+
+async def test_executors_of_two_replicas_share_a_job(replicas):
+    here, there = replicas
+    client = Client(here.address)
+    run = two_stages(width=200)
+    async with executor(here.address, "e1", run) as e1, executor(there.address, "e2", run) as e2:
         await client.submit("job-1")
-        following = asyncio.create_task(client.wait("job-1"))
-        async with executor(there.address, "e1", two_stages()):
-            assert (await following).state == pb.SUCCESSFUL
-            assert (await other.wait("job-1")).state == pb.SUCCESSFUL
-        assert await client.fetch("job-1") == await other.fetch("job-1") == RESULT
-        assert (await other.submit("job-1")).existed
-        listed = (await client.stub.ListExecutors(pb.ListExecutorsRequest())).executors
-        assert [e.executor_id for e in listed] == ["e1"]
-        await client.close()
-        await other.close()
-
-
-async def test_executors_of_two_replicas_share_a_job(tmp_path):
-    async with two_replicas(tmp_path) as (here, there):
-        client = Client(here.address)
-        run = two_stages(width=200)
-        async with executor(here.address, "e1", run) as e1, executor(there.address, "e2", run) as e2:
-            await client.submit("job-1")
-            assert (await client.wait("job-1")).state == pb.SUCCESSFUL
-            assert sorted(ran[1:4:2] for ran in [*e1.ran, *e2.ran]) == sorted(
-                [(0, 0), *((1, p) for p in range(200)), *((2, p) for p in range(3))]
-            )
-        detail = await client.detail("job-1")
-        assert {t.successes for s in detail.progress.stages for t in s.tasks} == {1}
-        await client.close()
+        assert (await client.wait("job-1")).state == pb.SUCCESSFUL
+        assert sorted(ran[1:4:2] for ran in [*e1.ran, *e2.ran]) == sorted(
+            [(0, 0), *((1, p) for p in range(200)), *((2, p) for p in range(3))]
+        )
+    detail = await client.detail("job-1")
+    assert {t.successes for s in detail.progress.stages for t in s.tasks} == {1}
+    await client.close()

@@ -123,6 +123,10 @@ def test_cancel_executors_and_state(onager, job):
     assert json.loads(onager("cancel", "j", "-o", "json", *where).out) == {"job_id": "j", "state": "cancelled"}
     assert "e1" in onager("executors", *where).out
     assert json.loads(onager("executors", "-o", "json", *where).out)[0]["slots"] == 2
+    shown = onager("schedulers", *where).out.splitlines()
+    assert shown[2].split()[:2] == ["s1", job.address]
+    assert shown[2].endswith("yes")
+    assert json.loads(onager("schedulers", "-o", "json", *where).out)[0]["answering"] is True
     assert "JobHeads/j" in onager("state", "ls", *where).out
     assert json.loads(onager("state", "ls", "JobHeads", "-o", "json", *where).out)[0]["size_bytes"] == 9
     assert json.loads(onager("state", "get", "JobHeads/j", *where).out) == {"a": 1}

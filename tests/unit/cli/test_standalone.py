@@ -9,16 +9,69 @@ import pytest
 from onager.cli import standalone
 from onager.cli.java import version_of
 from onager.cli.standalone import Standalone, layout
+from onager.errors import InvalidSettingError
 
 
 def test_directories_lie_below_the_users_data_directory(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert layout(None, None) == (tmp_path / "onager" / "state", tmp_path / "onager" / "exchange")
+    state, exchange = tmp_path / "onager" / "state", tmp_path / "onager" / "exchange"
+    assert layout(None, None, None) == (f"leveldb:{state}", state, exchange)
 
 
-def test_a_state_directory_brings_its_exchange_directory(tmp_path):
-    assert layout(str(tmp_path / "s"), None) == (tmp_path / "s", tmp_path / "s-exchange")
-    assert layout(str(tmp_path / "s"), str(tmp_path / "e")) == (tmp_path / "s", tmp_path / "e")
+@pytest.mark.parametrize("is_backend", [False, True])
+def test_a_state_directory_brings_its_exchange_directory(tmp_path, is_backend):
+    state = tmp_path / "s"
+    given = (f"leveldb:{state}", None) if is_backend else (None, str(state))
+    assert layout(*given, None) == (f"leveldb:{state}", state, tmp_path / "s-exchange")
+    assert layout(*given, str(tmp_path / "e")) == (f"leveldb:{state}", state, tmp_path / "e")
+
+
+def test_with_etcd_only_the_exchange_has_a_directory(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert layout("etcd://h:1", None, None) == ("etcd://h:1", None, tmp_path / "onager" / "exchange")
+    assert layout("etcd://h:1", None, str(tmp_path / "e")) == ("etcd://h:1", None, tmp_path / "e")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("etcd://h:1", "d"), "--backend says already where the state is"),
+        (("leveldb:", None), "name the state directory"),
+    ],
+)
+def test_the_state_is_in_one_place(given, why):
+    with pytest.raises(InvalidSettingError, match=why):
+        layout(*given, None)
+
+
+@pytest.mark.parametrize(
+    ("listen", "reached"),
+    [("0.0.0.0:5", "127.0.0.1:5"), ("[::]:5", "[::1]:5"), ("127.0.0.1:5", "127.0.0.1:5"), ("host:5", "host:5")],
+)
+def test_a_scheduler_that_listens_everywhere_is_reached_here(tmp_path, listen, reached):
+    supervisor = Standalone(layout(None, str(tmp_path), None), listen, 1, {})
+    assert supervisor._scheduler.arguments[4] == listen
+    assert supervisor._executor.arguments[2] == reached
+
+
+def test_the_executor_does_not_get_the_stores_password(monkeypatch, tmp_path):
+    monkeypatch.setenv("ONAGER_ETCD_PASSWORD", "s3cret")
+    monkeypatch.setenv("ONAGER_EXECUTOR_SLOTS", "1")
+    shell = tmp_path / "shell"
+    shell.write_text('#!/bin/sh\nenv > "$3"\n')
+    shell.chmod(0o755)
+    monkeypatch.setattr(standalone.sys, "executable", str(shell))
+    supervisor = Standalone(layout("etcd://h:1", None, str(tmp_path)), "127.0.0.1:0", 1, {})
+    seen = {}
+    for child in (supervisor._scheduler, supervisor._executor):
+        child.arguments = (str(tmp_path / child.name),)
+        child.on_line = None
+        child.start()
+        assert child.process.wait() == 0
+        seen[child.name] = (tmp_path / child.name).read_text()
+    assert "ONAGER_ETCD_PASSWORD=s3cret" in seen["scheduler"]
+    assert "s3cret" not in seen["executor"]
+    assert "ONAGER_EXECUTOR_SLOTS=1" in seen["executor"]
 
 
 def test_a_child_that_dies_is_started_again_ever_later(monkeypatch):
@@ -43,7 +96,7 @@ def test_a_child_that_dies_is_started_again_ever_later(monkeypatch):
 
 def test_an_exchange_directory_that_cannot_be_made_ends_with_2(tmp_path, capsys):
     (tmp_path / "file").touch()
-    directories = layout(str(tmp_path / "s"), str(tmp_path / "file" / "e"))
+    directories = layout(None, str(tmp_path / "s"), str(tmp_path / "file" / "e"))
     assert Standalone(directories, "127.0.0.1:0", 1, {}).run() == 2
     assert "cannot be made" in capsys.readouterr().err
 

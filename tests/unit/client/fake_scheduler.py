@@ -85,6 +85,11 @@ class FakeScheduler(OnagerSchedulerServicer):
         self._enter("ListExecutors", request, context)
         return pb.ListExecutorsResponse(executors=[pb.ExecutorInfo(executor_id="e1", state="alive", slots=2)])
 
+    def ListSchedulers(self, request, context):  # noqa: N802
+        self._enter("ListSchedulers", request, context)
+        one = pb.SchedulerInfo(scheduler_id="s1", address=self.address, version="1", started_ms=1000, answering=True)
+        return pb.ListSchedulersResponse(schedulers=[one])
+
     def ListState(self, request, context):  # noqa: N802
         self._enter("ListState", request, context)
         return pb.ListStateResponse(entries=[pb.StateEntry(key="JobHeads/j", mod_revision=7, size_bytes=9)])

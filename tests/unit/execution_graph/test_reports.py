@@ -18,6 +18,7 @@ from execution_graph import (
     TaskSucceeded,
     apply,
     apply_all,
+    can_judge,
     lost_launches,
     wanted_tasks,
 )
@@ -292,3 +293,23 @@ def test_many_at_once_are_the_same_as_one_after_the_other() -> None:
     assert one_by_one.stages[1].ledger.metrics.rows_out == 20
     assert apply_all(one_by_one, events) is one_by_one
     assert apply_all(one_by_one, ()) is one_by_one
+
+
+def test_a_graph_can_judge_the_tasks_that_it_has_heard_of_and_no_later_ones() -> None:
+    job = planned(*chain(2, 1))
+    task = HeldTask(1, 0, 0, 0)
+    assert not can_judge(job.graph, task)
+    job.launch(limit=1)
+    assert can_judge(job.graph, task)
+    assert not can_judge(job.graph, replace(task, partition=1))
+    assert not can_judge(job.graph, replace(task, task_attempt=1))
+    assert not can_judge(job.graph, replace(task, stage_attempt=1))
+    assert not can_judge(job.graph, HeldTask(9, 0, 0, 0))
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert can_judge(job.graph, task)
+    assert not can_judge(job.graph, replace(task, task_attempt=1))
+    job.launch(limit=1)
+    job.succeed(1, 0)
+    assert can_judge(job.graph, replace(task, task_attempt=1))
+    job.feed(JobCancelled(reason="enough", at_ms=job.tick()))
+    assert can_judge(job.graph, HeldTask(9, 0, 0, 0))

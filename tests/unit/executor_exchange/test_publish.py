@@ -242,3 +242,23 @@ def test_a_newer_manifest_is_refused(tmp_path):
     text = manifest.to_bytes().replace(b'"version": 1', b'"version": 2')
     with pytest.raises(SinkError, match="version 2"):
         Manifest.from_bytes(text)
+
+
+class HeldUpInRename(Files):
+    """Looks up where the old dataset goes, and is held up there until another publisher is done."""
+
+    def rename(self, source, target):
+        if target.name.startswith("replaced-"):
+            carry_out(self.manifest)
+            retired = target.parent.with_name(f"{target.parent.name}.done-abc")
+            retired.mkdir(exist_ok=True)  # it would not have been removed, since we hold it
+            target = retired / target.name
+        super().rename(source, target)
+
+
+def test_a_late_move_that_takes_the_new_dataset_gives_it_back(tmp_path):
+    manifest, target = stage(tmp_path, "overwrite", old=True)
+    files = HeldUpInRename()
+    files.manifest = manifest
+    carry_out(manifest, files)
+    assert {path.name: path.read_text() for path in target.iterdir() if path.name != "_SUCCESS"} == NEW

@@ -3,11 +3,15 @@ import sys
 
 import pytest
 
+from onager.clock import ManualClock
 from onager.errors import ExecutorReplacedError, InvalidRequestError, UnknownExecutorError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.executor_manager import ExecutorManager
+from scheduler.peers import Peers
+from scheduler.turns import Turns
 from state_backend import Keyspace
+from state_backend.memory import MemoryBackend
 
 PEER = "ipv4:10.0.0.1:1"
 
@@ -25,6 +29,13 @@ def request(executor_id="e1", incarnation="one", **changes):
     return pb.RegisterExecutorRequest(**{**given, **changes})
 
 
+ALONE = Turns(Peers(MemoryBackend(), ManualClock(), scheduler_id="s", address="", lease_ttl_s=1))
+
+
+async def nothing():
+    pass
+
+
 @pytest.fixture
 def lost():
     return []
@@ -32,11 +43,18 @@ def lost():
 
 @pytest.fixture
 async def manager(backend, clock, lost):
-    async def on_lost(event):
+    async def on_lost(event, *, is_late=False):
         lost.append(event)
 
     manager = ExecutorManager(
-        backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost
+        backend,
+        clock,
+        lease_ttl_s=6,
+        connection_grace_s=1,
+        lost_retention_s=600,
+        on_lost=on_lost,
+        on_take_over=nothing,
+        turns=ALONE,
     )
     await manager.start()
     return manager
@@ -183,10 +201,19 @@ async def test_who_speaks_after_its_lease_ran_out_and_was_not_missed_goes_on(man
 async def test_who_was_declared_lost_elsewhere_is_told_to_register(manager, clock, backend):
     session = await manager.register(request(), PEER)
 
-    async def on_lost(event):
+    async def on_lost(event, *, is_late=False):
         pass
 
-    other = ExecutorManager(backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost)
+    other = ExecutorManager(
+        backend,
+        clock,
+        lease_ttl_s=6,
+        connection_grace_s=1,
+        lost_retention_s=600,
+        on_lost=on_lost,
+        on_take_over=nothing,
+        turns=ALONE,
+    )
     await other.start()
     clock.advance(7_000)
     await notice(other, backend)
@@ -219,11 +246,18 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
     await manager.register(request(), PEER)
     told = []
 
-    async def on_lost(event):
+    async def on_lost(event, *, is_late=False):
         told.append(event)
 
     successor = ExecutorManager(
-        backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost
+        backend,
+        clock,
+        lease_ttl_s=6,
+        connection_grace_s=1,
+        lost_retention_s=600,
+        on_lost=on_lost,
+        on_take_over=nothing,
+        turns=ALONE,
     )
     await successor.start()
     await successor.look()
@@ -238,13 +272,20 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
 async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
     told = []
 
-    async def on_lost(event):
+    async def on_lost(event, *, is_late=False):
         told.append(event)
         if len(told) == 1:
             raise UnknownExecutorError("the store is away")
 
     manager = ExecutorManager(
-        backend, clock, lease_ttl_s=6, connection_grace_s=1, lost_retention_s=600, on_lost=on_lost
+        backend,
+        clock,
+        lease_ttl_s=6,
+        connection_grace_s=1,
+        lost_retention_s=600,
+        on_lost=on_lost,
+        on_take_over=nothing,
+        turns=ALONE,
     )
     await manager.register(request(), PEER)
     await manager.deregister("e1", "one", "bye")

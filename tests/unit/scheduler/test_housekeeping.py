@@ -10,8 +10,10 @@ from scheduler.blobs import BlobStore, digest_of
 from scheduler.housekeeping import Housekeeping, blobs_of, clean_up_of
 from scheduler.job_heads import JobHeads, head_of
 from scheduler.job_store import JobStore
+from scheduler.peers import Peers
 from scheduler.results import InlineResult, ResultStore
 from scheduler.settings import SchedulerSettings
+from scheduler.turns import Turns
 from state_backend import Keyspace
 from tests.unit.scheduler.test_job_store import launches, running, step
 from tests.unit.scheduler.world import graph, keys, succeeded
@@ -28,8 +30,9 @@ class House:
         self.jobs = JobStore(backend, self.heads, clock)
         self.blobs = BlobStore(backend)
         self.results = ResultStore(backend)
+        self.peers = Peers(backend, clock, scheduler_id="s", address="", lease_ttl_s=1)
         self.keeping = Housekeeping(
-            SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, self.results, clock
+            SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, self.results, Turns(self.peers), clock
         )
 
 

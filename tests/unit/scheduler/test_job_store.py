@@ -2,10 +2,11 @@
 
 import pytest
 
-from execution_graph import JobCancelled, apply_all, encode_graph, pop_next_tasks, revive
+from execution_graph import ExecutorLost, JobCancelled, StagesStarted, apply_all, encode_graph, pop_next_tasks, revive
 from onager.errors import JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId
 from scheduler import job_store
+from scheduler.job_heads import JobHead, head_of
 from scheduler.job_log import JobHeader
 from scheduler.job_store import Committed, Lost
 from state_backend import Keyspace
@@ -251,3 +252,17 @@ async def test_a_newer_record_is_refused_and_left_as_it_is(backend, clock):
 async def test_a_job_that_is_not_there_is_not_found(backend, clock):
     with pytest.raises(JobNotFoundError):
         await store(backend, clock).load(JobId("nobody"))
+
+
+async def test_a_head_is_written_that_another_replica_changed_and_this_one_did_not_see(backend, clock):
+    mine, other = store(backend, clock), store(backend, clock)
+    job, _ = await mine.submit(graph())
+    job = await step(mine, job, launches(job.graph))
+    job = await step(mine, job, [planned(1), StagesStarted(stage_ids=(1,), at_ms=4)])
+    on_other = await other.load(JOB)
+    await step(other, on_other, launches(on_other.graph))
+    # The loss brings back what was there when this replica last wrote the head, but not what is stored by now.
+    await step(mine, await mine.load(JOB), [ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=5)])
+    head = JobHead.decoded((await backend.get(Keyspace.JobHeads, JOB)).value, JOB)
+    assert head == head_of((await other.load(JOB)).graph, 1.0)
+    assert head.has_runnable_work

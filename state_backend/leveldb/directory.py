@@ -15,7 +15,7 @@ from onager.errors import (
     StateNotWritableError,
     StateUnavailableError,
 )
-from state_backend.leveldb_log import find_damage
+from state_backend.leveldb.log import find_damage
 
 SCHEMA_VERSION: Final = 1
 _SCHEMA_KEY: Final = b"mschema_version"

@@ -1,0 +1,130 @@
+"""``make test-deploy``: the local cluster as its users meet it; what docker-compose and kubectl make of their files.
+
+Needs haproxy, docker-compose and kubectl.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import onager
+from onager.client.progress import JobState
+from onager.protocol.security import ClientSecurity
+from tests.etcd.process import end, free_ports, start
+
+ROOT = Path(__file__).resolve().parents[1]
+JOBS = ROOT / "tests" / "e2e" / "jobs.py"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
+    assert found, f"this test needs {name}: sudo apt-get install {name}"
+    return found
+
+
+def until(condition, within_s: float, what: str, told: Path) -> None:
+    end_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end_s, f"{what} is not to be seen:\n{told.read_text()}"
+        time.sleep(0.05)
+
+
+class Cluster:
+    """What ``make cluster`` starts."""
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.directory = directory / "cluster"
+        self.told = directory / "told"
+        where = ["--directory", str(self.directory), "--listen", self.address]
+        os.chdir(ROOT)
+        command = [sys.executable, "-m", "deploy.local_cluster", *where, *flags]
+        self.process = start(command, self.told, os.environ)
+
+    def await_ready(self) -> None:
+        def is_ready() -> bool:
+            assert self.process.poll() is None, self.told.read_text()
+            return f"onager is ready at {self.address}" in self.told.read_text()
+
+        until(is_ready, 300.0, "a cluster", self.told)
+
+    def kill(self, name: str) -> None:
+        os.kill(self.pid(name), signal.SIGKILL)
+        until(lambda: f"{name} is dead (code -9)" in self.told.read_text(), 10.0, "a death", self.told)
+
+    def pid(self, name: str) -> int:
+        return int((self.directory / f"{name}.pid").read_text())
+
+    def connect(self) -> onager.OnagerClient:
+        secrets = self.directory / "secrets"
+        safe = ClientSecurity(tls_ca=secrets / "ca.pem", auth_token_file=secrets / "token")
+        return onager.connect(self.address, security=safe if secrets.exists() else ClientSecurity())
+
+
+@pytest.fixture(params=["plain", "tls"])
+def cluster(request, tmp_path) -> Iterator[Cluster]:
+    program("haproxy")
+    started = Cluster(tmp_path, *(("--tls",) if request.param == "tls" else ()))
+    try:
+        started.await_ready()
+        yield started
+    finally:
+        end(started.process, 60.0)
+
+
+def test_two_of_three_schedulers_and_haproxys_way_to_them_die_in_the_middle_of_a_job(cluster, tmp_path):
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    arguments = {"gate": str(gate), "partitions": 4, "held": 1}
+    conf = {"onager.fusion.maxBytes": 0, "spark.sql.shuffle.partitions": 4}
+    with cluster.connect() as client:
+        job = client.python(f"{JOBS}:gated_range", args=arguments, conf=conf)
+        until(lambda: any(gate.glob("held-*")), 120.0, "the job at its gate", cluster.told)
+        schedulers = {s.scheduler_id: s.answering for s in client.schedulers()}
+        assert len(schedulers) == 3
+        # The one that serves this client dies, and another one.
+        for name in sorted(schedulers, key=schedulers.get)[1:]:
+            cluster.kill(name)
+        assert job.progress().state is JobState.RUNNING
+        (gate / "open").touch()
+        assert job.to_arrow().num_rows == 1000
+        tasks = [task for stage in job.detail().progress.stages for task in stage.tasks]
+        assert {task.successes for task in tasks} == {1}
+        assert len({s.pid for s in client.schedulers()} & {cluster.pid(name) for name in schedulers}) >= 1
+        # A new client finds the one that is left, through HAProxy.
+        with cluster.connect() as another:
+            assert another.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
+
+
+def test_ctrl_c_ends_all(cluster):
+    pids = [int(file.read_text()) for file in cluster.directory.glob("*.pid")]
+    assert len(pids) == 9
+    cluster.process.send_signal(signal.SIGINT)
+    assert cluster.process.wait(60) == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_docker_compose_accepts_its_file():
+    done = subprocess.run(
+        [program("docker-compose"), "config", "--quiet"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_kustomize_accepts_the_manifests():
+    if shutil.which("kubectl") is None:
+        pytest.fail("this test needs kubectl")
+    done = subprocess.run(
+        ["kubectl", "kustomize", "deploy/kubernetes"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("kind: PodDisruptionBudget") == 3

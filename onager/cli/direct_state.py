@@ -1,0 +1,127 @@
+"""A store opened by the command itself, when no scheduler runs: the same operations as through one."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from onager.clock import SystemClock
+from onager.errors import InvalidSettingError, StateLockedError
+from onager.logs import configure_logging
+from onager.protocol import onager_pb2 as pb
+from scheduler.state_admin.admin import StateAdmin, without_credentials
+from scheduler.state_admin.backup_file import BackupFile, BackupReader
+from scheduler.state_admin.restoring import Target, look_at_target, new_mark, restore_records
+from state_backend import StateBackendClient, open_backend
+
+T = TypeVar("T")
+
+
+class DirectState:
+    """The operations of `onager.client.state.ClusterState` on a store of one's own; of one thread."""
+
+    def __init__(self, url: str, *, may_be_new: bool = False) -> None:
+        """Open the store at *url*; one that is not there yet is an error unless *may_be_new*."""
+        configure_logging("warning")
+        _check_url(url, may_be_new=may_be_new)
+        self.url = url
+        self.clock = SystemClock()
+        self._runner = asyncio.Runner()
+        try:
+            self.backend: StateBackendClient = self._runner.run(open_backend(_as_a_guest(url), clock=self.clock))
+        except StateLockedError as error:
+            self._runner.close()
+            if may_be_new:
+                raise  # only by itself can a restore have it
+            raise StateLockedError(
+                f"{error}; or leave out --backend and go through that scheduler (--scheduler HOST:PORT)"
+            ) from error
+        except BaseException:
+            self._runner.close()
+            raise
+        self._admin = StateAdmin(self.backend, self.clock, without_credentials(url))
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether others, schedulers too, may have the store open at the same time."""
+        return not self.url.startswith("leveldb:")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.run(self.backend.close())
+        finally:
+            self._runner.close()
+
+    def keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
+        """Return keys."""
+        return self._runner.run(self._admin.list(pb.ListStateRequest(prefix=prefix, limit=limit)))
+
+    def value(self, key: str) -> pb.GetStateResponse:
+        """Return one record, decoded to JSON."""
+        return self._runner.run(self._admin.get(pb.GetStateRequest(key=key)))
+
+    def changes(self, prefix: str = "") -> Generator[pb.StateChange, None, None]:
+        """Yield changes until closed."""
+        return self._each(lambda: self._admin.watch(pb.WatchStateRequest(prefix=prefix)))
+
+    def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
+        """Remove a record, or all below a prefix."""
+        request = pb.RemoveStateRequest(path=path, dry_run=is_dry_run, force=is_forced)
+        return self._runner.run(self._admin.remove(request))
+
+    def check(self) -> Iterator[pb.StateCheck]:
+        """Yield what is wrong with the store."""
+        return self._each(lambda: self._admin.check(pb.CheckStateRequest()))
+
+    def backup(self) -> Iterator[pb.StateBackup]:
+        """Yield all records at one revision."""
+        return self._each(lambda: self._admin.backup(pb.BackupStateRequest()))
+
+    def target(self) -> Target:
+        """Return what a restore would find in the store."""
+        return self._runner.run(look_at_target(self.backend))
+
+    def restore(self, reader: BackupReader, backup: BackupFile, target: Target) -> int:
+        """Delete what is in the store, and write the records of a backup that was checked; return how many."""
+        mark = new_mark(self.clock, str(backup.path.absolute()), backup.records)
+        return self._runner.run(restore_records(self.backend, target, reader.records(), mark))
+
+    def _each(self, start: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, None]:
+        stream = start()
+
+        async def following() -> list[T]:
+            async for item in stream:
+                return [item]
+            return []
+
+        try:
+            while item := self._runner.run(following()):
+                yield item[0]
+        finally:
+            self._runner.run(stream.aclose())
+
+
+def _as_a_guest(url: str) -> str:
+    """Return *url* so that a command of some seconds leaves the history of etcd to those who stay."""
+    if not url.startswith("etcd:") or "compact_history=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}compact_history=off"
+
+
+def _check_url(url: str, *, may_be_new: bool) -> None:
+    if url.startswith("memory:"):
+        raise InvalidSettingError(
+            "backend", url, "nothing is kept there: name a store, leveldb:DIR or etcd://HOST:PORT"
+        )
+    scheme, _, path = url.partition(":")
+    if scheme != "leveldb" or not path or may_be_new:
+        return
+    directory = Path(path)
+    if not (directory / "CURRENT").is_file() and not any(directory.glob("*.ldb")) and not any(directory.glob("*.log")):
+        raise InvalidSettingError("backend", url, "there is no store in that directory; see where the scheduler's is")

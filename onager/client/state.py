@@ -1,0 +1,82 @@
+"""The state store of a cluster, as its schedulers show it to an administrator."""
+
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from onager.client.connection import Connection
+from onager.protocol import onager_pb2 as pb
+
+_LONG_DEADLINE_S: Final = 3600.0
+"""A check or a backup reads the whole store."""
+_REMOVAL_DEADLINE_S: Final = 300.0
+
+
+class ClusterState:
+    """Looks into the store through whichever scheduler answers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
+        """Return the keys below *prefix* (``Keyspace`` or ``Keyspace/key-prefix``)."""
+        request = pb.ListStateRequest(prefix=prefix, limit=limit)
+        answer: pb.ListStateResponse = self._connection.call("ListState", request)
+        return answer
+
+    def value(self, key: str) -> pb.GetStateResponse:
+        """Return one record (``Keyspace/key``), decoded to JSON."""
+        answer: pb.GetStateResponse = self._connection.call("GetState", pb.GetStateRequest(key=key))
+        return answer
+
+    def changes(self, prefix: str = "") -> Generator[pb.StateChange, None, None]:
+        """Yield every change below *prefix* from now on; when the scheduler changes, from where it stopped.
+
+        First comes ``watching``. ``lost`` says that events of a keyspace are missing; what is there now follows as
+        ``listed``.
+        """
+        from_revisions: dict[str, int] = {}
+        told: dict[str, set[str]] = {}
+        base = 0
+
+        def open_stream(stub: object, deadline_s: float) -> Iterator[pb.StateChange]:
+            request = pb.WatchStateRequest(prefix=prefix, from_revisions=from_revisions)
+            stream: Iterator[pb.StateChange] = stub.WatchState(request, timeout=deadline_s)  # type: ignore[attr-defined]
+            return stream
+
+        for change in self._connection.stream(open_stream):
+            keyspace = change.key.partition("/")[0]
+            if change.kind == "watching":
+                if base == 0:
+                    base = change.mod_revision
+                    from_revisions.update(dict.fromkeys(change.keyspaces, base + 1))
+                    yield change
+                continue
+            if change.kind == "lost":
+                from_revisions[keyspace] = change.mod_revision + 1
+            elif change.kind != "listed":
+                # The stream may break between two changes of one commit, so its revision is asked for again.
+                if from_revisions.get(keyspace, 0) != change.mod_revision:
+                    told[keyspace] = set()
+                    from_revisions[keyspace] = change.mod_revision
+                if change.key in told.setdefault(keyspace, set()):
+                    continue
+                told[keyspace].add(change.key)
+            yield change
+
+    def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
+        """Remove ``Keyspace/key``, or all below ``Keyspace/`` or ``Keyspace/prefix/``."""
+        request = pb.RemoveStateRequest(path=path, dry_run=is_dry_run, force=is_forced)
+        answer: pb.RemoveStateResponse = self._connection.call("RemoveState", request, deadline_s=_REMOVAL_DEADLINE_S)
+        return answer
+
+    def check(self) -> Iterator[pb.StateCheck]:
+        """Yield what is wrong with the store; a message that `begins` voids what came before it."""
+        return self._connection.stream(
+            lambda stub, _: stub.CheckState(pb.CheckStateRequest(), timeout=_LONG_DEADLINE_S)
+        )
+
+    def backup(self) -> Iterator[pb.StateBackup]:
+        """Yield all records at one revision; a header voids what came before it."""
+        return self._connection.stream(
+            lambda stub, _: stub.BackupState(pb.BackupStateRequest(), timeout=_LONG_DEADLINE_S)
+        )

@@ -1,0 +1,149 @@
+"""The way to schedulers, for clients and executors: channels, credentials, and what it means when they are refused."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import grpc
+
+from onager.errors import InvalidSettingError, OnagerError, TlsError
+from onager.protocol.limits import CHANNEL_OPTIONS
+from onager.protocol.security.files import read_authority, read_pair
+from onager.protocol.security.places import leads_nowhere_else
+from onager.protocol.security.reasons import reason_of
+from onager.protocol.security.tokens import TokenFile
+from onager.protocol.status import from_rpc_error
+
+TLS_CA: Final = "ONAGER_TLS_CA"
+TLS_CERT: Final = "ONAGER_TLS_CERT"
+TLS_KEY: Final = "ONAGER_TLS_KEY"
+AUTH_TOKEN_FILE: Final = "ONAGER_AUTH_TOKEN_FILE"  # noqa: S105 - the name of a variable
+INSECURE: Final = "ONAGER_INSECURE"
+
+_YES: Final = frozenset({"1", "true", "yes", "on"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecurity:
+    """What was said about the way to schedulers."""
+
+    tls_ca: Path | None = None
+    """Certificates of the authorities that schedulers' certificates are of; with it, connections are encrypted."""
+    tls_cert: Path | None = None
+    """Our own certificate, for schedulers that want to see one."""
+    tls_key: Path | None = None
+    auth_token_file: Path | None = None
+    """The token that each call carries is the first line."""
+    insecure: bool = False
+    """Whether plaintext may leave this machine."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Return what the variables ``ONAGER_TLS_CA`` and so on say; empty ones say nothing."""
+
+        def path(name: str) -> Path | None:
+            return Path(environment[name]) if environment.get(name) else None
+
+        return cls(
+            tls_ca=path(TLS_CA),
+            tls_cert=path(TLS_CERT),
+            tls_key=path(TLS_KEY),
+            auth_token_file=path(AUTH_TOKEN_FILE),
+            insecure=environment.get(INSECURE, "").lower() in _YES,
+        )
+
+
+class ClientAccess:
+    """Makes channels to schedulers, with the files that *security* names read and looked at.
+
+    `InvalidSettingError` for a file that cannot be used, and for plaintext to another machine that nobody asked for.
+    """
+
+    def __init__(self, security: ClientSecurity, addresses: Iterable[str]) -> None:
+        pair = read_pair(security.tls_cert, security.tls_key)
+        self._credentials: grpc.ChannelCredentials | None = None
+        self._has_certificate = pair is not None
+        self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
+        if security.tls_ca is not None:
+            authority = read_authority("--tls-ca", security.tls_ca)
+            cert, key = pair or (None, None)
+            self._credentials = grpc.ssl_channel_credentials(authority, key, cert)
+        elif pair is not None:
+            raise InvalidSettingError(
+                "--tls-cert", str(security.tls_cert), "a certificate of ours needs --tls-ca, to know that of schedulers"
+            )
+        elif not security.insecure:
+            _refuse_plaintext_elsewhere(addresses)
+
+    def channel(self, address: str) -> grpc.Channel:
+        """Return a channel to *address* for blocking calls, each of which carries the token."""
+        if self._credentials is None:
+            channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        else:
+            channel = grpc.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
+        return channel if self._token is None else grpc.intercept_channel(channel, _TokenBearer(self._token))
+
+    def aio_channel(self, address: str) -> grpc.aio.Channel:
+        """Return a channel to *address* for asyncio; its calls need `metadata`."""
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.aio.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return what a call of an `aio_channel` must carry."""
+        return () if self._token is None else self._token.metadata()
+
+    def error_of(self, error: grpc.RpcError, address: str) -> OnagerError:
+        """Return what `from_rpc_error` does, or `TlsError` where no safe connection came about."""
+        details = str(error.details() if hasattr(error, "details") else "") or ""
+        has_tls = self._credentials is not None
+        reason = reason_of(details, has_tls=has_tls, has_certificate=self._has_certificate)
+        return from_rpc_error(error, address) if reason is None else TlsError(address, reason.kind, reason.advice)
+
+
+def _refuse_plaintext_elsewhere(addresses: Iterable[str]) -> None:
+    for address in addresses:
+        if not leads_nowhere_else(address):
+            raise InvalidSettingError(
+                "--scheduler",
+                address,
+                "it is on another machine, and the connection would not be encrypted; give --tls-ca FILE "
+                f"({TLS_CA}), or say --insecure ({INSECURE}=1) if the network between is trusted",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _CallDetails:
+    """What gRPC wants to know of a call; it goes by the names alone."""
+
+    method: str
+    timeout: float | None
+    metadata: tuple[tuple[str, str | bytes], ...]
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: grpc.Compression | None
+
+
+class _TokenBearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+    """Puts the token, as it is in its file by now, on every call."""
+
+    def __init__(self, token: TokenFile) -> None:
+        self._token = token
+
+    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        return continuation(self._with_token(details), request)
+
+    def intercept_unary_stream(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        return continuation(self._with_token(details), request)
+
+    def _with_token(self, details: Any) -> _CallDetails:
+        return _CallDetails(
+            details.method,
+            details.timeout,
+            (*(details.metadata or ()), *self._token.metadata()),
+            details.credentials,
+            details.wait_for_ready,
+            details.compression,
+        )

@@ -1,0 +1,148 @@
+"""The port of a scheduler: TLS with certificates that may be renewed, and callers that show a token."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import structlog
+
+from onager.errors import InvalidSettingError, OnagerError, TokenMissingError, TokenRefusedError
+from onager.protocol.security.files import read_authority, read_pair
+from onager.protocol.security.places import is_loopback
+from onager.protocol.security.tokens import HEADER, TokenFile
+from onager.protocol.status import abort
+
+_HEALTH: Final = "/grpc.health.v1.Health/"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSecurity:
+    """What was said about who may call a scheduler."""
+
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    """Certificates of authorities; with it, every caller has to show a certificate of one of them."""
+    auth_token_file: Path | None = None
+    """Every call but that for health has to carry one of its tokens."""
+    insecure: bool = False
+    """Whether other machines may call without TLS, and without anything that says who they are."""
+
+
+class ServerAccess:
+    """Opens ports for a server, with the files that *security* names read and looked at.
+
+    `InvalidSettingError` for a file that cannot be used, and for *listen* being an address that other machines reach
+    where TLS lacks, or both a token and certificates of callers do, and nobody said that this is meant.
+    """
+
+    def __init__(self, security: ServerSecurity, listen: str) -> None:
+        self._security = security
+        self._last = _Configuration.read(security)
+        self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
+        if not (security.insecure or is_loopback(listen)):
+            self._refuse_openness(listen)
+
+    @property
+    def interceptors(self) -> "tuple[grpc.aio.ServerInterceptor[Any, Any], ...]":
+        """What the server has to be made with."""
+        return () if self._token is None else (_TokenGuard(self._token),)
+
+    def add_port(self, server: grpc.aio.Server, listen: str) -> int:
+        """Let *server* listen; return the port. `RuntimeError` or 0 when it is taken, as gRPC has it."""
+        if self._last is None:
+            return server.add_insecure_port(listen)
+        credentials = grpc.dynamic_ssl_server_credentials(
+            self._last.for_grpc(),
+            self._look_again,  # type: ignore[arg-type]
+            self._security.tls_client_ca is not None,
+        )
+        return server.add_secure_port(listen, credentials)
+
+    def _look_again(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return the files' content if it is new, else None.
+
+        gRPC asks at every handshake, in a thread of its own.
+        """
+        try:
+            now = _Configuration.read(self._security)
+        except InvalidSettingError as error:
+            # As when the certificate is new and the key is not yet: the next handshake will find both.
+            log.warning("certificates_not_read_again", error=str(error))
+            return None
+        if now is None or now == self._last:
+            return None
+        self._last = now
+        log.info("certificates_read_again", file=str(self._security.tls_cert))
+        return now.for_grpc()
+
+    def _refuse_openness(self, listen: str) -> None:
+        lacking = []
+        if self._last is None:
+            lacking.append("connections are not encrypted (give --tls-cert FILE and --tls-key FILE)")
+        if self._token is None and self._security.tls_client_ca is None:
+            lacking.append("callers need not say who they are (give --auth-token-file FILE, or --tls-client-ca FILE)")
+        if lacking:
+            raise InvalidSettingError(
+                "--listen",
+                listen,
+                f"other machines reach this address, and {'; and '.join(lacking)}; "
+                "or listen on 127.0.0.1; or say --insecure if every machine of the network is trusted",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Configuration:
+    """The content of the files."""
+
+    cert: bytes
+    key: bytes
+    client_ca: bytes | None
+
+    @staticmethod
+    def read(security: ServerSecurity) -> "_Configuration | None":
+        pair = read_pair(security.tls_cert, security.tls_key)
+        if security.tls_client_ca is None:
+            return None if pair is None else _Configuration(*pair, None)
+        if pair is None:
+            raise InvalidSettingError(
+                "--tls-client-ca", str(security.tls_client_ca), "it needs --tls-cert and --tls-key"
+            )
+        return _Configuration(*pair, read_authority("--tls-client-ca", security.tls_client_ca))
+
+    def for_grpc(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(self.key, self.cert)], self.client_ca)
+
+
+class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Refuses every call, but those for health, that carries none of the tokens."""
+
+    def __init__(self, token: TokenFile) -> None:
+        self._token = token
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        method = handler_call_details.method
+        if method.startswith(_HEALTH):
+            return await continuation(handler_call_details)
+        shown = [value for key, value in handler_call_details.invocation_metadata or () if key == HEADER]
+        # A call with several would leave it open which one counts.
+        if len(shown) == 1 and self._token.accepts(str(shown[0])):
+            return await continuation(handler_call_details)
+        return _refusal(method, TokenRefusedError() if shown else TokenMissingError())
+
+
+def _refusal(method: str, error: OnagerError) -> "grpc.RpcMethodHandler[Any, Any]":
+    async def refuse(_: Any, context: Any) -> None:
+        log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__)
+        await abort(context, error)
+
+    # Whatever the method's answer would have been: to its caller, an error before the first message looks alike.
+    return grpc.unary_unary_rpc_method_handler(refuse)

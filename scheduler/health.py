@@ -1,0 +1,41 @@
+"""gRPC's health protocol on an address of its own: load balancers and probes have neither certificates nor tokens."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import structlog
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+
+from onager.errors import InvalidSettingError
+from onager.protocol.limits import SERVER_OPTIONS
+
+log = structlog.get_logger(__name__)
+
+_STOP_GRACE_S = 0.2
+
+
+@asynccontextmanager
+async def serving_health(checks: HealthServicer, listen: str | None) -> AsyncIterator[None]:
+    """Answer what *checks* knows at *listen*, in plaintext, inside the block; None serves nothing.
+
+    `InvalidSettingError` when the address cannot be used.
+    """
+    if listen is None:
+        yield
+        return
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise InvalidSettingError("--health-listen", listen, f"the address cannot be used ({error})") from error
+    await server.start()
+    log.info("health_ready", address=f"{listen.rpartition(':')[0]}:{port}")
+    try:
+        yield
+    finally:
+        # To its end even when the process is in a hurry: a server that is left behind complains.
+        await asyncio.shield(server.stop(_STOP_GRACE_S))

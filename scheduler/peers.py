@@ -1,0 +1,244 @@
+"""Which schedulers there are: this one's registration, bound to its lease, and the others as the store tells of them.
+
+A registration is for finding each other, and for saying who acts first. It guards nothing: a scheduler that has lost it
+goes on serving, and registers anew.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import (
+    LeaseExpiredError,
+    SchemaVersionError,
+    StateBackendError,
+    StateCorruptError,
+    WatchCompactedError,
+)
+from onager.ids import SchedulerId, new_incarnation
+from onager.protocol import onager_pb2 as pb
+from onager.version import __version__
+from scheduler.records import Record
+from state_backend import EventKind, KeptLease, Keyspace, StateBackendClient, keep_lease
+
+log = structlog.get_logger(__name__)
+
+_AGAIN_S: Final = 1.0
+"""After a failure, how long until the store is asked again."""
+
+
+class SchedulerRecord(Record):
+    """One scheduler for as long as it lives."""
+
+    scheduler_id: str
+    incarnation: str
+    address: str
+    """Where clients, executors and other schedulers reach it: ``host:port``."""
+    host: str
+    pid: int
+    version: str
+    started_ms: int
+
+
+class Peers:
+    """The schedulers of the cluster, this one always among them."""
+
+    def __init__(
+        self, backend: StateBackendClient, clock: Clock, *, scheduler_id: str, address: str, lease_ttl_s: float
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._lease_ttl_s = lease_ttl_s
+        self.record = SchedulerRecord(
+            scheduler_id=scheduler_id,
+            incarnation=new_incarnation(),
+            address=address,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            started_ms=clock.now_ms(),
+        )
+        self.lease: KeptLease | None = None
+        """The lease of this process, while it has one."""
+        self._records: dict[SchedulerId, tuple[int, SchedulerRecord]] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._look = asyncio.Event()
+        """Set when our own record may not be what it should be."""
+        self._leaving = asyncio.Event()
+        self._left = asyncio.Event()
+        self._left.set()
+
+    # ---------------------------------------------------------------- looking
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call *listener* whenever a scheduler came or went."""
+        self._listeners.append(listener)
+
+    @property
+    def id(self) -> SchedulerId:
+        """Return who this scheduler is."""
+        return SchedulerId(self.record.scheduler_id)
+
+    @property
+    def live(self) -> frozenset[SchedulerId]:
+        """Return the schedulers that live by the store as last seen, and this one unless it is leaving."""
+        others = frozenset(self._records) - {self.id}
+        return others if self._leaving.is_set() else others | {self.id}
+
+    @property
+    def is_registered(self) -> bool:
+        """Return whether the others see this very life of the scheduler, by the store as last seen."""
+        found = self._records.get(self.id)
+        return found is not None and found[1].incarnation == self.record.incarnation
+
+    def infos(self) -> list[pb.SchedulerInfo]:
+        """Return what people are told of all schedulers, by id."""
+        records = {scheduler_id: record for scheduler_id, (_, record) in self._records.items()}
+        records[self.id] = self.record
+        return [self._info(records[scheduler_id]) for scheduler_id in sorted(records)]
+
+    def _info(self, record: SchedulerRecord) -> pb.SchedulerInfo:
+        return pb.SchedulerInfo(
+            scheduler_id=record.scheduler_id,
+            incarnation=record.incarnation,
+            address=record.address,
+            host=record.host,
+            pid=record.pid,
+            version=record.version,
+            started_ms=record.started_ms,
+            answering=record.incarnation == self.record.incarnation,
+        )
+
+    # ---------------------------------------------------------------- life
+
+    def advertise(self, address: str) -> None:
+        """Say where this scheduler is reached, before `run`."""
+        self.record = self.record.model_copy(update={"address": address})
+
+    async def run(self) -> None:
+        """Stay registered, and follow the others, for as long as the scheduler lives."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            group.create_task(self._stay_registered())
+
+    async def leave(self, within_s: float) -> None:
+        """Take this scheduler out, so that no other waits for it; if that takes longer, its lease does it."""
+        self._leaving.set()
+        self._look.set()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._left.wait()
+        except TimeoutError:
+            log.warning("scheduler_not_taken_out", scheduler_id=self.id)
+
+    async def _stay_registered(self) -> None:
+        while not self._leaving.is_set():
+            self._left.clear()
+            try:
+                async with keep_lease(self._backend, self._lease_ttl_s, self._clock) as lease:
+                    self.lease = lease
+                    await self._register(lease)
+                    if lease.is_lost:
+                        log.warning("scheduler_lease_lost", scheduler_id=self.id)
+            except LeaseExpiredError:
+                log.warning("scheduler_lease_lost", scheduler_id=self.id)
+            except StateBackendError as error:
+                log.warning("scheduler_not_registered", scheduler_id=self.id, error=str(error))
+                await asyncio.sleep(_AGAIN_S)
+            finally:
+                self.lease = None
+                self._left.set()
+
+    async def _register(self, lease: KeptLease) -> None:
+        """Keep our record in the store until the lease is lost or we leave."""
+        lost = asyncio.create_task(lease.wait_lost())
+        try:
+            await self._put(lease)
+            while not (lease.is_lost or self._leaving.is_set()):
+                looking = asyncio.create_task(self._look.wait())
+                await asyncio.wait([lost, looking], return_when=asyncio.FIRST_COMPLETED)
+                looking.cancel()
+                self._look.clear()
+                if not (lease.is_lost or self._leaving.is_set()):
+                    await self._put_if_gone(lease)
+        finally:
+            lost.cancel()
+
+    async def _put_if_gone(self, lease: KeptLease) -> None:
+        found = self._records.get(self.id)
+        if found is None:
+            await self._put(lease)  # somebody removed it by hand
+        elif found[1].incarnation != self.record.incarnation:
+            log.error(
+                "scheduler_id_taken",
+                scheduler_id=self.id,
+                by=found[1].address,
+                advice="give each scheduler an ONAGER_SCHEDULER_SCHEDULER_ID of its own; this one goes on unlisted",
+            )
+
+    async def _put(self, lease: KeptLease) -> None:
+        # A record of the same id is of an earlier life of ours, whose lease has not run out yet.
+        revision = await self._backend.put(Keyspace.Schedulers, self.id, self.record.encoded(), lease=lease.id)
+        self._seen(self.record, revision)
+        log.info("scheduler_registered", scheduler_id=self.id, address=self.record.address)
+
+    # ---------------------------------------------------------------- the others
+
+    async def refresh(self) -> int:
+        """List all schedulers; return the revision to watch from."""
+        page = await self._backend.get_from_prefix(Keyspace.Schedulers, "")
+        found = {SchedulerId(item.key) for item in page}
+        for item in page:
+            self._take(item.key, item.value, item.mod_revision)
+        for scheduler_id, (revision, _) in list(self._records.items()):
+            if scheduler_id not in found and revision <= page.revision:
+                self._gone(scheduler_id)
+        return page.revision
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                revision = await self.refresh()
+                async with self._backend.watch(Keyspace.Schedulers, from_revision=revision + 1) as events:
+                    async for event in events:
+                        if event.kind is EventKind.PUT:
+                            self._take(event.key, event.value, event.mod_revision)
+                        elif self._records.get(SchedulerId(event.key), (0, None))[0] < event.mod_revision:
+                            self._gone(SchedulerId(event.key))
+            except WatchCompactedError:
+                continue
+            except StateBackendError as error:
+                log.warning("schedulers_watch_failed", error=str(error))
+                await asyncio.sleep(_AGAIN_S)
+
+    def _take(self, key: str, value: bytes, revision: int) -> None:
+        try:
+            self._seen(SchedulerRecord.decoded(value, f"Schedulers/{key}"), revision)
+        except (StateCorruptError, SchemaVersionError) as error:
+            log.error("scheduler_record_unreadable", scheduler_id=key, error=str(error))  # noqa: TRY400
+
+    def _seen(self, record: SchedulerRecord, revision: int) -> None:
+        scheduler_id = SchedulerId(record.scheduler_id)
+        known = self._records.get(scheduler_id)
+        if known is not None and known[0] >= revision:
+            return
+        self._records[scheduler_id] = (revision, record)
+        if known is None or known[1] != record:
+            self._tell(scheduler_id)
+
+    def _gone(self, scheduler_id: SchedulerId) -> None:
+        if self._records.pop(scheduler_id, None) is not None:
+            self._tell(scheduler_id)
+
+    def _tell(self, scheduler_id: SchedulerId) -> None:
+        if scheduler_id == self.id:
+            self._look.set()
+        else:
+            log.info("schedulers_changed", scheduler_id=scheduler_id, live=len(self.live))
+        for listener in self._listeners:
+            listener()

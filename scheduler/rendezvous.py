@@ -1,0 +1,22 @@
+"""Who comes first: rendezvous hashing, by which all that know the same members agree, without talking to each other.
+
+Each member has a score of its own for each key, so a member that goes takes no key from another, and one that comes
+takes only those that it now is first for: one in as many as there are members.
+
+Source: D. Thaler, C. Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1), 1998.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+
+def rank(key: str, member: str, members: Iterable[str]) -> int:
+    """Return how many of *members* come before *member* for *key*; *member* need not be among them."""
+    mine = _score(key, member)
+    return sum(_score(key, other) > mine for other in members if other != member)
+
+
+def _score(key: str, member: str) -> tuple[bytes, str]:
+    # The lengths keep ("a", "bc") apart from ("ab", "c").
+    name = f"{len(member)}:{member}{key}".encode()
+    return blake2b(name, digest_size=8).digest(), member

@@ -1,0 +1,88 @@
+"""The check of a whole store, as a function of what was read at one revision."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from onager.errors import StateCorruptError
+from scheduler.executor_records import ExecutorRecord
+from scheduler.peers import SchedulerRecord
+from scheduler.records import unpack
+from scheduler.state_admin.checking_blobs import check_blobs
+from scheduler.state_admin.checking_jobs import Job, check_jobs
+from scheduler.state_admin.everything import Everything
+from scheduler.state_admin.findings import Finding, Findings
+from scheduler.state_admin.restoring import MARK_KEY
+from state_backend import Keyspace, KeyValue
+
+_RESTORE_ADVICE: Final = "a restore into this store was not finished: run it again"
+
+
+def check_everything(store: Everything) -> Iterator[Finding]:
+    """Yield everything that is wrong with *store*, keyspace by keyspace; one bad record does not stop the rest."""
+    found = Findings()
+    if MARK_KEY in store.records[Keyspace.Admin]:
+        found.error("unfinished", Keyspace.Admin, MARK_KEY, _RESTORE_ADVICE)
+    jobs = check_jobs(store, found)
+    yield from found
+    found.clear()
+    check_blobs(store, jobs, found)
+    _check_executors(store, jobs, found)
+    _check_schedulers(store, found)
+    for keyspace in (Keyspace.Slots, Keyspace.Sessions):
+        for key, item in store.records[keyspace].items():
+            found.read(keyspace, key, partial(_json_of, item, f"{keyspace}/{key}"))
+    yield from found
+
+
+def _json_of(item: KeyValue, path: str) -> object:
+    plain = unpack(item.value, path)
+    if not plain.startswith(b"{"):
+        return None  # a plain mark, such as an incarnation
+    try:
+        return json.loads(plain)
+    except ValueError as error:
+        raise StateCorruptError(f"{path} cannot be read: {error}") from error
+
+
+def _check_schedulers(store: Everything, found: Findings) -> None:
+    for key, item in store.records[Keyspace.Schedulers].items():
+        decode = partial(SchedulerRecord.decoded, item.value, f"Schedulers/{key}")
+        record = found.read(Keyspace.Schedulers, key, decode)
+        if record is not None and record.scheduler_id != key:
+            found.error("misplaced", Keyspace.Schedulers, key, f"is the record of scheduler {record.scheduler_id}")
+
+
+def _check_executors(store: Everything, jobs: list[Job], found: Findings) -> None:
+    hearts = store.records[Keyspace.Heartbeats]
+    lives: dict[str, ExecutorRecord] = {}
+    for key, item in store.records[Keyspace.Executors].items():
+        decode = partial(ExecutorRecord.decoded, item.value, f"Executors/{key}")
+        record = found.read(Keyspace.Executors, key, decode)
+        if record is None:
+            continue
+        lives[key] = record
+        if record.executor_id != key:
+            found.error("misplaced", Keyspace.Executors, key, f"is the record of executor {record.executor_id}")
+        if record.state != "lost" and key not in hearts:
+            message = "has no heartbeat: the next scheduler to look declares it lost"
+            found.warn("missing", Keyspace.Executors, key, message)
+    for key, item in hearts.items():
+        record = lives.get(key)
+        if key not in store.records[Keyspace.Executors]:
+            found.warn("orphan", Keyspace.Heartbeats, key, "is the heartbeat of an executor that has no record")
+        elif record is not None and record.incarnation.encode() != item.value:
+            message = f"beats for incarnation {item.value.decode(errors='replace')!r}, but the executor's record says"
+            found.error("inconsistent", Keyspace.Heartbeats, key, f"{message} {record.incarnation!r}")
+    for job in jobs:
+        _check_lives(job, lives, found)
+
+
+def _check_lives(job: Job, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:
+    for executor_id, incarnation in sorted(job.lives):
+        life = lives.get(executor_id)
+        if life is None or life.incarnation != incarnation or life.state == "lost":
+            message = f"has tasks with executor {executor_id} in a life ({incarnation}) that is over: "
+            message += "a scheduler hands them out again"
+            found.warn("inconsistent", job.keyspace, job.job_id, message)

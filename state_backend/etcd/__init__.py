@@ -1,0 +1,10 @@
+"""The etcd adapter: one client of a cluster of one or more members.
+
+`url` says where and as whom, `endpoints` holds the connections, `calls` sends a request until it is answered and says
+what a failure means, `backend` is the port, `watch`, `locks` and `compaction` are what their names say.
+"""
+
+from state_backend.etcd.backend import EtcdBackend
+from state_backend.etcd.url import EtcdUrl
+
+__all__ = ["EtcdBackend", "EtcdUrl"]

@@ -1,0 +1,227 @@
+"""Requests to a cluster: sent, with a deadline, to a member that answers, and again where that is right.
+
+A request that only reads, or whose repetition changes nothing more, is sent until the time is over. Another one is
+sent again only while it surely did nothing: a member is asked for its status before, unless it is known to be
+connected, and what fails after it went out ends as `OutcomeUnknownError`.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+import structlog
+from aetcd import rpc
+
+from onager.errors import OutcomeUnknownError, StateFullError, StateUnavailableError
+from state_backend.etcd.endpoints import Endpoint, Endpoints
+from state_backend.etcd.failures import Meaning, access_refused, meaning, refusal
+from state_backend.etcd.reasons import reason
+from state_backend.etcd.url import EtcdUrl
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+Metadata = grpc.aio.Metadata
+Send = Callable[[Endpoint, float, Metadata], Awaitable[T]]
+"""Sends a request to a member with a deadline in seconds and metadata."""
+
+_FULL: Final = (
+    "etcd's database reached its quota, and takes no more writes until space is made: compact, defragment, and disarm "
+    "the alarm (etcdctl compact, etcdctl defrag, etcdctl alarm disarm), or raise --quota-backend-bytes"
+)
+_PAUSE_S: Final = 0.05
+_CONNECT_S: Final = 1.0
+# Without a leader a member refuses at once, and so surely did nothing.
+_HAS_LEADER: Final = ("hasleader", "true")
+
+
+class Calls:
+    """Sends requests as the user of *url*; several at once."""
+
+    def __init__(self, url: EtcdUrl) -> None:
+        self._url = url
+        self._endpoints = Endpoints(url)
+        # Time for an attempt at each of a minority that is silent, and one that is answered.
+        self._attempt_s = url.timeout_s / max(2, len(url.endpoints) // 2 + 1)
+        # Made once, since gRPC makes one of each tuple that it is given.
+        self._metadata = Metadata(_HAS_LEADER)
+        self._token = Metadata()
+        self._has_token = False
+        self._authenticating = asyncio.Lock()
+        self._is_full = False
+        self._is_closed = False
+
+    @property
+    def url(self) -> EtcdUrl:
+        """Where the cluster is, and as whom we go there."""
+        return self._url
+
+    @property
+    def timeout_s(self) -> float:
+        """The longest that a call may take."""
+        return self._url.timeout_s
+
+    async def read(self, send: Send[T]) -> T:
+        """Send a request that may be sent any number of times.
+
+        `StateUnavailableError`, which names each endpoint and what is wrong with it, when none answered in time.
+        """
+        return await self._call(send, is_repeatable=True)
+
+    async def write(self, send: Send[T], *, needs_space: bool = True) -> T:
+        """Send a request that must not be done twice; a full database still takes one that needs no space.
+
+        `OutcomeUnknownError` when it may have been done; `StateUnavailableError` and `StateFullError` when not.
+        """
+        if needs_space and self._is_full:
+            await self._check_full()
+        return await self._call(send, is_repeatable=False)
+
+    async def connected(self) -> tuple[Endpoint, Metadata]:
+        """Return a member that answers, for a stream, and the metadata to open it with."""
+
+        async def ask(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> tuple[Endpoint, Metadata]:
+            if not endpoint.is_connected:
+                await self._probe(endpoint, timeout_s)
+            return endpoint, metadata
+
+        return await self.read(ask)
+
+    def leave(self, endpoint: Endpoint) -> None:
+        """Turn to another member: a stream to *endpoint* failed."""
+        self._endpoints.leave(endpoint)
+
+    def forget_token(self) -> None:
+        """Authenticate again before the next request."""
+        self._has_token = False
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        await self._endpoints.close()
+
+    # -- one call
+
+    async def _call(self, send: Send[T], *, is_repeatable: bool) -> T:
+        try:
+            return await self._attempts(send, is_repeatable=is_repeatable)
+        except asyncio.CancelledError:
+            if not self._is_closed or _is_cancelled():
+                raise
+            # Closing the channel cancelled the call, not the caller.
+            closed = StateUnavailableError if is_repeatable else OutcomeUnknownError
+            raise closed("the state backend was closed during a call") from None
+
+    async def _attempts(self, send: Send[T], *, is_repeatable: bool) -> T:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._url.timeout_s
+        failures: dict[str, str] = {}
+        for attempt in itertools.count(1):
+            if self._is_closed:
+                raise StateUnavailableError("the state backend is closed")
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                break
+            endpoint = self._endpoints.current
+            timeout_s = min(left_s, self._attempt_s)
+            is_perhaps_done = False
+            metadata = self._metadata
+            try:
+                await self._prepare(endpoint, timeout_s, must_be_connected=not is_repeatable)
+                is_perhaps_done = not is_repeatable
+                metadata = self._metadata
+                answer = await send(endpoint, timeout_s, metadata)
+            except rpc.AioRpcError as error:
+                # An attempt for which there was hardly time left hides no reason.
+                if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or endpoint.address not in failures:
+                    failures[endpoint.address] = self._told(error)
+                self._judge(error, endpoint, metadata, is_perhaps_done=is_perhaps_done)
+            else:
+                if endpoint.is_failing:
+                    endpoint.is_failing = False
+                    log.info("etcd_endpoint_answers_again", endpoint=endpoint.address)
+                return answer
+            if attempt % len(self._endpoints) == 0:
+                await asyncio.sleep(min(_PAUSE_S, max(0.0, deadline_s - loop.time())))
+        failures = dict.fromkeys(self._url.endpoints, "there was no time left to ask it") | failures
+        told = "; ".join(f"{address}: {why}" for address, why in failures.items())
+        raise StateUnavailableError(f"no etcd answered within {self._url.timeout_s:g} s: {told}")
+
+    async def _prepare(self, endpoint: Endpoint, timeout_s: float, *, must_be_connected: bool) -> None:
+        if not self._has_token and self._url.user is not None:
+            await self._authenticate(endpoint, timeout_s)
+        if must_be_connected and not endpoint.is_connected:
+            await self._probe(endpoint, min(timeout_s, _CONNECT_S))
+
+    def _judge(self, error: rpc.AioRpcError, endpoint: Endpoint, used: Metadata, *, is_perhaps_done: bool) -> None:
+        """Return when the call is to be sent again, turned to another member if that helps; else raise."""
+        match meaning(error, has_user=self._url.user is not None):
+            case Meaning.REFUSED:
+                raise refusal(error, endpoint.address, self._url) from error
+            case Meaning.TOKEN:
+                # Of many calls that are refused with one token, the first gets another.
+                if used is self._metadata:
+                    self._has_token = False
+            case Meaning.FULL:
+                self._is_full = True
+                if is_perhaps_done:
+                    raise OutcomeUnknownError(f"{_FULL} (etcd at {endpoint.address})") from error
+                raise StateFullError(f"{_FULL} (etcd at {endpoint.address})") from error
+            case Meaning.NOT_NOW:
+                self._endpoints.leave(endpoint)
+            case Meaning.UNKNOWN:
+                self._endpoints.leave(endpoint)
+                if not endpoint.is_failing:
+                    endpoint.is_failing = True
+                    log.warning("etcd_endpoint_failed", endpoint=endpoint.address, error=self._told(error))
+                if is_perhaps_done:
+                    raise OutcomeUnknownError(f"etcd at {endpoint.address}: {self._told(error)}") from error
+
+    def _told(self, error: rpc.AioRpcError) -> str:
+        return reason(error, self._url.tls)
+
+    async def _probe(self, endpoint: Endpoint, timeout_s: float) -> None:
+        """Connect; raise the reason when that fails."""
+        await endpoint.maintenance.Status(rpc.StatusRequest(), timeout=timeout_s, metadata=self._token)
+
+    async def _authenticate(self, endpoint: Endpoint, timeout_s: float) -> None:
+        async with self._authenticating:
+            if self._has_token:
+                return
+            request = rpc.AuthenticateRequest(name=self._url.user, password=self._url.password)
+            try:
+                answer = await endpoint.auth.Authenticate(request, timeout=timeout_s)
+            except rpc.AioRpcError as error:
+                text = error.details() or ""
+                if text.startswith("etcdserver: authentication is not enabled"):
+                    log.warning("etcd_has_no_users", endpoint=endpoint.address, user=self._url.user)
+                    self._take_token()
+                    return
+                if text.startswith("etcdserver: authentication failed"):
+                    raise access_refused(text, endpoint.address, self._url) from error
+                raise
+            self._take_token(("token", answer.token))
+
+    def _take_token(self, *token: tuple[str, str]) -> None:
+        self._metadata = Metadata(_HAS_LEADER, *token)
+        self._token = Metadata(*token)
+        self._has_token = True
+
+    async def _check_full(self) -> None:
+        """Raise `StateFullError` while the alarm is up: then a write surely does nothing."""
+        request = rpc.AlarmRequest(action=rpc.AlarmRequest.GET)
+
+        async def ask(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
+            return await endpoint.maintenance.Alarm(request, timeout=timeout_s, metadata=metadata)
+
+        answer = await self.read(ask)
+        if any(alarm.alarm == rpc.NOSPACE for alarm in answer.alarms):
+            raise StateFullError(_FULL)
+        self._is_full = False
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

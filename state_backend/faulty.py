@@ -1,0 +1,275 @@
+"""A store that fails on purpose: a wrapper for tests and simulations, over any adapter.
+
+What goes wrong is decided call by call by a *plan*: `scripted`, or `seeded` with randomness from outside.
+Calls are asked about in the order in which they are made, so that under one event loop the same seed gives
+the same faults. Every fault is one that the port allows: code that holds to the contract survives them.
+"""
+
+# ruff: noqa: SLF001 a wrapper stands where the public methods stand, and calls the primitives as they do
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from onager.clock import Clock, SystemClock
+from onager.errors import OutcomeUnknownError, StateBackendError, StateUnavailableError, WatchCompactedError
+from state_backend.forwarding import ForwardingBackend, read_operation
+from state_backend.model import (
+    KeyRange,
+    Keyspace,
+    Lease,
+    LeaseId,
+    LockToken,
+    Op,
+    OutcomeUnknown,
+    Page,
+    Put,
+    Snapshot,
+    TxnResult,
+    WatchEvent,
+)
+from state_backend.port import StateBackendClient
+
+T = TypeVar("T")
+
+_LOST_ANSWER: Final = "the answer was lost, by a fault that was asked for"
+_TICK_S: Final = 0.005
+
+
+class FaultKind(StrEnum):
+    """What goes wrong with a call; `APPLIES_TO` says with which."""
+
+    UNAVAILABLE = "unavailable"
+    """The store cannot be reached: nothing is sent."""
+    SLOW_REQUEST = "slow_request"
+    """The request takes its time to arrive, so that others go first: what was read before may have changed."""
+    SLOW_ANSWER = "slow_answer"
+    """What was asked is done at once, and the answer takes its time."""
+    UNKNOWN_UNWRITTEN = "unknown_unwritten"
+    """The outcome is unknown, and nothing was written."""
+    UNKNOWN_WRITTEN = "unknown_written"
+    """The outcome is unknown, and it was as it would have been: only the answer was lost."""
+    UNKNOWN_LATE = "unknown_late"
+    """The outcome is unknown, and the request arrives later, after the caller was told."""
+    LEASE_LOST = "lease_lost"
+    """The lease that the call rests on ends just before."""
+    COMPACTED = "compacted"
+    """The watch lost events."""
+    CUT = "cut"
+    """The watch breaks off, as when the store goes away."""
+
+
+_ANY: Final = frozenset({FaultKind.UNAVAILABLE, FaultKind.SLOW_REQUEST, FaultKind.SLOW_ANSWER})
+_UNKNOWN: Final = frozenset({FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_LATE})
+
+APPLIES_TO: Final[Mapping[str, frozenset[FaultKind]]] = {
+    **dict.fromkeys(("get", "get_from_prefix", "scan", "scan_keys", "read_txn"), _ANY),
+    "put_txn": _ANY | _UNKNOWN | {FaultKind.LEASE_LOST},
+    "lease": _ANY | _UNKNOWN - {FaultKind.UNKNOWN_LATE},
+    "keep_alive": _ANY | {FaultKind.LEASE_LOST},
+    "revoke": _ANY | _UNKNOWN,
+    "lock": _ANY | {FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_WRITTEN, FaultKind.LEASE_LOST},
+    "unlock": _ANY | _UNKNOWN,
+    "watch": frozenset({FaultKind.UNAVAILABLE, FaultKind.SLOW_REQUEST, FaultKind.COMPACTED}),
+    "watch_event": frozenset({FaultKind.SLOW_ANSWER, FaultKind.COMPACTED, FaultKind.CUT}),
+}
+"""The operations that a plan is asked about, and what can go wrong with each.
+
+``put_txn`` is every write, ``watch_event`` each event that a watch is about to tell.
+"""
+
+FaultPlan = Callable[[str], FaultKind | None]
+"""Told the operation of the next call, says what goes wrong with it; `None` for nothing."""
+
+
+def scripted(faults: Mapping[str, Iterable[FaultKind | None]]) -> FaultPlan:
+    """Return a plan that hands out *faults* of each operation call by call; past their end nothing goes wrong."""
+    left = {operation: deque(kinds) for operation, kinds in faults.items()}
+    for operation, kinds in left.items():
+        for kind in kinds:
+            if kind is not None and kind not in APPLIES_TO[operation]:
+                raise ValueError(f"{kind} cannot happen to {operation}")
+
+    def plan(operation: str) -> FaultKind | None:
+        kinds = left.get(operation)
+        return kinds.popleft() if kinds else None
+
+    return plan
+
+
+def seeded(draw: Callable[[], float], rates: Mapping[FaultKind, float]) -> FaultPlan:
+    """Return a plan that meets each call with the kinds that apply to it, each at its rate from 0 to 1.
+
+    *draw* returns numbers from 0 up to 1, such as ``random.Random(seed).random``; one for each call.
+    """
+
+    def plan(operation: str) -> FaultKind | None:
+        number = draw()
+        for kind, rate in rates.items():
+            if kind not in APPLIES_TO[operation]:
+                continue
+            if number < rate:
+                return kind
+            number -= rate
+        return None
+
+    return plan
+
+
+class FaultyBackend(ForwardingBackend):
+    """Does what *inner* does, but for the faults that *plan* asks for; `met` counts them.
+
+    What is slow or late takes as many seconds of *clock* as *delay_s* returns for it (0: as long as others take
+    for a step); under a clock that stands still it waits until somebody moves that.
+    """
+
+    def __init__(
+        self,
+        inner: StateBackendClient,
+        plan: FaultPlan,
+        clock: Clock | None = None,
+        *,
+        delay_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        super().__init__(inner)
+        self.met: Counter[FaultKind] = Counter()
+        self._plan = plan
+        self._clock = SystemClock() if clock is None else clock
+        self._delay_s = delay_s
+        self._late: set[asyncio.Task[object]] = set()
+
+    async def settle(self) -> None:
+        """Return when everything that was to arrive late has arrived."""
+        while self._late:
+            await asyncio.wait(self._late)
+
+    async def close(self) -> None:
+        """Close *inner*; what would have arrived later does not."""
+        for task in self._late:
+            task.cancel()
+        await asyncio.gather(*self._late, return_exceptions=True)
+        await super().close()
+
+    async def keep_alive(self, lease: LeaseId) -> None:
+        """Give *lease* its whole time again, unless it is lost."""
+        await self._call("keep_alive", lambda: self.inner.keep_alive(lease), leases=[lease])
+
+    async def revoke(self, lease: LeaseId) -> None:
+        """End *lease* now."""
+        await self._call("revoke", lambda: self.inner.revoke(lease))
+
+    async def _read(self, keys: Collection[tuple[Keyspace, str]], ranges: Sequence[KeyRange]) -> Snapshot:
+        return await self._call(read_operation(keys, ranges), lambda: self.inner._read(keys, ranges))
+
+    async def _read_keys(self, key_range: KeyRange) -> Page[str]:
+        return await self._call("scan_keys", lambda: self.inner._read_keys(key_range))
+
+    async def _commit(
+        self, ops: Collection[Op], expect: Mapping[tuple[Keyspace, str], int], fence: Collection[LockToken]
+    ) -> TxnResult:
+        leases = [token.lease for token in fence]
+        leases += [op.lease for op in ops if isinstance(op, Put) and op.lease is not None]
+        try:
+            return await self._call("put_txn", lambda: self.inner._commit(ops, expect, fence), leases=leases)
+        except OutcomeUnknownError as error:
+            return OutcomeUnknown(str(error))
+
+    async def _grant(self, ttl_s: float) -> Lease:
+        return await self._call("lease", lambda: self.inner._grant(ttl_s))
+
+    async def _acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
+        return await self._call("lock", lambda: self.inner._acquire(keyspace, key, lease, timeout_s), leases=[lease])
+
+    async def _release(self, token: LockToken) -> None:
+        await self._call("unlock", lambda: self.inner._release(token))
+
+    @asynccontextmanager
+    async def _watch(
+        self, keyspace: Keyspace, prefix: str, from_revision: int | None
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        async with AsyncExitStack() as stack:
+            events = await self._call(
+                "watch",
+                lambda: stack.enter_async_context(self.inner._watch(keyspace, prefix, from_revision)),
+                revision=from_revision or 0,
+            )
+            yield _FaultyEvents(self, events)
+
+    async def _call(
+        self,
+        operation: str,
+        call: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        leases: Sequence[LeaseId] = (),
+        revision: int = 0,
+    ) -> T:
+        """Make *call* and meet it with what is planned; *leases* are those that it rests on."""
+        fault = self.next_fault(operation)
+        match fault:
+            case FaultKind.UNAVAILABLE | FaultKind.CUT:
+                raise StateUnavailableError(f"{operation} did not reach the store, by a fault that was asked for")
+            case FaultKind.COMPACTED:
+                raise WatchCompactedError(revision, revision)
+            case FaultKind.UNKNOWN_UNWRITTEN:
+                raise OutcomeUnknownError(_LOST_ANSWER)
+            case FaultKind.UNKNOWN_LATE:
+                self._send_late(call)
+                raise OutcomeUnknownError(_LOST_ANSWER)
+            case FaultKind.SLOW_REQUEST:
+                await self.pause()
+            case FaultKind.LEASE_LOST:
+                for lease in leases:
+                    await self.inner.revoke(lease)
+        result = await call()
+        if fault is FaultKind.SLOW_ANSWER:
+            await self.pause()
+        elif fault is FaultKind.UNKNOWN_WRITTEN:
+            raise OutcomeUnknownError(_LOST_ANSWER)
+        return result
+
+    def next_fault(self, operation: str) -> FaultKind | None:
+        """Return what the plan has for the next *operation*, and count it."""
+        fault = self._plan(operation)
+        if fault is not None:
+            self.met[fault] += 1
+        return fault
+
+    async def pause(self) -> None:
+        """Return when the delay has passed by the clock, and others have had a turn."""
+        until_s = self._clock.monotonic_s() + self._delay_s()
+        await asyncio.sleep(0)
+        # A clock that is moved by hand tells nobody, and is looked at again and again.
+        while (left_s := until_s - self._clock.monotonic_s()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(left_s, _TICK_S))
+
+    def _send_late(self, call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        async def arrive() -> None:
+            await self.pause()
+            try:
+                await call()
+            except StateBackendError:
+                return  # nobody waits for that answer
+
+        task: asyncio.Task[object] = asyncio.create_task(arrive(), name="late request")
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+
+class _FaultyEvents(AsyncIterator[WatchEvent]):
+    def __init__(self, backend: FaultyBackend, events: AsyncIterator[WatchEvent]) -> None:
+        self._backend = backend
+        self._events = events
+
+    async def __anext__(self) -> WatchEvent:
+        event = await anext(self._events)
+        match self._backend.next_fault("watch_event"):
+            case FaultKind.COMPACTED:
+                raise WatchCompactedError(event.mod_revision, event.mod_revision)
+            case FaultKind.CUT:
+                raise StateUnavailableError("the watch broke off, by a fault that was asked for")
+            case FaultKind.SLOW_ANSWER:
+                await self._backend.pause()
+        return event

@@ -1,0 +1,59 @@
+"""What any test may ask for: etcd clusters for the whole run, their logs when it fails, and a word to who reads on."""
+
+import signal
+from collections.abc import Callable, Generator, Iterator
+
+import pytest
+
+from tests.etcd import EtcdCluster
+from tests.etcd.cluster import RUNNING
+from tests.etcd.known_bugs import KNOWN_BUGS, about
+
+_TOLD: list[tuple[str, str]] = []
+
+
+def pytest_configure() -> None:
+    # What runs in the background of a shell ignores interrupts, and so would every process that a test starts. A
+    # handler is not handed down as an ignored signal is.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Return what puts a line about this test into the summary of the run, whether it fails or not."""
+    return lambda text: _TOLD.append((request.node.nodeid, text))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if EtcdCluster.started:
+        terminalreporter.section("etcd")
+        terminalreporter.write_line(f"{EtcdCluster.started} clusters of {about(*KNOWN_BUGS)}")
+    if _TOLD:
+        terminalreporter.section("what tests have to tell")
+        for test, text in _TOLD:
+            terminalreporter.write_line(f"{test.partition('tests/')[2]}: {text}")
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdCluster]:
+    """Return one member for everybody: leave it running, and keep to a namespace of your own."""
+    with EtcdCluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def etcd3() -> Iterator[EtcdCluster]:
+    """Return three members for everybody: leave them running, and keep to a namespace of your own."""
+    with EtcdCluster(3) as cluster:
+        yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections += [(f"etcd of {cluster.size}", cluster.logs()) for cluster in RUNNING]
+    return report

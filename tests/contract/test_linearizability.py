@@ -1,0 +1,144 @@
+"""What several clients do at the same time can be explained by one order, whatever fails on the way."""
+
+import asyncio
+import random  # noqa: TID251 seeded
+from collections import Counter
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from state_backend.faulty import FaultKind, FaultyBackend, seeded
+from state_backend.forwarding import ForwardingBackend
+from tests.contract.harness import MemoryHarness
+from tests.histories import History, RecordingClient, run_clients
+from tests.linearizability import NotLinearizableError, check
+
+CLIENTS = 5
+OPERATIONS = 60
+KEYS = ["a", "b"]
+EXAMPLES = {"memory": 60, "wrapped": 20, "leveldb": 30, "etcd": 12, "etcd3": 10}
+"""Where calls take longer there are fewer."""
+RATES = {
+    FaultKind.UNAVAILABLE: 0.05,
+    FaultKind.SLOW_REQUEST: 0.1,
+    FaultKind.SLOW_ANSWER: 0.1,
+    FaultKind.UNKNOWN_UNWRITTEN: 0.05,
+    FaultKind.UNKNOWN_WRITTEN: 0.05,
+    FaultKind.UNKNOWN_LATE: 0.05,
+}
+
+
+async def run_history(harness, seed, wrap):
+    """Return what *CLIENTS* did to the store, and then one more that reads what is left."""
+    history = History()
+    backends = [wrap(await harness.connect(), f"{seed}/{n}") for n in range(CLIENTS)]
+    await run_clients(backends, history, seed, keys=KEYS, operations=OPERATIONS)
+    for backend in backends:
+        if isinstance(backend, FaultyBackend):
+            await backend.settle()
+    auditor = RecordingClient(await harness.connect(), history, CLIENTS)
+    for key in KEYS:
+        await auditor.read(key)
+    return history
+
+
+def with_faults(client, seed):
+    return FaultyBackend(client, seeded(random.Random(seed).random, RATES))
+
+
+@pytest.mark.parametrize("wrap", [lambda client, _: client, with_faults], ids=["", "with faults"])
+def test_concurrent_clients_seem_to_take_turns(new_harness, request, tmp_path, tell, wrap):
+    counts = Counter()
+
+    @settings(max_examples=EXAMPLES[request.node.callspec.params["new_harness"]], deadline=None, database=None)
+    @given(seed=st.integers(0, 2**32 - 1))
+    def histories(seed):
+        async def run():
+            harness = new_harness()
+            try:
+                return await run_history(harness, seed, wrap)
+            finally:
+                await harness.stop()
+
+        history = asyncio.run(run())
+        check(history.operations, tmp_path / f"seed-{seed}")
+        counts.update(history.counts())
+
+    histories()
+    tell(str(dict(sorted(counts.items()))))
+    assert counts["cas ok"] > 100
+    assert counts["cas conflict"] > 50
+    if wrap is with_faults:
+        assert counts["cas unknown"] > 30
+        assert counts["write unknown"] > 10
+
+
+class StaleReads(ForwardingBackend):
+    """Now and then a read is answered with what the same read saw before."""
+
+    def __init__(self, inner, seed):
+        super().__init__(inner)
+        self.draw = random.Random(seed)
+        self.before = {}
+
+    async def _read(self, keys, ranges):
+        asked = frozenset(keys), tuple(ranges)
+        if asked not in self.before or self.draw.random() < 0.97:
+            self.before[asked] = await super()._read(keys, ranges)
+        return self.before[asked]
+
+
+class LateExpectations(ForwardingBackend):
+    """Expectations are checked by a read before the write, and not with it."""
+
+    def __init__(self, inner, seed):
+        super().__init__(inner)
+        self.draw = random.Random(seed)
+
+    async def _commit(self, ops, expect, fence):
+        if expect and self.draw.random() < 0.2:
+            result = await super()._commit([], expect, fence)
+            if type(result).__name__ != "Committed":
+                return result
+            for _ in range(5):
+                await asyncio.sleep(0)
+            expect = {}
+        return await super()._commit(ops, expect, fence)
+
+
+class WritesTwice(FaultyBackend):
+    """A late request is sent once more by who does not know better."""
+
+    def __init__(self, inner, seed):
+        rates = {FaultKind.UNKNOWN_WRITTEN: 0.1, FaultKind.SLOW_ANSWER: 0.2}
+        super().__init__(inner, seeded(random.Random(seed).random, rates))
+
+    async def _commit(self, ops, expect, fence):
+        result = await super()._commit(ops, expect, fence)
+        if type(result).__name__ == "OutcomeUnknown":
+            for _ in range(8):
+                await asyncio.sleep(0)
+            await self.inner._commit(ops, {}, fence)
+        return result
+
+
+@pytest.mark.parametrize("broken", [StaleReads, LateExpectations, WritesTwice])
+def test_a_store_that_is_not_linearizable_is_found_out(broken, tmp_path):
+    @settings(
+        max_examples=20,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(seed=st.integers(0, 2**32 - 1))
+    def histories(seed):
+        history = asyncio.run(run_history(MemoryHarness(), seed, broken))
+        check(history.operations, tmp_path)
+
+    with pytest.raises(NotLinearizableError, match="it is in") as raised:
+        histories()
+    assert (tmp_path / "history.jsonl").read_text().count("\n") > CLIENTS * OPERATIONS / 2
+    assert str(tmp_path / "history.jsonl") in str(raised.value)

@@ -1,0 +1,158 @@
+"""Jobs whose state is in a real etcd: `kill -9` of the scheduler and of etcd in the middle, standalone, stock tools."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import onager
+from tests.e2e.cluster import Cluster, free_port, until
+from tests.e2e.conftest import JOBS, UNFUSED, query, rows
+from tests.etcd import EtcdCluster
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[EtcdCluster]:
+    with EtcdCluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(make_module_cluster, store) -> Cluster:
+    made = make_module_cluster(backend=store.url("jobs"))
+    made.start_scheduler()
+    made.start_executor("e-1")
+    return made
+
+
+@pytest.fixture
+def gated_q18(cluster, tpch, gate):
+    """Q18 with every exchange cut, held in its scan of orders while its other stages finish."""
+    views = {**tpch, "orders_ungated": tpch["orders"]}
+    del views["orders"]
+    arguments = {"text": query(18), "gate": str(gate.directory), "table": "orders", "key": "o_orderkey"}
+    job = cluster.client.python(f"{JOBS}:gated_query", args=arguments, views=views, conf=UNFUSED)
+    gate.wait()
+    until(lambda: finished_count(cluster, job.id) >= 4, 60, "some finished tasks")
+    return job
+
+
+@pytest.fixture(scope="module")
+def right_answer(spark):
+    return rows(spark.sql(query(18)).toArrow())
+
+
+def finished_count(cluster: Cluster, job_id: str) -> int:
+    return sum(stage.successful for stage in cluster.client.job(job_id).progress().stages)
+
+
+def failures_told(cluster: Cluster) -> int:
+    return cluster.scheduler.text().count("etcd_endpoint_failed")
+
+
+def assert_nothing_ran_twice(before: dict, after: dict) -> None:
+    assert {at: task["successes"] for at, task in after.items() if task["successes"] != 1} == {}
+    assert {at for at, task in before.items() if after[at]["attempts"] > max(1, task["attempts"])} == set()
+
+
+@pytest.mark.parametrize("gate_opens", ["while the scheduler is down", "after it is back"])
+def test_scheduler_killed_in_the_middle(cluster, gated_q18, gate, right_answer, gate_opens):
+    before = cluster.tasks(gated_q18.id)
+    cluster.scheduler.kill()
+    if gate_opens == "while the scheduler is down":
+        gate.open()
+    cluster.start_scheduler()
+    gate.open()
+    assert rows(gated_q18.to_arrow()) == right_answer
+    assert_nothing_ran_twice(before, cluster.tasks(gated_q18.id))
+
+
+@pytest.mark.parametrize("gate_opens", ["while etcd is down", "after it is back"])
+def test_etcd_killed_in_the_middle(cluster, store, gated_q18, gate, right_answer, gate_opens):
+    before, told = cluster.tasks(gated_q18.id), failures_told(cluster)
+    store.kill(0)
+    if gate_opens == "while etcd is down":
+        gate.open()
+    until(lambda: failures_told(cluster) > told, 60, "the scheduler's word of that")
+    store.restart(0)
+    gate.open()
+    assert rows(gated_q18.to_arrow()) == right_answer
+    assert cluster.scheduler.popen.poll() is None
+    assert_nothing_ran_twice(before, cluster.tasks(gated_q18.id))
+
+
+def test_etcdctl_prints_a_running_jobs_state(cluster, store, gated_q18, gate):
+    def get(prefix: str) -> dict[str, str]:
+        lines = store.etcdctl("get", "--prefix", f"/jobs/{prefix}").splitlines()
+        return dict(zip(lines[::2], lines[1::2], strict=True))
+
+    assert json.loads(get("JobHeads/")[f"/jobs/JobHeads/{gated_q18.id}"])["state"] == "running"
+    assert json.loads(get("ActiveJobs/")[f"/jobs/ActiveJobs/{gated_q18.id}"])["schema_version"] == "1.0"
+    log = store.etcdctl("get", "--prefix", "--keys-only", f"/jobs/JobLog/{gated_q18.id}/").split()
+    assert all(re.fullmatch(rf"/jobs/JobLog/{gated_q18.id}/\d+/\d+", key) for key in log)
+    # Large records (that of planning is one) are compressed; the others are read as they are.
+    last = json.loads(get(log[-1].removeprefix("/jobs/"))[log[-1]])
+    assert {event["type"] for event in last["events"]} & {"tasks_launched", "task_succeeded", "stages_started"}
+    assert "/jobs/Executors/e-1" in get("Executors/")
+    gate.open()
+    gated_q18.wait()
+
+
+def test_standalone_on_etcd_goes_on_where_it_was_killed(store, tmp_path):
+    address = f"127.0.0.1:{free_port()}"
+    log = tmp_path / "standalone.log"
+    command = [sys.executable, "-m", "onager", "standalone", "--backend", store.url("alone"), "--listen", address]
+    command += ["--exchange-dir", str(tmp_path / "exchange"), "--slots", "2"]
+
+    def launch() -> subprocess.Popen:
+        with log.open("ab") as out:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=tmp_path)
+
+    def until_ready(count: int) -> None:
+        until(lambda: log.read_text().count("onager is ready") == count, 240, "readiness")
+
+    running = launch()
+    try:
+        until_ready(1)
+        with onager.connect(address) as client:
+            first = client.sql("SELECT id % 5 AS k, count(*) AS n FROM range(1000) GROUP BY k ORDER BY k")
+            answer = [{"k": k, "n": 200} for k in range(5)]
+            assert first.to_arrow().to_pylist() == answer
+            running.kill()
+            running.wait()
+            running = launch()
+            until_ready(2)
+            assert client.job(first.id).to_arrow().to_pylist() == answer
+            assert client.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 0
+    finally:
+        if running.poll() is None:
+            running.kill()
+            running.wait()
+        sys.stderr.write(log.read_text())
+    assert f"  state     {store.url('alone')}\n" in log.read_text()
+    assert not (tmp_path / "state").exists()
+
+
+def test_standalone_says_why_it_cannot_start(tmp_path):
+    dead = f"127.0.0.1:{free_port()}"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "onager", "standalone", "--backend", f"etcd://{dead}?timeout=1s"),
+            *("--listen", f"127.0.0.1:{free_port()}", "--exchange-dir", str(tmp_path / "exchange")),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert f"onager scheduler: no etcd answered within 1 s: {dead}: nobody listens there" in done.stderr

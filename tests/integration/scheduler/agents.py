@@ -1,0 +1,81 @@
+"""The real agent of an executor around a worker without Spark that does what the test says."""
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+
+from executor.agent import Agent
+from executor.gateway import SchedulerGateway
+from executor.membership import Identity
+from executor.settings import ExecutorSettings
+from onager.clock import SystemClock
+from onager.ids import new_incarnation
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_keys
+from tests.integration.scheduler.scripted import Run
+
+
+class ScriptedWorker:
+    """Reports what `run` makes of a task; one of which it makes nothing goes on until `finish`."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.ran = []
+        self.cancelled = []
+        self.going_on = []
+
+    def start(self, assignment, on_report):
+        for task, key in zip(assignment.task_set.tasks, task_keys(assignment.task_set), strict=True):
+            self.ran.append(key)
+            report = self.run(assignment.task_set, task)
+            if report is None:
+                self.going_on.append((assignment.task_set, task, key, on_report))
+            else:
+                on_report(report)
+
+    def finish(self, run: Run) -> None:
+        going_on, self.going_on = self.going_on, []
+        for task_set, task, _, on_report in going_on:
+            on_report(run(task_set, task))
+
+    def cancel(self, tasks):
+        for entry in [e for e in self.going_on if e[2] in tasks]:
+            self.going_on.remove(entry)
+            self.cancelled.append(entry[2])
+            entry[3](pb.TaskReport(task=task_id(entry[2]), failure=pb.Failure(kind="task_killed", message="killed")))
+
+    def clean_up(self, request):
+        pass
+
+    def is_alive(self):
+        return True
+
+    def close(self):
+        pass
+
+
+class RunningAgent:
+    def __init__(self, worker, gateway):
+        self.worker, self.gateway = worker, gateway
+
+    @property
+    def address(self):
+        """Return the scheduler that it talks with."""
+        return self.gateway._addresses[self.gateway._current]
+
+
+@asynccontextmanager
+async def agent(addresses, executor_id, run, *, slots=2, first=0):
+    """Run an executor that turns from one of *addresses* to the next, as the real one does."""
+    worker = ScriptedWorker(run)
+    settings = ExecutorSettings(
+        scheduler=",".join(addresses), executor_id=executor_id, slots=slots, exchange_dir="/tmp", poll_wait_ms=5_000
+    )
+    identity = Identity(incarnation=new_incarnation(), pid=os.getpid(), spark_version="4.3.0", python_version="3.11")
+    async with SchedulerGateway(tuple(addresses), first=first) as gateway:
+        running = asyncio.create_task(Agent(settings, identity, worker, gateway, SystemClock()).run())
+        try:
+            yield RunningAgent(worker, gateway)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)

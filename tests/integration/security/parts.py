@@ -1,0 +1,82 @@
+"""Schedulers as processes that want certificates and tokens, and files that hold those."""
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from onager.client.connection import Connection
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import ClientSecurity
+from tests.etcd.process import end, start
+
+ROOT = Path(__file__).parents[3]
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("ONAGER_")}
+
+
+class Scheduler:
+    """A scheduler process on a port that it chose."""
+
+    def __init__(self, directory: Path, *flags: str | Path, listen: str = "127.0.0.1:0") -> None:
+        self.log = directory / f"scheduler-{secrets.token_hex(4)}.log"
+        command = [sys.executable, "-m", "onager", "scheduler", "--backend", "memory:", "--listen", listen]
+        command += ["--exchange-dir", str(directory / "exchange"), *map(str, flags)]
+        self.process = start(command, self.log, environment() | {"ONAGER_SCHEDULER_LOG_FORMAT": "json"})
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def address(self) -> str:
+        return self.said("listening on ").split()[0]
+
+    def said(self, what: str, within_s: float = 60.0) -> str:
+        """Return what stands behind *what* in the log once it is there."""
+        end_s = time.monotonic() + within_s
+        while what not in (text := self.text):
+            assert self.process.poll() is None, text
+            assert time.monotonic() < end_s, text
+            time.sleep(0.02)
+        return text.split(what, 1)[1]
+
+
+@contextmanager
+def scheduler(directory: Path, *flags: str | Path, listen: str = "127.0.0.1:0") -> Iterator[Scheduler]:
+    started = Scheduler(directory, *flags, listen=listen)
+    try:
+        yield started
+    finally:
+        end(started.process)
+
+
+def cli(*arguments: str | Path, timeout_s: float = 60.0, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "onager", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=ROOT,
+        check=False,
+        env=environment() | variables,
+    )
+
+
+def new_token(path: Path) -> str:
+    token = secrets.token_hex(32)
+    path.write_text(f"{token}\n")
+    return token
+
+
+def ask(address: str, **security: Path | bool) -> None:
+    """Make a call and open a stream, or raise what the client raises."""
+    with Connection(address, ClientSecurity(**security), connect_timeout_s=0.0, retry_timeout_s=0.0) as connection:
+        connection.call("ListJobs", pb.ListJobsRequest())
+        first = next(connection.stream(lambda stub, _: stub.CheckState(pb.CheckStateRequest(), timeout=30.0)))
+        assert first.begins

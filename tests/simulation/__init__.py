@@ -1,0 +1,1 @@
+"""Whole clusters in one event loop of virtual time: real replicas, real agents, seeded faults, oracles."""

@@ -1,0 +1,55 @@
+"""Runs simulations: many new seeds, or one again with its whole trace.
+
+python -m tests.simulation --seeds 2000 [--from SEED] [--jobs 2]
+python -m tests.simulation --seed N --trace
+"""
+
+import argparse
+import multiprocessing
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.simulation.world import Report, simulate
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="one seed")
+    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    parser.add_argument("--seeds", type=int, default=200, help="how many new seeds")
+    parser.add_argument("--from", dest="first", type=int, help="the first of them; else drawn")
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="how many at once")
+    given = parser.parse_args(arguments)
+    if given.seed is not None:
+        report = simulate(given.seed, tell=print if given.trace else None)
+        print(report.told())
+        print(f"trace {report.digest}")
+        return 0 if report.violation is None else 1
+    first = secrets.randbelow(2**40) if given.first is None else given.first
+    return run_many(range(first, first + given.seeds), given.jobs)
+
+
+def run_many(seeds: Sequence[int], jobs: int) -> int:
+    """Simulate *seeds*, and print what was found; return 0 when nothing was."""
+    print(f"{len(seeds)} seeds from {seeds[0]}", flush=True)
+    began_s, counts, bad = time.monotonic(), Counter[str](), list[Report]()
+    steps, virtual_s = 0, 0.0
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for report in pool.imap_unordered(simulate, seeds, chunksize=4):
+            counts += report.counts
+            steps, virtual_s = steps + report.steps, virtual_s + report.virtual_s
+            if report.violation is not None:
+                bad.append(report)
+                print(report.told(), flush=True)
+    took_s = time.monotonic() - began_s
+    print(f"{len(seeds)} simulations, {virtual_s / 3600:.1f} virtual hours, {steps:,} steps in {took_s:.1f} s")
+    print(", ".join(f"{name} {n:,}" for name, n in sorted(counts.items())))
+    print(f"violations: {len(bad)}" + (f" (seeds {[r.seed for r in bad]})" if bad else ""))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""A client: submits and repeats, watches, cancels, fetches; checks what it is told against what it knows."""
+
+import asyncio
+import random  # noqa: TID251 seeded
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from grpc import StatusCode
+from grpc.aio import AioRpcError
+
+from onager.errors import (
+    JobCancelledError,
+    JobFailedError,
+    OnagerError,
+    OutcomeUnknownError,
+    ResultExpiredError,
+    SchedulerUnreachableError,
+    StateUnavailableError,
+)
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
+from onager.protocol.status import from_rpc_error
+from tests.simulation.data import JobPlan
+from tests.simulation.network import Channel
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_ENDS = (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED)
+
+
+class SimulatedClient:
+    """One user with some jobs."""
+
+    def __init__(self, world: "World", number: int, rng: random.Random) -> None:
+        self.world, self.rng = world, rng
+        self.name = f"client-{number}"
+        self.process = world.loop.start_process(self.name)
+        self._stubs = [OnagerSchedulerStub(Channel(world.network, r.address)) for r in world.replicas]
+        self._at = rng.randrange(len(self._stubs))
+        self.jobs: dict[str, JobPlan] = {}
+        self.acknowledged: dict[str, None] = {}
+        self.cancelled: dict[str, None] = {}
+        self.told: dict[str, int] = {}
+        """The end that was told of each job."""
+        self.fetched: dict[str, list[list[int]]] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def begin(self, job_id: str, plan: JobPlan, at_s: float) -> None:
+        self.jobs[job_id] = plan
+        self.tasks.append(self.world.loop.spawn(self.process, self._job(job_id, plan, at_s)))
+
+    @property
+    def is_done(self) -> bool:
+        return all(task.done() for task in self.tasks)
+
+    # ---------------------------------------------------------------- a job from the user's side
+
+    async def _job(self, job_id: str, plan: JobPlan, at_s: float) -> None:
+        await asyncio.sleep(at_s)
+        await self._submit(job_id, plan)
+        if self.rng.random() < 0.12:
+            await asyncio.sleep(self.rng.random() * 4)
+            await self._cancel(job_id)
+        if self.rng.random() < 0.3:
+            await self._submit(job_id, plan, is_repeated=True)
+        state = await self._watch(job_id)
+        self.told[job_id] = state
+        self.world.trace(f"{self.name} is told that {job_id} is {pb.JobState.Name(state)}")
+        if state == pb.SUCCESSFUL and not plan.has_sink:
+            self.fetched[job_id] = await self._fetch(job_id)
+        if self.rng.random() < 0.3:
+            await self._submit(job_id, plan, is_repeated=True)
+            if (again := await self._watch(job_id)) != state:
+                self.world.observer.fail(f"{job_id} ended as {state}, and then as {again}")
+
+    async def _submit(self, job_id: str, plan: JobPlan, *, is_repeated: bool = False) -> None:
+        request = pb.SubmitJobRequest(
+            job_id=job_id,
+            spec=pb.JobSpec(sql=pb.SqlScript(text=plan.text()), name=job_id),
+            client_id=self.name,
+            protocol_version=PROTOCOL_VERSION,
+        )
+        answer = await self._until_answered(lambda stub: stub.SubmitJob(request, timeout=20.0))
+        if is_repeated and not answer.existed:
+            self.world.observer.fail(f"{job_id} was acknowledged before, and a repeated submission made it anew")
+        self.acknowledged[job_id] = None
+        self.world.trace(f"{self.name} submitted {job_id}")
+
+    async def _cancel(self, job_id: str) -> None:
+        self.cancelled[job_id] = None
+        request = pb.CancelJobRequest(job_id=job_id, reason="changed my mind")
+        answer = await self._until_answered(lambda stub: stub.CancelJob(request, timeout=20.0))
+        self.world.trace(f"{self.name} cancels {job_id}: {answer.cancelled}")
+
+    async def _watch(self, job_id: str) -> int:
+        state = pb.JOB_STATE_UNSPECIFIED
+
+        async def follow(stub: Any) -> bool:
+            nonlocal state
+            async for progress in stub.WatchJob(pb.WatchJobRequest(job_id=job_id), timeout=300.0):
+                state = progress.state
+            return state in _ENDS
+
+        while not await self._until_answered(follow):
+            self.world.observer.fail(f"the stream of {job_id} ended before the job")
+        return state
+
+    async def _fetch(self, job_id: str) -> list[list[int]]:
+        """Read the whole result, going on behind the last batch whenever a stream breaks."""
+        partition, batch = 0, 0
+        rows: dict[int, list[int]] = {}
+        pieces: list[bytes] = []
+
+        async def read(stub: Any) -> None:
+            nonlocal partition, batch
+            pieces.clear()
+            schema = None
+            request = pb.FetchResultRequest(job_id=job_id, partition=partition, batch=batch)
+            async for chunk in stub.FetchResult(request, timeout=300.0):
+                if chunk.schema:
+                    schema = pa.ipc.read_schema(pa.py_buffer(chunk.schema))
+                if chunk.record_batch:
+                    pieces.append(chunk.record_batch)
+                    if not chunk.more:
+                        found = pa.ipc.read_record_batch(pa.py_buffer(b"".join(pieces)), schema)
+                        rows.setdefault(chunk.partition, []).extend(found.column(0).to_pylist())
+                        partition, batch = chunk.partition, chunk.batch + 1
+                        pieces.clear()
+
+        await self._until_answered(read)
+        return [rows.get(p, []) for p in range(max(rows, default=-1) + 1)]
+
+    # ---------------------------------------------------------------- calls
+
+    async def _until_answered(self, attempt: Callable[[Any], Awaitable[Any]]) -> Any:
+        while True:
+            at = self._at
+            try:
+                return await attempt(self._stubs[at])
+            except AioRpcError as raw:
+                error = from_rpc_error(raw, self.world.replicas[at].address)
+                if not self._may_pass(raw, error):
+                    self.world.observer.fail(f"{self.name} got {type(error).__name__}: {error}")
+                    raise asyncio.CancelledError from raw
+                self._at = (at + 1) % len(self._stubs)
+                await asyncio.sleep(0.05 + self.rng.random() * 0.4)
+
+    @staticmethod
+    def _may_pass(raw: AioRpcError, error: OnagerError) -> bool:
+        # What is told of a job that has ended otherwise is no trouble of the call.
+        if isinstance(error, JobFailedError | JobCancelledError | ResultExpiredError):
+            return False
+        is_trouble = isinstance(error, SchedulerUnreachableError | StateUnavailableError | OutcomeUnknownError)
+        return is_trouble or raw.code() is StatusCode.CANCELLED

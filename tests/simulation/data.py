@@ -1,0 +1,179 @@
+"""What jobs compute, without Spark: plans drawn by the seed, outputs as numbers, and the exchange that they lie in.
+
+The value of a task follows from its job, stage and partition and from the values that it read; that of a stage which
+is not deterministic depends on the execution, too. So a result tells whether it was made of what belongs together.
+"""
+
+import hashlib
+import json
+import random  # noqa: TID251 seeded
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from onager.protocol import onager_pb2 as pb
+
+SCHEMA = pa.schema([("n", pa.int64())])
+_PARTITIONS = (1, 1, 2, 2, 3, 4, 6, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """A stage of a drawn plan."""
+
+    partitions: int
+    inputs: tuple[int, ...]
+    is_deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What a job does; its SQL text is this as JSON, so that equal jobs share their blobs."""
+
+    stages: tuple[StagePlan, ...]
+    is_fused: bool = False
+    has_sink: bool = False
+    is_shared: bool = True
+    """Whether outputs outlive their executor."""
+    is_inline: bool = True
+    """Whether the result comes in reports."""
+    family: int = 0
+
+    def text(self) -> str:
+        plain = [[s.partitions, list(s.inputs), s.is_deterministic] for s in self.stages]
+        return json.dumps([plain, self.is_fused, self.has_sink, self.is_shared, self.is_inline, self.family])
+
+    @staticmethod
+    def parse(text: str) -> "JobPlan":
+        stages, is_fused, has_sink, is_shared, is_inline, family = json.loads(text)
+        return JobPlan(
+            tuple(StagePlan(n, tuple(inputs), d) for n, inputs, d in stages),
+            is_fused,
+            has_sink,
+            is_shared,
+            is_inline,
+            family,
+        )
+
+    @property
+    def is_deterministic(self) -> bool:
+        return all(stage.is_deterministic for stage in self.stages)
+
+    def expected(self, job_id: str) -> list[list[int]]:
+        """Return the rows of each partition of the result, computed in order by one who never fails."""
+        values: dict[int, list[int]] = {}
+        for number, stage in enumerate(self.stages, start=1):
+            read = [values[i] for i in stage.inputs]
+            values[number] = [value_of(job_id, number, p, read, "") for p in range(stage.partitions)]
+        return [rows_of(value) for value in values[len(self.stages)]]
+
+
+def draw_plan(rng: random.Random, family: int) -> JobPlan:
+    count = rng.choice((1, 2, 2, 3, 4, 5))
+    if rng.random() < 0.12:
+        return JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=rng.random() < 0.6, family=family)
+    reads: list[set[int]] = [set() for _ in range(count + 1)]
+    for producer in range(1, count):
+        for _ in range(rng.choice((1, 1, 2))):
+            reads[rng.randint(producer + 1, count)].add(producer)
+    may_vary = rng.random() < 0.25
+    stages = tuple(
+        StagePlan(rng.choice(_PARTITIONS), tuple(sorted(reads[n])), not (may_vary and rng.random() < 0.5))
+        for n in range(1, count + 1)
+    )
+    has_sink = rng.random() < 0.15
+    is_shared = rng.random() < 0.6
+    return JobPlan(
+        stages, has_sink=has_sink, is_shared=is_shared, is_inline=rng.random() < 0.5 or not is_shared, family=family
+    )
+
+
+def value_of(job_id: str, stage_id: int, partition: int, read: Iterable[Sequence[int]], salt: str) -> int:
+    told = json.dumps([job_id, stage_id, partition, [list(r) for r in read], salt])
+    return int.from_bytes(hashlib.blake2b(told.encode(), digest_size=7).digest(), "big")
+
+
+def rows_of(value: int) -> list[int]:
+    """Return the rows of a result partition: up to five, in order."""
+    return [value % 1_000_003 + n for n in range(value % 6)]
+
+
+def arrow_stream(rows: Sequence[int]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        for start in range(0, len(rows), 2):
+            writer.write_batch(pa.record_batch([pa.array(rows[start : start + 2], pa.int64())], schema=SCHEMA))
+    return sink.getvalue().to_pybytes()
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
+    """Return what planning reports; a fused output is added by who ran it."""
+    outcome = pb.PlanOutcome(arrow_schema=SCHEMA.serialize().to_pybytes(), schema_json="{}", plan="a plan")
+    for number, stage in enumerate(plan.stages, start=1):
+        is_last = number == len(plan.stages)
+        kind = ("sink" if plan.has_sink else "result") if is_last else "exchange"
+        planned = outcome.stages.add(
+            stage_id=number,
+            work=pb.QUERY,
+            partitions=stage.partitions,
+            output=pb.OutputLayout(kind=kind, buckets=1),
+            deterministic=stage.is_deterministic,
+            inputs=[pb.StageInput(stage_id=i, read="bucket") for i in stage.inputs],
+        )
+        if not plan.is_fused:
+            content = f"{plan.text()} stage {number}".encode()
+            planned.plan_digest = digest(content)
+            outcome.blobs.add(digest=planned.plan_digest, content=content)
+    if plan.has_sink:
+        outcome.sink.CopyFrom(pb.Sink(path="/data/target", format="parquet", mode="overwrite"))
+    return outcome
+
+
+@dataclass(slots=True)
+class Written:
+    """What one execution left behind."""
+
+    job_id: str
+    stage_id: int
+    partition: int
+    task_attempt: int
+    executor: str
+    """Its name and number of life."""
+    value: int
+    is_shared: bool
+    is_there: bool = True
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Everything that executions wrote, by nonce, and datasets that were published."""
+
+    written: dict[str, Written] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    """Nonces of outputs that went by a fault, and why."""
+    cleaned: dict[str, str] = field(default_factory=dict)
+    """Nonces of outputs that a clean-up removed, and when."""
+    published: dict[str, list[str]] = field(default_factory=dict)
+    """Nonces of the published files, by job."""
+    manifests: dict[str, list[str]] = field(default_factory=dict)
+
+    def lose(self, nonce: str, why: str) -> None:
+        if self.written[nonce].is_there:
+            self.written[nonce].is_there = False
+            self.lost[nonce] = why
+
+    def lose_executor(self, life: str) -> None:
+        for nonce, written in self.written.items():
+            if written.executor == life and not written.is_shared:
+                self.lose(nonce, f"{life} died")
+
+    def clean(self, job_id: str, kept: Mapping[str, None], when: str) -> None:
+        for nonce, written in self.written.items():
+            if written.job_id == job_id and nonce not in kept and written.is_there:
+                written.is_there = False
+                self.cleaned[nonce] = when

@@ -1,0 +1,308 @@
+"""Calls between processes, with what networks do to them: delay, loss of request or answer, repetition, cuts.
+
+`Channel` takes the place of gRPC's: stubs, messages, statuses and error details are the real ones, and every message
+goes through its bytes. A server is an object whose methods are those of the service.
+"""
+
+import asyncio
+import random  # noqa: TID251 seeded
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Never
+
+from grpc import StatusCode
+from grpc.aio import AbortError, AioRpcError, Metadata
+
+from onager.protocol import onager_pb2 as pb
+from tests.simulation.loop import Process, VirtualLoop, current
+
+REFUSED_S = 0.002
+KEEPALIVE_S = 15.0
+_STREAM_METHODS = frozenset({"WatchJob", "FetchResult", "FetchBlob"})
+_REQUESTS: dict[str, Any] = {
+    method.name: getattr(pb, method.input_type.name)
+    for service in pb.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+
+
+@dataclass(slots=True)
+class Rates:
+    """How often messages meet with something, each from 0 to 1."""
+
+    lost: float = 0.0
+    repeated: float = 0.0
+    slow: float = 0.0
+    delay_s: float = 0.002
+    slow_s: float = 1.0
+
+
+class Aborted(AbortError):  # noqa: N818
+    """What a handler ends with when it refuses a call."""
+
+    def __init__(self, code: StatusCode, details: str, metadata: Any) -> None:
+        super().__init__(details)
+        self.code, self.details, self.metadata = code, details, tuple(metadata)
+
+
+class ServerContext:
+    """What a handler is told of its caller."""
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+
+    def peer(self) -> str:
+        return f"simulated:{self._peer}"
+
+    async def abort(self, code: StatusCode, details: str = "", trailing_metadata: Any = ()) -> Never:
+        raise Aborted(code, details, trailing_metadata)
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """A process that serves at an address."""
+
+    process: Process
+    methods: dict[str, Callable[[Any, Any], Any]]
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    number: int
+    method: str
+    source: Process
+    address: str
+    request: bytes
+    answers: asyncio.Queue[Any]
+    """Messages as bytes, an error, or None at a stream's end."""
+    handlers: list[tuple[Process, asyncio.Task[None]]] = field(default_factory=list)
+    is_over: bool = False
+    is_mute: bool = False
+    arrival_s: float = 0.0
+    """When the last message of the answer arrives: none overtakes another."""
+    deliveries: int = 0
+    """How often the request arrived: the answer to the first one is the stream's."""
+
+
+class Network:
+    """All connections."""
+
+    def __init__(self, loop: VirtualLoop, seed: int, trace: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._draw = random.Random(f"network {seed}").random
+        self._trace = trace
+        self.is_over = False
+        self.rates = Rates()
+        self.servers: dict[str, Server] = {}
+        self.cut: set[tuple[str, str]] = set()
+        """Pairs of a process's name and an address that do not reach each other."""
+        self.on_answer: Callable[[_Call, Any, Any], None] = lambda *_: None
+        """Told method, request and answer of every call at the moment that a server has answered it."""
+        self._calls: dict[int, _Call] = {}
+        self._number = 0
+
+    # ---------------------------------------------------------------- servers
+
+    def listen(self, address: str, process: Process, *services: Any) -> None:
+        methods = {name: getattr(s, name) for s in services for name in type(s).__dict__ if name in _REQUESTS}
+        self.servers[address] = Server(process, methods)
+
+    def gone(self, process: Process) -> None:
+        """Break what a dead process was part of."""
+        for address, server in list(self.servers.items()):
+            if server.process is process:
+                del self.servers[address]
+        for call in list(self._calls.values()):
+            if call.source is process:
+                self.cancel(call)
+            elif any(served is process for served, _ in call.handlers):
+                self._later(self._delay_s(), self._fail, call, "Connection reset by peer")
+
+    async def stop(self, process: Process, grace_s: float) -> None:
+        """Stop serving as gRPC's servers do: no new calls, and after the grace those that are under way are ended."""
+        for address, server in list(self.servers.items()):
+            if server.process is process:
+                del self.servers[address]
+        await asyncio.sleep(grace_s)
+        for call in list(self._calls.values()):
+            for served, task in call.handlers:
+                if served is process and not task.done():
+                    task.cancel()
+                    self._later(self._delay_s(), self._fail, call, "the server is shutting down", StatusCode.CANCELLED)
+
+    # ---------------------------------------------------------------- calls
+
+    def begin(self, method: str, address: str, request: bytes) -> _Call:
+        if self.is_over:
+            raise rpc_error(StatusCode.CANCELLED, "the simulation is over")
+        self._number += 1
+        call = _Call(self._number, method, current(), address, request, asyncio.Queue())
+        self._calls[call.number] = call
+        fate = self._draw()
+        self._trace(f"{call.source} -> {address} {method} #{call.number}")
+        if (call.source.name, address) in self.cut or fate < self.rates.lost:
+            self._lose(call, "request")
+        else:
+            self._later(self._delay_s(), self._arrive, call)
+            if self._draw() < self.rates.repeated:
+                self._later(self._delay_s() + self._draw() * self.rates.slow_s, self._arrive, call)
+        return call
+
+    def cancel(self, call: _Call) -> None:
+        """Note that the caller has gone, and tell the other side."""
+        call.is_over = True
+        self._calls.pop(call.number, None)
+        for _, task in call.handlers:
+            if not task.done():
+                self._later(self._delay_s(), task.cancel)
+
+    def _later(self, delay_s: float, act: Callable[..., Any], *args: Any) -> None:
+        self._loop.call_at(self._loop.time() + delay_s, act, *args, context=self._loop.world.context.copy())
+
+    def _delay_s(self) -> float:
+        if self._draw() < self.rates.slow:
+            return self._draw() * self.rates.slow_s
+        return self._draw() * self.rates.delay_s
+
+    def _lose(self, call: _Call, what: str) -> None:
+        # Half of the time the connection is seen to break; else there is silence until pings are missed.
+        if self._draw() < 0.5:
+            self._trace(f"#{call.number} {call.method}: {what} lost, connection broken")
+            self._later(self._delay_s(), self._fail, call, "Socket closed")
+        else:
+            self._trace(f"#{call.number} {call.method}: {what} lost in silence")
+            self._later(KEEPALIVE_S, self._fail, call, "keepalive watchdog timeout")
+
+    def _fail(self, call: _Call, why: str, code: StatusCode = StatusCode.UNAVAILABLE) -> None:
+        if not call.is_over:
+            call.answers.put_nowait(rpc_error(code, why))
+            self.cancel(call)
+
+    def _arrive(self, call: _Call) -> None:
+        server = self.servers.get(call.address)
+        if server is None or not server.process.is_alive:
+            self._later(REFUSED_S, self._fail, call, "Connection refused")
+            return
+        call.deliveries += 1
+        if call.is_over and call.deliveries == 1:
+            return  # the caller had gone before anything arrived
+        self._trace(f"#{call.number} {call.method} arrives at {server.process}")
+        if call.method in _STREAM_METHODS:
+            work = self._serve_stream(call, server, is_first=call.deliveries == 1)
+        else:
+            work = self._serve(call, server)
+        task = self._loop.spawn(server.process, work)
+        call.handlers.append((server.process, task))
+
+    async def _serve(self, call: _Call, server: Server) -> None:
+        request = _REQUESTS[call.method].FromString(call.request)
+        try:
+            answer = await server.methods[call.method](request, ServerContext(call.source.name))
+        except Aborted as refused:
+            self._answer(call, rpc_error(refused.code, refused.details, refused.metadata))
+            return
+        self.on_answer(call, request, answer)
+        self._answer(call, answer.SerializeToString())
+
+    async def _serve_stream(self, call: _Call, server: Server, *, is_first: bool) -> None:
+        request = _REQUESTS[call.method].FromString(call.request)
+        messages: AsyncIterator[Any] = server.methods[call.method](request, ServerContext(call.source.name))
+        try:
+            async for message in messages:
+                if is_first:
+                    self._answer(call, message.SerializeToString(), is_last=False)
+            if is_first:
+                self._answer(call, None)
+        except Aborted as refused:
+            if is_first:
+                self._answer(call, rpc_error(refused.code, refused.details, refused.metadata))
+        finally:
+            await messages.aclose()  # type: ignore[attr-defined]
+
+    def _answer(self, call: _Call, message: Any, *, is_last: bool = True) -> None:
+        if call.is_over or call.is_mute:
+            return
+        if (call.source.name, call.address) in self.cut or self._draw() < self.rates.lost:
+            self._lose(call, "answer")
+            if not is_last:
+                call.is_mute = True  # what follows cannot arrive without it
+            return
+        call.arrival_s = max(call.arrival_s, self._loop.time() + self._delay_s())
+        self._later(call.arrival_s - self._loop.time(), self._deliver, call, message, is_last)
+
+    def _deliver(self, call: _Call, message: Any, is_last: bool) -> None:  # noqa: FBT001
+        if call.is_over:
+            return
+        call.answers.put_nowait(message)
+        if is_last:
+            call.is_over = True
+            self._calls.pop(call.number, None)
+
+
+def rpc_error(code: StatusCode, details: str, metadata: Any = ()) -> AioRpcError:
+    return AioRpcError(code, Metadata(), Metadata(*metadata), details)
+
+
+class _Unary:
+    def __init__(self, channel: "Channel", method: str, serialize: Any, parse: Any) -> None:
+        self._channel, self._method, self._serialize, self._parse = channel, method, serialize, parse
+
+    def __call__(self, request: Any, *, timeout: float | None = None, **_: Any) -> Any:
+        return self._run(self._serialize(request), timeout)
+
+    async def _run(self, request: bytes, timeout_s: float | None) -> Any:
+        network = self._channel.network
+        call = network.begin(self._method, self._channel.address, request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                found = await call.answers.get()
+        except TimeoutError:
+            raise rpc_error(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
+        finally:
+            if not call.is_over:
+                network.cancel(call)
+        if isinstance(found, AioRpcError):
+            raise found
+        return self._parse(found)
+
+
+class _Stream(_Unary):
+    def __call__(self, request: Any, *, timeout: float | None = None, **_: Any) -> Any:
+        return self._iterate(self._serialize(request), timeout)
+
+    async def _iterate(self, request: bytes, timeout_s: float | None) -> AsyncIterator[Any]:
+        network = self._channel.network
+        call = network.begin(self._method, self._channel.address, request)
+        loop = asyncio.get_running_loop()
+        deadline_s = None if timeout_s is None else loop.time() + timeout_s
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(deadline_s):
+                        found = await call.answers.get()
+                except TimeoutError:
+                    raise rpc_error(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
+                if found is None:
+                    return
+                if isinstance(found, AioRpcError):
+                    raise found
+                yield self._parse(found)
+        finally:
+            if call.number in network._calls:
+                network.cancel(call)
+
+
+class Channel:
+    """Stands where `grpc.aio.insecure_channel` would put one."""
+
+    def __init__(self, network: Network, address: str) -> None:
+        self.network, self.address = network, address
+
+    def unary_unary(self, path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> _Unary:
+        return _Unary(self, path.rpartition("/")[2], request_serializer, response_deserializer)
+
+    def unary_stream(self, path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> _Stream:
+        return _Stream(self, path.rpartition("/")[2], request_serializer, response_deserializer)
+
+    async def close(self, grace: float | None = None) -> None:
+        pass

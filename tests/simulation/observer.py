@@ -1,0 +1,332 @@
+"""Looks on at every commit, every execution and every answer, and says at once when something cannot be right."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLost,
+    FailureKind,
+    RunningStage,
+    StageWork,
+    SuccessfulStage,
+    apply_all,
+    decode_graph,
+    violations,
+)
+from onager.ids import TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key
+from scheduler.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
+from scheduler.records import unpack
+from state_backend import EventKind, Keyspace, KeyValue
+from state_backend.local import Group
+from tests.simulation.data import Exchange, Written
+from tests.simulation.worker import RunLedger
+
+
+class Violation(AssertionError):  # noqa: N818
+    """An oracle says that something went wrong."""
+
+
+@dataclass(slots=True)
+class SeenJob:
+    """A job as the store has it, followed commit by commit."""
+
+    job_id: str
+    graph: ExecutionGraph | None = None
+    header: JobHeader | None = None
+    keyspace: Keyspace | None = None
+    seq: int = -1
+    handed_out: set[tuple[int, int, int, int]] = field(default_factory=set)
+    finished: set[tuple[int, int]] = field(default_factory=set)
+    """(stage, partition) that had an output at some time."""
+    dead: set[str] = field(default_factory=set)
+    """Nonces of outputs that were there when their executor was lost."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failures that tasks were reported to have, by kind."""
+    final: ExecutionGraph | None = None
+    is_removed: bool = False
+
+
+class Observer(RunLedger):
+    """Stands among the clients of the store, and is told of each commit before anybody else."""
+
+    def __init__(self, exchange: Exchange, trace: Callable[[str], None]) -> None:
+        self.exchange = exchange
+        self.jobs: dict[str, SeenJob] = {}
+        self.began_at: dict[TaskKey, list[str]] = defaultdict(list)
+        self.succeeded: Counter[TaskKey] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.found: list[str] = []
+        self._trace = trace
+        self.losses: Counter[str] = Counter()
+        """How often each executor was lost, or began another life: a snapshot does not show the events of its batch."""
+        self._hearts: dict[str, bytes] = {}
+        self._chunks: dict[str, bytes] = {}
+        self._log: set[str] = set()
+
+    def fail(self, text: str) -> None:
+        self._trace(f"VIOLATION {text}")
+        self.found.append(text)
+
+    def trace(self, text: str) -> None:
+        self._trace(text)
+
+    def check(self) -> None:
+        if self.found:
+            raise Violation(self.found[0])
+
+    # ---------------------------------------------------------------- commits
+
+    def deliver(self, group: Group) -> None:
+        touched: dict[str, None] = {}
+        for event in group.events:
+            key, is_put = event.key, event.kind is EventKind.PUT
+            self._trace(f"store r{event.mod_revision} {'put' if is_put else 'del'} {event.keyspace}/{key}")
+            if event.keyspace is Keyspace.GraphChunks:
+                self._chunks[key] = event.value
+                if not is_put:
+                    del self._chunks[key]
+            elif event.keyspace is Keyspace.JobLog:
+                if is_put and key in self._log:
+                    self.fail(f"the log entry {key} was written over")
+                self._log ^= {key}  # put or deleted
+        for event in group.events:
+            if event.keyspace is Keyspace.Heartbeats:
+                self._heart(event.key, event.value)
+            if event.keyspace is Keyspace.JobLog and event.kind is EventKind.PUT:
+                self._batch(KeyValue(event.key, event.value, event.mod_revision))
+            elif event.keyspace in HEADER_KEYSPACES:
+                touched[event.key] = None
+                self._header(event.keyspace, event.key, event.value if event.kind is EventKind.PUT else None)
+            elif event.keyspace is Keyspace.GraphChunks:
+                touched[event.key.partition("/")[0]] = None
+        for job_id in touched:
+            if job_id in self.jobs:
+                self._headers_of(self.jobs[job_id])
+        self._blobs(group)
+
+    def _heart(self, executor_id: str, life: bytes) -> None:
+        known = self._hearts.get(executor_id)
+        if known and known != life:
+            self.losses[executor_id] += 1
+        self._hearts[executor_id] = life
+
+    def _blobs(self, group: Group) -> None:
+        """A blob may go only when nobody names it: not together with somebody's reference."""
+        gone = [e.key for e in group.events if e.keyspace is Keyspace.Plans and e.kind is EventKind.DELETE]
+        if not any(key.endswith("/meta") for key in gone):
+            return
+        for key in gone:
+            _, _, job_id = key.partition("/ref/")
+            if job_id in self.jobs and self.jobs[job_id].keyspace is not None:
+                self.fail(f"a blob went with {key}, which names it")
+
+    def _batch(self, entry: KeyValue) -> None:
+        job = self.jobs.get(entry.key.partition("/")[0])
+        if job is None or job.header is None or job.graph is None:
+            self.fail(f"{entry.key} belongs to no active job")
+            return
+        if entry.key != log_key(job.job_id, job.header.generation, job.seq + 1):
+            self.fail(f"{entry.key} was written where {job.header.generation}/{job.seq + 1} comes next")
+            return
+        events = read_batch(entry).events
+        self.counts["batches"] += 1
+        self.counts["events"] += len(events)
+        job.seq += 1
+        self._note_events(job, events)
+        self._moved(job, apply_all(job.graph, events))
+
+    def _note_events(self, job: SeenJob, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self._trace(f"  {job.job_id} {event.type} {_short(event)}")
+            self.counts[event.type] += 1
+            if isinstance(event, ExecutorLost):
+                life = (event.executor_id, event.incarnation)
+                for stage in job.graph.stages if job.graph is not None else ():
+                    outputs = stage.ledger.outputs.values()
+                    job.dead |= {o.nonce for o in outputs if not o.is_durable and tuple(o.life) == life}
+
+    def _header(self, keyspace: Keyspace, job_id: str, value: bytes | None) -> None:
+        job = self.jobs.setdefault(job_id, SeenJob(job_id))
+        if value is None:
+            if job.keyspace is keyspace:
+                job.keyspace = None
+            return
+        if job.keyspace is not None and job.keyspace is not keyspace and job.keyspace is not Keyspace.ActiveJobs:
+            self.fail(f"job {job_id} is in {job.keyspace} and in {keyspace}")
+        header = JobHeader.decoded(value, job_id)
+        job.keyspace = keyspace
+        if header.seq != job.seq + 1:
+            self.fail(f"the snapshot of {job_id} covers {header.seq} where {job.seq + 1} comes next")
+        prefix = snapshot_prefix(job_id, header.snapshot)
+        chunks = [self._chunks[k] for k in sorted(self._chunks) if k.startswith(prefix)]
+        if len(chunks) != header.chunks:
+            self.fail(f"the header of {job_id} names {header.chunks} chunks, and there are {len(chunks)}")
+            return
+        graph = decode_graph(unpack(b"".join(chunks), job_id))
+        job.header, job.seq = header, header.seq
+        self.counts["snapshots"] += 1
+        self._moved(job, graph)
+
+    def _headers_of(self, job: SeenJob) -> None:
+        if job.keyspace is None and not job.is_removed:
+            if job.final is None:
+                self.fail(f"job {job.job_id} has vanished before its end")
+            job.is_removed = True
+        if job.keyspace is not None and job.is_removed:
+            self.fail(f"job {job.job_id} is there again after it was removed")
+        if job.keyspace is not None and job.header is not None:
+            prefix = snapshot_prefix(job.job_id, job.header.snapshot)
+            if not any(key.startswith(prefix) for key in self._chunks):
+                self.fail(f"the snapshot of {job.job_id} is gone")
+
+    # ---------------------------------------------------------------- graphs
+
+    def _moved(self, job: SeenJob, after: ExecutionGraph) -> None:
+        before, job.graph = job.graph, after
+        has_empty = any(not s.spec.partitions for s in after.stages)
+        for broken in violations(after):
+            if has_empty and broken.endswith("everything that reads it is successful"):
+                # Known: what only a stage without partitions reads is made again after a loss, for nobody.
+                self.counts["made again for nobody"] += 1
+                continue
+            self.fail(f"job {job.job_id}: {broken}")
+        if before is not None and not before.is_active:
+            self.fail(f"job {job.job_id} changed after its end")
+        for stage in after.stages:
+            old = before.stages[stage.spec.stage_id] if before and stage.spec.stage_id < len(before.stages) else None
+            stage_id = stage.spec.stage_id
+            if isinstance(stage, RunningStage):
+                for partition, task in stage.running.items():
+                    was = old.running.get(partition) if isinstance(old, RunningStage) else None
+                    if was is None or was.attempt != task.attempt:
+                        self._launched(job, (stage_id, stage.attempt, partition, task.attempt))
+            for partition, output in stage.ledger.outputs.items():
+                known = None if old is None else old.ledger.outputs.get(partition)
+                if known is None or known.nonce != output.nonce:
+                    job.finished.add((stage_id, partition))
+                    self._won(job, stage_id, partition, output)
+        self._nothing_needed_is_dead(job, after)
+        if not after.is_active:
+            job.final = after
+            self._trace(f"  {job.job_id} ended: {after.state}")
+
+    def _launched(self, job: SeenJob, task: tuple[int, int, int, int]) -> None:
+        stage_id, _, partition, _ = task
+        if task in job.handed_out:
+            self.fail(f"task {task} of {job.job_id} was handed out twice")
+        job.handed_out.add(task)
+        if (stage_id, partition) in job.finished and not self.is_excused(job):
+            self.fail(f"task {task} of {job.job_id} had finished, nothing was lost, and it is run again")
+
+    def is_excused(self, job: SeenJob) -> bool:
+        """Return whether something that the job had finished was lost, so that it may do some of it again."""
+        mine = [n for n, w in self.exchange.written.items() if w.job_id == job.job_id]
+        bound = {w.executor.partition("#")[0] for n in mine if not (w := self.exchange.written[n]).is_shared}
+        return any(n in self.exchange.lost for n in mine) or any(self.losses[executor_id] for executor_id in bound)
+
+    def _won(self, job: SeenJob, stage_id: int, partition: int, output: Any) -> None:
+        if job.graph is None or job.graph.stages[stage_id].spec.work is not StageWork.QUERY:
+            return
+        found = self.exchange.written.get(output.nonce)
+        if found is None:
+            self.fail(f"{job.job_id}/{stage_id}/{partition} is won by {output.nonce}, which nobody wrote")
+            return
+        told = (output.executor_id, stage_id, partition, output.task_attempt)
+        real = (found.executor.partition("#")[0], found.stage_id, found.partition, found.task_attempt)
+        if told != real:
+            self.fail(f"{job.job_id}: output {output.nonce} was written by {real} and is taken for one of {told}")
+
+    def _nothing_needed_is_dead(self, job: SeenJob, graph: ExecutionGraph) -> None:
+        if not graph.is_active or any(
+            s.spec.work is StageWork.PUBLISH and isinstance(s, RunningStage | SuccessfulStage) for s in graph.stages
+        ):
+            return
+        needed = {i.stage_id for s in graph.stages if not isinstance(s, SuccessfulStage) for i in s.spec.inputs}
+        for stage in graph.stages[1:]:
+            if stage.spec.stage_id in needed:
+                for partition, output in stage.ledger.outputs.items():
+                    if output.nonce in job.dead:
+                        self.fail(f"{job.job_id}/{stage.spec.stage_id}/{partition} counts on a lost executor's output")
+
+    # ---------------------------------------------------------------- executions and answers
+
+    def began(self, life: str, key: TaskKey) -> None:
+        self._trace(f"{life} runs {key}")
+        self.counts["executions"] += 1
+        lives = self.began_at[key]
+        if life in lives:
+            self.fail(f"{life} runs {key} a second time")
+        lives.append(life)
+
+    def ended(self, life: str, key: TaskKey, report: pb.TaskReport) -> None:
+        kind = report.failure.kind or "success"
+        self._trace(f"{life} ended {key}: {kind}")
+        if kind != "success":
+            self.jobs[key.job_id].failures[kind] += 1
+
+    def missed(self, life: str, key: TaskKey, nonce: str) -> None:
+        self._trace(f"{life} misses {nonce} for {key}")
+        if nonce in self.exchange.lost:
+            return
+        job = self.jobs[key.job_id]
+        if job.graph is not None and _is_running(job.graph, key):
+            why = self.exchange.cleaned.get(nonce, "nobody has ever written it")
+            self.fail(f"{key} cannot read {nonce}, which nothing has lost: {why}")
+
+    def publishes(self, life: str, key: TaskKey, nonces: list[str]) -> None:
+        self._trace(f"{life} publishes {key.job_id}: {nonces}")
+        known = self.exchange.published.setdefault(key.job_id, nonces)
+        if known != nonces:
+            self.fail(f"{key.job_id} is published twice, from different files")
+
+    def wrote(self, life: str, key: TaskKey, nonce: str, value: int, *, is_shared: bool) -> None:
+        is_fused = key.stage_id == 1 and self.jobs[key.job_id].graph.plan is None  # type: ignore[union-attr]
+        self.exchange.written[nonce] = Written(
+            key.job_id, key.stage_id, key.partition, 0 if is_fused else key.task_attempt, life, value, is_shared
+        )
+
+    def answered(self, call: Any, request: Any, answer: Any) -> None:
+        """Look at an answer at the moment that a server gives it."""
+        if call.method != "ReportTasks":
+            return
+        acknowledged = {task_key(task) for task in answer.acknowledged}
+        for report in request.reports:
+            key = task_key(report.task)
+            job = self.jobs.get(key.job_id)
+            if key not in acknowledged or job is None or job.graph is None:
+                continue
+            task = _running_task(job.graph, key)
+            if task is not None and (task.executor_id, task.incarnation) == (request.executor_id, request.incarnation):
+                self.fail(f"the report of {key} was acknowledged, and is not in the store")
+
+
+def _running_task(graph: ExecutionGraph, key: TaskKey) -> Any:
+    if not graph.is_active or key.stage_id >= len(graph.stages):
+        return None
+    stage = graph.stages[key.stage_id]
+    if not isinstance(stage, RunningStage) or stage.attempt != key.stage_attempt:
+        return None
+    task = stage.running.get(key.partition)
+    return task if task is not None and task.attempt == key.task_attempt else None
+
+
+def _is_running(graph: ExecutionGraph, key: TaskKey) -> bool:
+    return _running_task(graph, key) is not None
+
+
+def _short(event: Event) -> str:
+    plain = {
+        name: getattr(event, name)
+        for name in ("stage_id", "stage_attempt", "partition", "task_attempt", "tasks", "executor_id", "reason")
+        if hasattr(event, name)
+    }
+    failure = getattr(event, "failure", None)
+    if failure is not None:
+        plain["kind"] = FailureKind(failure.kind).value
+    return " ".join(f"{name}={value}" for name, value in plain.items())

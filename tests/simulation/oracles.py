@@ -1,0 +1,134 @@
+"""What must hold when faults have ended: for every job, and for the store after retention."""
+
+from typing import TYPE_CHECKING
+
+from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
+from onager.protocol import onager_pb2 as pb
+from scheduler.housekeeping import blobs_of
+from scheduler.job_heads import JobHead
+from state_backend import KeyRange, Keyspace
+from tests.simulation.client import SimulatedClient
+from tests.simulation.data import JobPlan, rows_of, value_of
+from tests.simulation.observer import SeenJob, Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_TOLD = {JobState.SUCCESSFUL: pb.SUCCESSFUL, JobState.FAILED: pb.FAILED, JobState.CANCELLED: pb.CANCELLED}
+
+
+class Oracles:
+    """Judges a world; raises `Violation`."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def check_jobs(self) -> None:
+        for client in self._world.clients:
+            for task in client.tasks:
+                if not task.cancelled() and task.exception() is not None:
+                    raise Violation(f"{client.name} broke: {task.exception()!r}") from task.exception()
+            for job_id, plan in client.jobs.items():
+                self._check_job(client, self._world.observer.jobs[job_id], plan)
+        self._check_records()
+
+    def _check_job(self, client: SimulatedClient, job: SeenJob, plan: JobPlan) -> None:
+        graph = job.final
+        if graph is None:
+            raise Violation(f"{job.job_id} has not ended")
+        told = client.told.get(job.job_id)
+        if told != _TOLD[graph.state]:
+            raise Violation(f"{job.job_id} ended {graph.state}, and its client was told {told}")
+        self._world.observer.counts[f"jobs {graph.state}"] += 1
+        match graph.outcome:
+            case Succeeded():
+                self._check_result(client, job, graph, plan)
+            case Cancelled() if job.job_id not in client.cancelled:
+                raise Violation(f"{job.job_id} was cancelled by nobody")
+            case Failed(failure=failure):
+                self._check_failure(job, failure.kind, failure.message)
+            case _:
+                pass
+
+    def _check_failure(self, job: SeenJob, kind: FailureKind, message: str) -> None:
+        seen = job.failures[kind.value]
+        enough = {
+            FailureKind.USER_ERROR: 1,
+            FailureKind.IO_ERROR: job.graph.limits.task_max_failures if job.graph else 4,
+            FailureKind.FETCH_FAILED: 4,
+        }
+        if kind is FailureKind.EXECUTOR_LOST and self._world.observer.losses.total() >= 8:
+            return
+        if seen < enough.get(kind, 1_000_000):
+            raise Violation(f"{job.job_id} failed without cause: {kind}: {message}")
+
+    def _check_result(self, client: SimulatedClient, job: SeenJob, graph: ExecutionGraph, plan: JobPlan) -> None:
+        values: dict[int, list[int]] = {}
+        for number, stage in enumerate(plan.stages, start=1):
+            found = graph.stages[number]
+            outputs = found.ledger.outputs
+            readers = [s for s in plan.stages if number in s.inputs]
+            if readers and not any(s.partitions for s in readers):
+                values[number] = []  # nobody reads it, so it may be half-way through being made again
+                continue
+            if sorted(outputs) != list(range(stage.partitions)):
+                raise Violation(f"{job.job_id}/{number} has outputs {sorted(outputs)} of {stage.partitions}")
+            values[number] = [self._world.exchange.written[outputs[p].nonce].value for p in range(stage.partitions)]
+            for p in range(stage.partitions):
+                salt = "" if stage.is_deterministic else outputs[p].nonce
+                read = [values[i] for i in stage.inputs]
+                if values[number][p] != value_of(job.job_id, number, p, read, salt):
+                    raise Violation(f"{job.job_id}/{number}/{p} was made from inputs that do not count")
+        rows = [rows_of(value) for value in values[len(plan.stages)]]
+        if plan.is_deterministic and rows != plan.expected(job.job_id):
+            raise Violation(f"{job.job_id} has the result {rows} instead of {plan.expected(job.job_id)}")
+        if plan.has_sink:
+            winners = [graph.stages[len(plan.stages)].ledger.outputs[p].nonce for p in range(len(rows))]
+            if self._world.exchange.published.get(job.job_id) != winners:
+                raise Violation(
+                    f"{job.job_id} published {self._world.exchange.published.get(job.job_id)}, not {winners}"
+                )
+        elif [r for r in client.fetched[job.job_id] if r] != [r for r in rows if r]:
+            raise Violation(f"{job.job_id}: {client.name} fetched {client.fetched[job.job_id]} of {rows}")
+        nonces = [o.nonce for s in graph.stages[1:] for o in s.ledger.outputs.values()]
+        if len(set(nonces)) != len(nonces):
+            raise Violation(f"an execution counts twice in {job.job_id}")
+
+    def _check_records(self) -> None:
+        """Hold heads and blobs of ended jobs against their graphs."""
+        keys = self._keys()
+        for job in self._world.observer.jobs.values():
+            if job.final is None:
+                continue
+            for digest in sorted(blobs_of(job.final)):
+                if f"Plans/{digest}/meta" not in keys:
+                    raise Violation(f"{job.job_id} names blob {digest}, which is gone")
+            head = JobHead.decoded(keys[f"JobHeads/{job.job_id}"], job.job_id)
+            if head.state is not job.final.state or head.broken:
+                raise Violation(f"the head of {job.job_id} says {head.state}, broken={head.broken}")
+        stray = [k for k in keys if k.startswith(("JobLog/", "ActiveJobs/"))]
+        if stray:
+            raise Violation(f"all jobs have ended, and there are still {stray[:5]}")
+
+    def are_registered(self) -> bool:
+        """Return whether the store lists every replica that serves."""
+        keys = self._keys()
+        return all(f"Schedulers/{r.name}" in keys for r in self._world.replicas if r.process is not None)
+
+    def check_empty(self) -> None:
+        left = sorted(self._keys())
+        raw = [
+            repr(key)
+            for key in self._world.store._table._sorted
+            if not key.startswith(b"m") and not key.startswith(b"d")
+        ]
+        if left or raw:
+            raise Violation(f"{len(left) + len(raw)} keys are left in the store: {[*left, *raw][:8]}")
+
+    def _keys(self) -> dict[str, bytes]:
+        found = {}
+        for keyspace in Keyspace:
+            snapshot = self._world.store._engine.read((), [KeyRange(keyspace)])
+            for item in snapshot.ranges[0]:
+                found[f"{keyspace}/{item.key}"] = item.value
+        return found

@@ -1,0 +1,281 @@
+"""Bugs that others have had, put into our own code on purpose, to see whether the simulation finds them.
+
+Each is a patch that lasts as long as one simulation; the product knows nothing of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from execution_graph import RunningStage
+from executor.attempts import AttemptTable, Launch
+from onager.protocol import onager_pb2 as pb
+from scheduler import housekeeping, job_heads, job_log
+from scheduler.blobs import BlobStore
+from scheduler.executor_manager import ExecutorManager
+from scheduler.housekeeping import Housekeeping
+from scheduler.job_heads import JobHead
+from scheduler.job_store import JobStore
+from scheduler.peers import Peers
+from scheduler.task_manager import TaskManager, _JobReports
+from state_backend import (
+    Committed as TxnCommitted,
+)
+from state_backend import (
+    Delete,
+    DeleteRange,
+    Keyspace,
+    OutcomeUnknown,
+    Put,
+)
+from state_backend.kept_lease import KeptLease
+
+_settle = JobStore._settle
+_update_job = TaskManager._update_job
+_accept = AttemptTable.accept
+_submit = JobStore.submit
+
+
+def _append_expects_no_absence() -> AbstractContextManager[Any]:
+    """The next key of the log is not expected to be absent: two replicas write over each other."""
+
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+        return await _settle(self, ops, {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}, mine)
+
+    return mock.patch.object(JobStore, "_settle", settle)
+
+
+def _unknown_is_taken_for_failure() -> AbstractContextManager[Any]:
+    """After an unknown outcome the same batch is written again, under the next number."""
+
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+        result = await self._backend.put_txn(ops, expect=expect)
+        if not isinstance(result, OutcomeUnknown):
+            return result.revision if isinstance(result, TxnCommitted) else None
+        moved = {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}
+        again = [
+            replace(op, key=_next(op.key)) if op.keyspace is Keyspace.JobLog and isinstance(op, Put) else op
+            for op in ops
+        ]
+        return await _settle(self, again, moved, mine)
+
+    return mock.patch.object(JobStore, "_settle", settle)
+
+
+def _next(key: str) -> str:
+    job_id, generation, seq = key.split("/")
+    return job_log.log_key(job_id, int(generation), int(seq) + 1)
+
+
+def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
+    """A write of unknown outcome is believed to have happened."""
+
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+        result = await self._backend.put_txn(ops, expect=expect)
+        if isinstance(result, OutcomeUnknown):
+            return max(expect.values()) + 1
+        return result.revision if isinstance(result, TxnCommitted) else None
+
+    return mock.patch.object(JobStore, "_settle", settle)
+
+
+def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
+    """What could not be stored is acknowledged all the same (X6, X13: only memory knows it)."""
+
+    async def update(self: TaskManager, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
+        _, _, freed_now, launches = await _update_job(self, job_id, mine, executor, freed)
+        return job_id, mine.keys, freed_now, launches
+
+    return mock.patch.object(TaskManager, "_update_job", update)
+
+
+@contextmanager
+def _late_report_counts_for_a_newer_attempt() -> Iterator[None]:
+    """A report is matched by its partition alone (A16: no guard against late statuses)."""
+
+    def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) -> Any:
+        return stage.running.get(partition)
+
+    def is_current(graph: Any, key: Any, executor: Any) -> bool:
+        stage = graph.stages[key.stage_id] if graph.is_active and key.stage_id < len(graph.stages) else None
+        return isinstance(stage, RunningStage) and key.partition in stage.running
+
+    with (
+        mock.patch("execution_graph.transitions._held", held),
+        mock.patch("scheduler.reports._is_current", is_current),
+    ):
+        yield
+
+
+def _outputs_of_a_lost_executor_stay() -> AbstractContextManager[Any]:
+    """The store goes on to name files on executors that are dead (X13)."""
+    return mock.patch("execution_graph.rollback.outputs_of", return_value=frozenset())
+
+
+def _lost_launch_is_not_repeated() -> AbstractContextManager[Any]:
+    """An answer that was lost leaves its tasks running for ever, where nobody has them (X6)."""
+    return mock.patch("scheduler.query_coordinator.lost_launches", return_value=())
+
+
+def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
+    """An executor starts whatever it is sent, also what it has."""
+
+    def accept(self: AttemptTable, task_set: pb.TaskSet, *, refuses_all: bool = False) -> Launch:
+        self._held = {key: a for key, a in self._held.items() if key.job_id != task_set.job_id or a.report is not None}
+        self._acknowledged.clear()
+        return _accept(self, task_set, refuses_all=refuses_all)
+
+    return mock.patch.object(AttemptTable, "accept", accept)
+
+
+def _end_is_not_atomic() -> AbstractContextManager[Any]:
+    """The job leaves its keyspace in one write, and comes into the other by the next (X11)."""
+
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+        leaving = [op for op in ops if isinstance(op, Delete) and op.keyspace is Keyspace.ActiveJobs]
+        if not leaving:
+            return await _settle(self, ops, expect, mine)
+        if not isinstance(await self._backend.put_txn(leaving, expect=expect), TxnCommitted):
+            return None
+        return await _settle(self, [op for op in ops if op not in leaving], {}, mine)
+
+    return mock.patch.object(JobStore, "_settle", settle)
+
+
+def _snapshot_truncates_what_readers_need() -> AbstractContextManager[Any]:
+    """Chunks of the snapshot before go before the header names the new one."""
+
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+        early = [op for op in ops if isinstance(op, DeleteRange) and op.keyspace is Keyspace.GraphChunks]
+        if early:
+            await self._backend.put_txn(early)
+        return await _settle(self, [op for op in ops if op not in early], expect, mine)
+
+    return mock.patch.object(JobStore, "_settle", settle)
+
+
+@contextmanager
+def _clean_up_while_readers_run() -> Iterator[None]:
+    """Files of stages that are done are removed while others read them."""
+    owed = job_heads._clean_up_owed
+
+    def early(graph: Any) -> Any:
+        return "all" if graph.is_active and sum(bool(s.ledger.outputs) for s in graph.stages) > 1 else owed(graph)
+
+    with mock.patch("scheduler.job_heads._clean_up_owed", early):
+        yield
+
+
+def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
+    """The files of a result go when the job ends."""
+
+    def everything(graph: Any, _: JobHead) -> pb.CleanUp:
+        return pb.CleanUp(job_id=graph.job_id)
+
+    return mock.patch.object(housekeeping, "clean_up_of", everything)
+
+
+@contextmanager
+def _lease_that_ran_out_is_not_told() -> Iterator[None]:
+    """Nobody acts when an executor's lease runs out, or its connection breaks."""
+
+    async def bury(self: ExecutorManager) -> None:
+        return None
+
+    with (
+        mock.patch.object(ExecutorManager, "bury", bury),
+        mock.patch.object(ExecutorManager, "suspect"),
+    ):
+        yield
+
+
+@contextmanager
+def _loss_of_the_own_lease_is_not_told() -> Iterator[None]:
+    """A scheduler does not hear that its registration is gone (X1: a lease that silently ran out)."""
+    with mock.patch.object(KeptLease, "lose"), mock.patch.object(Peers, "_put_if_gone"):
+        yield
+
+
+def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
+    """A submission that is repeated late runs the job again (X19's other side)."""
+
+    async def submit(self: JobStore, graph: Any, *, weight: float = 1.0) -> Any:
+        backend = self._backend
+
+        class Blind:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(backend, name)
+
+            async def put_txn(self, ops: Any, *, expect: Any = None, fence: Any = ()) -> Any:
+                seen = {k: v for k, v in (expect or {}).items() if k[0] is Keyspace.ActiveJobs}
+                return await backend.put_txn(ops, expect=seen, fence=fence)
+
+        self._backend = Blind()  # type: ignore[assignment]
+        try:
+            return await _submit(self, graph, weight=weight)
+        finally:
+            self._backend = backend
+
+    return mock.patch.object(JobStore, "submit", submit)
+
+
+def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
+    """The first of two equal jobs to be removed takes the plans of both along."""
+
+    async def release(self: BlobStore, job_id: Any, digests: Any) -> None:
+        for digest in sorted(set(digests)):
+            await self._backend.put_txn([DeleteRange(Keyspace.Plans, f"{digest}/")])
+
+    return mock.patch.object(BlobStore, "release", release)
+
+
+def _conflict_is_ignored() -> AbstractContextManager[Any]:
+    """Who loses the race for a log position goes on as if it had won (X15: ownership is never checked)."""
+
+    async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
+        return await _settle(self, ops, expect, mine) or max(expect.values()) + 1
+
+    return mock.patch.object(JobStore, "_settle", settle)
+
+
+def _other_replicas_are_not_woken() -> AbstractContextManager[Any]:
+    """A replica works on what was submitted to itself alone (L10: jobs of the other one starve)."""
+
+    async def adopt(self: TaskManager, job_id: Any) -> None:
+        return None
+
+    return mock.patch.object(TaskManager, "adopt", adopt)
+
+
+def _retention_forgets_results() -> AbstractContextManager[Any]:
+    """Records go, and what they named stays."""
+
+    async def remove(self: Housekeeping, job_id: Any) -> None:
+        await self._backend.put_txn([Delete(Keyspace.JobHeads, job_id), Delete(Keyspace.CompletedJobs, job_id)])
+
+    return mock.patch.object(Housekeeping, "remove", remove)
+
+
+PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    "append-expects-no-absence": _append_expects_no_absence,
+    "unknown-taken-for-failure": _unknown_is_taken_for_failure,
+    "unknown-taken-for-success": _unknown_is_taken_for_success,
+    "conflict-ignored": _conflict_is_ignored,
+    "report-acknowledged-unstored": _report_is_acknowledged_before_it_is_stored,
+    "late-report-counts": _late_report_counts_for_a_newer_attempt,
+    "lost-outputs-stay": _outputs_of_a_lost_executor_stay,
+    "lost-launch-not-repeated": _lost_launch_is_not_repeated,
+    "repeated-launch-runs-twice": _repeated_launch_runs_twice,
+    "end-not-atomic": _end_is_not_atomic,
+    "snapshot-truncates-early": _snapshot_truncates_what_readers_need,
+    "clean-up-while-readers-run": _clean_up_while_readers_run,
+    "result-cleaned-up": _result_is_cleaned_up_with_the_rest,
+    "lease-end-not-told": _lease_that_ran_out_is_not_told,
+    "own-lease-loss-not-told": _loss_of_the_own_lease_is_not_told,
+    "late-submission-runs-again": _submission_forgets_jobs_that_have_ended,
+    "shared-blob-goes": _blob_goes_while_another_job_names_it,
+    "other-replicas-not-woken": _other_replicas_are_not_woken,
+    "retention-forgets": _retention_forgets_results,
+}

@@ -1,0 +1,213 @@
+"""What runs in a simulated cluster: replicas and executors, each a real one over a simulated network and store."""
+
+import asyncio
+import random  # noqa: TID251 seeded
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from executor.agent import Agent, Ending
+from executor.gateway import SchedulerGateway
+from executor.membership import Identity
+from executor.settings import ExecutorSettings
+from onager.errors import OnagerError
+from onager.ids import Incarnation
+from scheduler import main
+from scheduler.replica import Replica
+from scheduler.settings import SchedulerSettings
+from state_backend.faulty import FaultPlan, FaultyBackend
+from state_backend.memory import MemoryBackend
+from tests.simulation.loop import Process, VirtualClock
+from tests.simulation.network import Network
+from tests.simulation.worker import SimulatedWorker
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+EXCHANGE_DIR = "/exchange"
+
+
+_SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR)
+_EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated")
+"""Made once, outside of any simulation: making them takes longer than some simulations."""
+
+
+class SimulatedBackend(FaultyBackend):
+    """A replica's client of the store; what is under way there arrives whatever becomes of the replica."""
+
+    def __init__(self, world: "World", inner: MemoryBackend, plan: FaultPlan, delay_s: Callable[[], float]) -> None:
+        super().__init__(inner, plan, VirtualClock(world.loop), delay_s=delay_s)
+        self._world = world
+
+    def _send_late(self, call: Callable[[], Any]) -> None:
+        self._world.loop.world.context.copy().run(super()._send_late, call)
+
+
+class _StoppingServer:
+    """What is left of a gRPC server when it is to stop."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network, self._process = network, process
+
+    async def stop(self, grace: float) -> None:
+        await self._network.stop(self._process, grace)
+
+
+class SimulatedReplica:
+    """A place where one replica runs, life after life."""
+
+    def __init__(self, world: "World", number: int, rng: random.Random) -> None:
+        self.world, self.rng = world, rng
+        self.name = f"replica-{number}"
+        self.address = f"127.0.0.1:{5_000 + number}"
+        self.lives = 0
+        self.process: Process | None = None
+        self.replica: Replica | None = None
+        self.loops: asyncio.Task[None] | None = None
+        self.store: MemoryBackend | None = None
+        self.is_store_down = False
+        self.wants_to_live = True
+        self._skew_ms = rng.randint(-500, 500)
+
+    def start(self, **settings: Any) -> None:
+        self.lives += 1
+        self.world.trace(f"{self.name}#{self.lives} starts")
+        self.process = self.world.loop.start_process(f"{self.name}", skew_ms=self._skew_ms)
+        self.world.loop.spawn(self.process, self._main(self.process, settings))
+
+    async def _main(self, process: Process, settings: dict[str, Any]) -> None:
+        world = self.world
+        clock = VirtualClock(world.loop, self._skew_ms)
+        while True:
+            self.store = MemoryBackend(world.store)
+            backend = SimulatedBackend(world, self.store, self._fault, self._delay_s)
+            own = {**world.scheduler_settings, **settings, "scheduler_id": self.name, "listen": self.address}
+            replica = Replica(_SCHEDULER.model_copy(update=own), backend, clock)
+            try:
+                await replica.start()
+                break
+            except OnagerError as error:
+                world.trace(f"{self.name} cannot start: {error}")
+                await self.store.close()
+                await asyncio.sleep(0.5)
+        self.replica = replica
+        world.network.listen(self.address, process, replica.service, replica.gateway)
+        world.trace(f"{self.name}#{self.lives} serves")
+        self.loops = asyncio.create_task(replica.run())
+        try:
+            await self.loops
+        except Exception as error:  # noqa: BLE001 - whatever it is, a scheduler must not end by itself
+            if process.is_alive and self.process is process and not world.is_over:
+                world.observer.fail(f"{self.name} ended by itself: {error!r}")
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does."""
+        process = self.process
+        if process is None:
+            return
+        self.world.trace(f"{self.name}#{self.lives} is killed")
+        self.world.loop.kill(process)
+        self.world.network.gone(process)
+        if self.store is not None:
+            self.world.store.clients.discard(self.store)
+        self.process = self.replica = self.store = None
+
+    async def stop(self) -> None:
+        """End it as SIGTERM does."""
+        process, replica, store = self.process, self.replica, self.store
+        if process is None or replica is None or store is None:
+            self.kill()
+            return
+        self.world.trace(f"{self.name}#{self.lives} is stopped")
+        done = self.world.loop.spawn(process, self._stop(process, replica, store))
+        await asyncio.wait([done], timeout=5)
+        if done.done() and not done.cancelled() and done.exception() is not None:
+            self.world.observer.fail(f"{self.name} could not be stopped: {done.exception()!r}")
+        if self.process is process:
+            self.kill()
+
+    async def _stop(self, process: Process, replica: Replica, store: MemoryBackend) -> None:
+        assert self.loops is not None
+        began_s = self.world.loop.time()
+        await main._drain(replica, _StoppingServer(self.world.network, process), self.loops)  # type: ignore[arg-type]
+        await store.close()
+        self.world.trace(f"{self.name}#{self.lives} left in {self.world.loop.time() - began_s:.3f} s")
+
+    def _fault(self, operation: str) -> Any:
+        return self.world.store_fault(self, operation)
+
+    def _delay_s(self) -> float:
+        return self.rng.random() * (0.5 if self.rng.random() < 0.05 else 0.01)
+
+
+class SimulatedExecutor:
+    """A place where one executor runs, life after life, under one id."""
+
+    def __init__(self, world: "World", number: int, rng: random.Random, slots: int) -> None:
+        self.world, self.rng, self.slots = world, rng, slots
+        self.name = f"executor-{number}"
+        self.lives = 0
+        self.process: Process | None = None
+        self.agent: Agent | None = None
+        self.worker: SimulatedWorker | None = None
+        self.wants_to_live = True
+
+    @property
+    def life(self) -> str:
+        return f"{self.name}#{self.lives}"
+
+    def start(self) -> None:
+        self.lives += 1
+        self.world.trace(f"{self.life} starts")
+        self.process = self.world.loop.start_process(self.name)
+        self.world.loop.spawn(self.process, self._main(self.process))
+
+    async def _main(self, process: Process) -> None:
+        world = self.world
+        clock = VirtualClock(world.loop)
+        addresses = [r.address for r in world.replicas]
+        self.rng.shuffle(addresses)
+        settings = _EXECUTOR.model_copy(
+            update={"scheduler": ",".join(addresses), "slots": self.slots, "executor_id": self.name}
+        )
+        self.worker = SimulatedWorker(self.life, world.exchange, self.rng, world.task_rates, clock, world.observer)
+        identity = Identity(
+            incarnation=Incarnation(self.life), pid=self.lives, spark_version="4.3.0", python_version="3.11"
+        )
+        async with SchedulerGateway(settings.scheduler_addresses) as gateway:
+            self.agent = Agent(settings, identity, self.worker, gateway, clock)
+            try:
+                outcome = await self.agent.run()
+            except Exception as error:  # noqa: BLE001 - an agent must not end by itself
+                world.observer.fail(f"{self.life} ended by itself: {error!r}")
+                return
+        world.trace(f"{self.life} ended: {outcome.ending.name} {outcome.message}")
+        if outcome.ending is Ending.REFUSED:
+            world.observer.counts["refused"] += 1
+        if self.process is process:
+            self._forget("it left")
+            if self.wants_to_live:
+                world.later(0.5 + self.rng.random(), self._start_again, self.lives)
+
+    def _start_again(self, life: int) -> None:
+        if self.process is None and self.lives == life and self.wants_to_live:
+            self.start()
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does."""
+        if self.process is not None:
+            self.world.trace(f"{self.life} is killed")
+            self._forget("it was killed")
+
+    def _forget(self, _: str) -> None:
+        process = self.process
+        if process is None:
+            return
+        self.process = self.agent = None
+        self.world.exchange.lose_executor(self.life)
+        self.world.loop.kill(process)
+        self.world.network.gone(process)
+
+    def drain(self) -> None:
+        if self.agent is not None and self.process is not None:
+            self.world.trace(f"{self.life} is asked to leave")
+            self.process.context.copy().run(self.agent.request_drain)

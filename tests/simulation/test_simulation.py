@@ -1,0 +1,148 @@
+"""New seeds each time, and the promise that a seed always tells the same story."""
+
+import asyncio
+import multiprocessing
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.loop import VirtualLoop
+from tests.simulation.oracles import Oracles
+from tests.simulation.world import simulate
+
+SEEDS = 200
+ENOUGH_S = 40.0
+"""On a machine that is busy fewer seeds are tried: `make simulate` has the patience."""
+ROOT = Path(__file__).parents[2]
+
+
+def test_new_seeds(tell):
+    first = secrets.randbelow(2**40)
+    began_s, counts, done, virtual_s = time.monotonic(), Counter(), 0, 0.0
+    with multiprocessing.get_context("spawn").Pool(min(4, os.cpu_count() or 1)) as pool:
+        for report in pool.imap_unordered(simulate, range(first, first + SEEDS)):
+            assert report.violation is None, report.told()
+            done, counts, virtual_s = done + 1, counts + report.counts, virtual_s + report.virtual_s
+            if time.monotonic() - began_s > ENOUGH_S:
+                break
+        pool.terminate()
+    tell(
+        f"{done} seeds from {first}: {virtual_s / 3600:.1f} virtual hours, {counts['executions']} executions, "
+        f"{counts['executor_lost']} losses, {counts['jobs successful']} jobs successful, "
+        f"{counts['jobs failed']} failed, {counts['jobs cancelled']} cancelled; no violation"
+    )
+    assert counts["jobs successful"] > done / 2
+    assert counts["executor_lost"]
+    assert counts["snapshots"] > counts["jobs successful"]
+
+
+@pytest.mark.parametrize("seed", [3, 5, 30])
+def test_a_seed_tells_the_same_story_in_every_process(seed):
+    told = {simulate(seed).digest, simulate(seed).digest}
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed)]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        told.add(done.stdout.split()[-1])
+    assert len(told) == 1
+    assert simulate(seed + 1).digest not in told
+
+
+def test_a_violation_tells_the_seed_what_came_before_and_how_to_run_it_again():
+    report = simulate(1, planted="end-not-atomic")
+    assert "seed 1: job " in report.told()
+    assert "store r" in report.told()
+    assert report.told().endswith("again: python -m tests.simulation --seed 1 --trace")
+
+
+def test_what_breaks_in_the_simulation_is_told_too(monkeypatch):
+    monkeypatch.setattr(Oracles, "check_jobs", lambda _: 1 / 0)
+    assert "ZeroDivisionError" in simulate(2).violation
+
+
+@pytest.fixture
+def loop():
+    made = VirtualLoop(1)
+    yield made
+    made.bury()
+    made.close()
+
+
+def run(loop, work):
+    return loop.world.context.copy().run(loop.run_until_complete, work)
+
+
+def test_time_jumps_and_nobody_waits(loop):
+    began_s = time.monotonic()
+    run(loop, asyncio.sleep(3_600))
+    assert loop.time() == 3_600
+    assert time.monotonic() - began_s < 60
+
+
+def test_a_paused_process_does_nothing_and_then_goes_on(loop):
+    heard = []
+
+    async def tick():
+        while True:
+            await asyncio.sleep(1)
+            heard.append(loop.time())
+
+    process = loop.start_process("one")
+    loop.spawn(process, tick())
+    run(loop, asyncio.sleep(1.5))
+    process.is_paused = True
+    run(loop, asyncio.sleep(5))
+    process.is_paused = False
+    run(loop, asyncio.sleep(1.2))
+    assert heard == [1, 6.5, 7.5]
+
+
+def test_a_killed_process_does_not_even_clean_up(loop):
+    heard = []
+
+    async def work():
+        try:
+            await asyncio.sleep(1)
+        finally:
+            heard.append("cleaned up")
+
+    process = loop.start_process("one")
+    loop.spawn(process, work())
+    run(loop, asyncio.sleep(0.5))
+    loop.kill(process)
+    run(loop, asyncio.sleep(5))
+    assert heard == []
+
+
+def test_there_are_no_threads_and_no_sockets(loop):
+    async def name():
+        return await asyncio.to_thread(lambda: asyncio.get_running_loop() is loop)
+
+    assert run(loop, name())
+    with pytest.raises(NotImplementedError):
+        run(loop, asyncio.open_connection("127.0.0.1", 1))
+
+
+def test_processes_take_turns_as_the_seed_says():
+    def order(seed):
+        loop, heard = VirtualLoop(seed), []
+
+        async def step(name):
+            for _ in range(5):
+                await asyncio.sleep(0)
+                heard.append(name)
+
+        for name in "abc":
+            loop.spawn(loop.start_process(name), step(name))
+        run(loop, asyncio.sleep(1))
+        loop.close()
+        return "".join(heard)
+
+    assert order(1) == order(1)
+    assert len({order(seed) for seed in range(10)}) > 5

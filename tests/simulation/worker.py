@@ -1,0 +1,209 @@
+"""Tasks without Spark: they take virtual time, succeed, fail and lose outputs as the seed says."""
+
+import asyncio
+import random  # noqa: TID251 seeded
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from executor.work import Assignment, OnReport, failure_report
+from onager import exchange_layout
+from onager.ids import TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_keys
+from scheduler.job_specs import decode_spec
+from tests.simulation.data import Exchange, JobPlan, arrow_stream, digest, outcome_of, rows_of, value_of
+from tests.simulation.loop import VirtualClock
+
+
+@dataclass(slots=True)
+class TaskRates:
+    """How tasks fare, each from 0 to 1."""
+
+    io_error: float = 0.0
+    user_error: float = 0.0
+    output_lost: float = 0.0
+    """A file on shared storage that vanishes after it was written."""
+    slow: float = 0.1
+
+
+class SimulatedWorker:
+    """What `executor.agent.Agent` hands work to, in one life of an executor."""
+
+    def __init__(
+        self,
+        life: str,
+        exchange: Exchange,
+        rng: random.Random,
+        rates: Callable[[], TaskRates],
+        clock: VirtualClock,
+        ledger: "RunLedger",
+    ) -> None:
+        self._life = life
+        self._exchange = exchange
+        self._rng = rng
+        self._rates = rates
+        self._clock = clock
+        self._ledger = ledger
+        self._running: dict[TaskKey, tuple[asyncio.TimerHandle, OnReport]] = {}
+        self._is_alive = True
+
+    # ---------------------------------------------------------------- what the agent asks
+
+    def start(self, assignment: Assignment, on_report: OnReport) -> None:
+        loop = asyncio.get_running_loop()
+        for key in task_keys(assignment.task_set):
+            self._ledger.began(self._life, key)
+            takes_s = self._rng.uniform(0.01, 0.3)
+            if self._rng.random() < self._rates().slow:
+                takes_s += self._rng.uniform(0, 5)
+            read = self._read(key, assignment)
+            timer = loop.call_later(takes_s, self._finish, key, assignment, read, on_report)
+            self._running[key] = (timer, on_report)
+
+    def cancel(self, tasks: Collection[TaskKey]) -> None:
+        for key in sorted(tasks):
+            found = self._running.pop(key, None)
+            if found is not None:
+                found[0].cancel()
+                found[1](self._failed(key, pb.Failure(kind="task_killed", message="stopped")))
+
+    def clean_up(self, request: pb.CleanUp) -> None:
+        kept = {name.rpartition("-")[2].removesuffix(".arrow"): None for name in request.keep_files}
+        self._ledger.trace(f"{self._life} cleans up {request.job_id}, keeping {len(kept)}")
+        self._exchange.clean(request.job_id, kept, f"{self._life} at {asyncio.get_running_loop().time():.3f}")
+
+    def is_alive(self) -> bool:
+        return self._is_alive
+
+    def die(self) -> None:
+        """Lose the JVM."""
+        self._is_alive = False
+        for timer, _ in self._running.values():
+            timer.cancel()
+
+    def close(self) -> None:
+        pass
+
+    # ---------------------------------------------------------------- running
+
+    def _finish(
+        self, key: TaskKey, assignment: Assignment, read: "list[list[int]] | pb.Failure", on_report: OnReport
+    ) -> None:
+        self._running.pop(key, None)
+        rates, number = self._rates(), self._rng.random()
+        if isinstance(read, pb.Failure):
+            report = self._failed(key, read)
+        elif number < rates.io_error:
+            report = self._failed(key, pb.Failure(kind="io_error", message="the disk did not feel like it"))
+        elif number < rates.io_error + rates.user_error:
+            report = self._failed(key, pb.Failure(kind="user_error", message="division by zero"))
+        else:
+            report = self._succeeded(key, assignment, read)
+        self._ledger.ended(self._life, key, report)
+        on_report(report)
+
+    def _failed(self, key: TaskKey, failure: pb.Failure) -> pb.TaskReport:
+        now_ms = self._clock.now_ms()
+        return failure_report(key, failure, started_ms=now_ms, ended_ms=now_ms)
+
+    def _read(self, key: TaskKey, assignment: Assignment) -> "list[list[int]] | pb.Failure":
+        """Return the values of the inputs, or the failure to fetch one."""
+        read: list[list[int]] = []
+        if assignment.task_set.work == pb.PUBLISH:
+            return read  # the manifest is among its blobs
+        for location in assignment.task_set.inputs:
+            values = []
+            for partition, output in enumerate(location.outputs):
+                found = self._exchange.written.get(output.nonce)
+                if found is None or not found.is_there:
+                    self._ledger.missed(self._life, key, output.nonce)
+                    fetch = pb.FetchFailure(
+                        input_stage_id=location.stage_id, input_partition=partition, nonce=output.nonce
+                    )
+                    return pb.Failure(kind="fetch_failed", message=f"{output.nonce} is missing", fetch=fetch)
+                values.append(found.value)
+            read.append(values)
+        return read
+
+    def _succeeded(self, key: TaskKey, assignment: Assignment, read: Sequence[Sequence[int]]) -> pb.TaskReport:
+        task_set = assignment.task_set
+        report = pb.TaskReport(task=task_id(key), started_ms=self._clock.now_ms(), ended_ms=self._clock.now_ms())
+        success = report.success
+        success.metrics.run_ms = 1
+        match task_set.work:
+            case pb.PLAN:
+                plan = JobPlan.parse(decode_spec(assignment.blobs[task_set.spec_digest]).sql.text)
+                success.plan.CopyFrom(outcome_of(plan))
+                success.output.nonce, success.output.shared = "plan", True
+                if plan.is_fused:
+                    inline = self._write(key._replace(stage_id=1), plan, [], success.plan.fused_output)
+                    success.plan.fused_inline_result = inline
+            case pb.QUERY:
+                plan = self._plan_of(assignment)
+                success.inline_result = self._write(key, plan, read, success.output)
+            case pb.PUBLISH_PLAN:
+                names = [output.nonce for location in task_set.inputs for output in location.outputs]
+                content = (f"{key.job_id} " + " ".join(names)).encode()
+                blob = success.blobs.add(digest=digest(content), content=content)
+                success.output.nonce, success.output.shared = secrets.token_hex(8), True
+                success.output.payload_digest = blob.digest
+            case pb.PUBLISH:
+                (content,) = assignment.blobs.values()
+                success.output.nonce, success.output.shared = secrets.token_hex(8), True
+                self._ledger.publishes(self._life, key, content.decode().split()[1:])
+        return report
+
+    def _plan_of(self, assignment: Assignment) -> JobPlan:
+        content = assignment.blobs[assignment.task_set.plan_digest]
+        return JobPlan.parse(content.decode().rpartition(" stage ")[0])
+
+    def _write(self, key: TaskKey, plan: JobPlan, read: Sequence[Sequence[int]], output: pb.TaskOutput) -> bytes:
+        """Leave an output behind; return its inline result."""
+        nonce = secrets.token_hex(8)
+        salt = "" if plan.stages[key.stage_id - 1].is_deterministic else nonce
+        value = value_of(key.job_id, key.stage_id, key.partition, read, salt)
+        is_result = key.stage_id == len(plan.stages) and not plan.has_sink
+        is_staged = key.stage_id == len(plan.stages) and plan.has_sink
+        output.nonce, output.shared, output.bytes = nonce, plan.is_shared or is_staged, 10
+        output.executor_id = self._life.partition("#")[0]
+        output.inline = is_result and plan.is_inline
+        output.rows = len(rows_of(value)) if is_result else 1
+        self._ledger.wrote(self._life, key, nonce, value, is_shared=output.shared or output.inline)
+        if not is_result and output.shared and self._rng.random() < self._rates().output_lost:
+            self._exchange.lose(nonce, "a disk lost it")
+            self._ledger.trace(f"the file {nonce} is lost")
+        return arrow_stream(rows_of(value)) if output.inline else b""
+
+
+class RunLedger:
+    """What really happened on executors, for the oracles; implemented by `observer.Observer`."""
+
+    def trace(self, text: str) -> None:
+        raise NotImplementedError
+
+    def began(self, life: str, key: TaskKey) -> None:
+        raise NotImplementedError
+
+    def ended(self, life: str, key: TaskKey, report: pb.TaskReport) -> None:
+        raise NotImplementedError
+
+    def missed(self, life: str, key: TaskKey, nonce: str) -> None:
+        raise NotImplementedError
+
+    def publishes(self, life: str, key: TaskKey, nonces: list[str]) -> None:
+        raise NotImplementedError
+
+    def wrote(self, life: str, key: TaskKey, nonce: str, value: int, *, is_shared: bool) -> None:
+        raise NotImplementedError
+
+
+def read_result(exchange: Exchange, path: str) -> list[bytes]:
+    """Return what `exchange_layout.read_result` would yield from the file at *path*."""
+    nonce = path.rpartition("-")[2].removesuffix(".arrow")
+    found = exchange.written.get(nonce)
+    if found is None or not found.is_there:
+        from onager.errors import FetchFailedError
+
+        raise FetchFailedError(f"result file {path} is missing")
+    return list(exchange_layout.split_messages(arrow_stream(rows_of(found.value))))

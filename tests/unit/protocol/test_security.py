@@ -1,0 +1,96 @@
+"""Tokens in files, addresses of this machine, and gRPC's words about TLS."""
+
+import pytest
+
+from onager.errors import InvalidSettingError
+from onager.protocol.security import ClientAccess, ClientSecurity, ServerAccess, ServerSecurity, TokenFile
+from onager.protocol.security.places import is_loopback, leads_nowhere_else
+from onager.protocol.security.reasons import reason_of
+
+_TOKEN = "0123456789abcdef"
+_OTHER = "fedcba9876543210"
+_LAST = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:50050: "
+
+
+def test_the_first_token_is_sent_and_every_one_is_taken(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(f"\n  {_TOKEN}  \n{_OTHER}\n")
+    tokens = TokenFile(path)
+    assert tokens.metadata() == (("authorization", f"Bearer {_TOKEN}"),)
+    assert tokens.accepts(f"Bearer {_TOKEN}")
+    assert tokens.accepts(f"Bearer {_OTHER}")
+
+
+@pytest.mark.parametrize(
+    "shown", ["", "Bearer ", _TOKEN, f"bearer {_TOKEN}", f"Bearer {_TOKEN} ", f"Bearer {_TOKEN[:-1]}", "Bearer ü"]
+)
+def test_nothing_else_is_taken(tmp_path, shown):
+    path = tmp_path / "token"
+    path.write_text(_TOKEN)
+    assert not TokenFile(path).accepts(shown)
+
+
+def test_a_file_that_was_replaced_is_read_again_and_one_that_is_gone_leaves_what_was_read(tmp_path):
+    path, new = tmp_path / "token", tmp_path / "new"
+    path.write_text(_TOKEN)
+    tokens = TokenFile(path)
+    new.write_text(_OTHER)
+    new.replace(path)
+    assert not tokens.accepts(f"Bearer {_TOKEN}")
+    assert tokens.accepts(f"Bearer {_OTHER}")
+    path.unlink()
+    assert tokens.accepts(f"Bearer {_OTHER}")
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"too-short", b"0123456789 abcdefgh", "schlüssel-schlüssel".encode()])
+def test_no_token_is_told_without_telling_what_is_there(tmp_path, content):
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    with pytest.raises(InvalidSettingError, match="openssl rand -hex 32") as raised:
+        TokenFile(path)
+    assert not content.strip() or content.decode() not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.8.0.1:1", "[::1]:1", "localhost:1", "LOCALHOST:1"])
+def test_loopback_is_of_this_machine(address):
+    assert is_loopback(address)
+    assert leads_nowhere_else(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:1", "example:1", "localhost.example:1", "[fe80::1]:1", "127.0.0.1.x:1"])
+def test_other_addresses_are_not(address):
+    assert not is_loopback(address)
+    assert not leads_nowhere_else(address)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:1", "[::]:1"])
+def test_the_unspecified_address_is_reached_by_all_but_leads_here(address):
+    assert not is_loopback(address)
+    assert leads_nowhere_else(address)
+
+
+def test_one_address_elsewhere_is_enough_to_be_refused():
+    with pytest.raises(InvalidSettingError, match="b:1"):
+        ClientAccess(ClientSecurity(), ["127.0.0.1:1", "b:1"])
+    ClientAccess(ClientSecurity(insecure=True), ["127.0.0.1:1", "b:1"])
+
+
+def test_a_token_alone_does_not_open_a_port_to_other_machines(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(_TOKEN)
+    with pytest.raises(InvalidSettingError, match="not encrypted"):
+        ServerAccess(ServerSecurity(auth_token_file=path), "[::]:50050")
+    ServerAccess(ServerSecurity(auth_token_file=path), "[::1]:50050")
+
+
+def test_variables_say_what_flags_say():
+    assert ClientSecurity.from_environment({"ONAGER_TLS_CA": "", "ONAGER_INSECURE": "0"}) == ClientSecurity()
+    found = ClientSecurity.from_environment({"ONAGER_AUTH_TOKEN_FILE": "t", "ONAGER_INSECURE": "True"})
+    assert (str(found.auth_token_file), found.insecure) == ("t", True)
+
+
+@pytest.mark.parametrize("details", ["", "Socket closed", f"{_LAST}Connection refused", "the scheduler leaves"])
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_other_trouble_is_not_taken_for_tls(details, has_tls):
+    assert reason_of(details, has_tls=has_tls, has_certificate=False) is None

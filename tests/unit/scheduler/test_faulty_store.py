@@ -1,0 +1,125 @@
+"""Jobs end right over a store that fails at every turn: nothing lost, nothing done twice."""
+
+import asyncio
+import random  # noqa: TID251 seeded
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+
+from execution_graph import SuccessfulStage
+from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
+from onager.ids import JobId
+from scheduler.job_writers import Decision, JobWriters
+from scheduler.query_coordinator import QueryCoordinator, Share
+from state_backend import EventKind, Keyspace
+from state_backend.faulty import FaultKind, FaultyBackend, seeded
+from state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.world import SLOT, graph, keys, planned, store, succeeded
+
+RATES = {
+    FaultKind.UNAVAILABLE: 0.1,
+    FaultKind.SLOW_REQUEST: 0.1,
+    FaultKind.SLOW_ANSWER: 0.05,
+    FaultKind.UNKNOWN_UNWRITTEN: 0.15,
+    FaultKind.UNKNOWN_WRITTEN: 0.15,
+    FaultKind.UNKNOWN_LATE: 0.15,
+}
+TASKS = 60
+
+
+class Replica:
+    """What one replica has of a job, over a store of its own kind of faults."""
+
+    def __init__(self, honest_store, clock, seed, adapter=MemoryBackend):
+        draw = random.Random(seed)
+        self.backend = FaultyBackend(adapter(honest_store), seeded(draw.random, RATES), clock)
+        self.clock = clock
+        self.jobs = store(self.backend, clock)
+        self.writers = JobWriters(self.jobs, clock)
+
+
+async def until_done(call):
+    """Repeat what could not be done, as every loop of a replica and every client does."""
+    while True:
+        try:
+            return await call()
+        except (StateUnavailableError, OutcomeUnknownError):
+            await asyncio.sleep(0)
+
+
+async def run_job(replica, others, job_id):
+    """Submit a job through one replica, and report each task through all of them, a few at a time."""
+    await until_done(lambda: replica.jobs.submit(graph(job_id)))
+    coordinator = QueryCoordinator(job_id, replica.writers, replica.clock)
+    await until_done(lambda: coordinator.launch([Share(SLOT, 1)], 1))
+    await until_done(lambda: replica.writers.record(job_id, lambda _: Decision([planned(TASKS)])))
+
+    await until_done(lambda: coordinator.launch([Share(SLOT, TASKS)], 1))
+
+    async def report(replica, partitions):
+        for partition in partitions:
+            await until_done(lambda p=partition: replica.writers.record(job_id, lambda _: Decision([succeeded(1, p)])))
+
+    await asyncio.gather(*(report(r, range(start, TASKS, 4)) for start in range(4) for r in others))
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(clock, seed):
+    honest = MemoryStore(clock)
+    auditor = MemoryBackend(honest)
+    replicas = [Replica(honest, clock, seed * 10 + n) for n in range(3)]
+    job_ids = [JobId(f"job-{n}") for n in range(4)]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(run_job(replicas[n % 3], replicas, job_id) for n, job_id in enumerate(job_ids)))
+        for replica in replicas:
+            await replica.backend.settle()
+
+    unknown = sum((r.backend.met for r in replicas), Counter())
+    assert sum(unknown[kind] for kind in unknown if kind.startswith("unknown")) > 100, unknown
+    for job_id in job_ids:
+        job = await store(auditor, clock).load(job_id)
+        assert job.keyspace is Keyspace.CompletedJobs
+        stage = job.graph.stages[1]
+        assert isinstance(stage, SuccessfulStage)
+        assert set(stage.ledger.outputs) == set(range(TASKS))
+    # What arrived late must not have brought back what the end took away.
+    assert await keys(auditor, Keyspace.ActiveJobs, Keyspace.JobLog) == set()
+    for replica in replicas:
+        await replica.backend.close()
+
+
+class Unguarded(MemoryBackend):
+    """Writes whatever was expected: the guard that everything rests on, taken away."""
+
+    async def _commit(self, ops, expect, fence):  # noqa: ARG002
+        return await super()._commit(ops, {}, fence)
+
+
+async def writes_by_log_position(clock, adapter):
+    honest = MemoryStore(clock)
+    auditor = MemoryBackend(honest)
+    replicas = [Replica(honest, clock, 77 + n, adapter) for n in range(2)]
+    puts = Counter()
+    async with auditor.watch(Keyspace.JobLog) as events:
+        with suppress(StateCorruptError):
+            await run_job(replicas[0], replicas, JobId("job-1"))
+        for replica in replicas:
+            await replica.backend.settle()
+            await replica.backend.close()
+        await auditor.put(Keyspace.JobLog, "end", b"")
+        async for event in events:
+            if event.key == "end":
+                break
+            if event.kind is EventKind.PUT:
+                puts[event.key] += 1
+    return puts
+
+
+async def test_every_log_position_is_written_once(clock):
+    """Whatever was repeated and came late; without expectations it would not be so."""
+    puts = await writes_by_log_position(clock, MemoryBackend)
+    assert len(puts) > 5
+    assert set(puts.values()) == {1}
+    puts = await writes_by_log_position(clock, Unguarded)
+    assert max(puts.values()) > 1

@@ -1,0 +1,84 @@
+"""Who comes first: agreed on by all, evenly spread, and moved as little as can be."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onager.clock import ManualClock
+from scheduler import rendezvous
+from scheduler.peers import Peers, SchedulerRecord
+from scheduler.turns import Turns
+from state_backend import Keyspace
+from state_backend.memory import MemoryBackend, MemoryStore
+
+
+def first(key, members):
+    return next(member for member in members if not rendezvous.rank(key, member, members))
+
+
+NAMES = st.sets(st.text(min_size=1, max_size=8), min_size=1, max_size=8)
+KEYS = st.lists(st.text(max_size=12), max_size=20)
+
+
+@given(NAMES, KEYS)
+def test_every_member_has_a_place_of_its_own(members, keys):
+    for key in keys:
+        places = {rendezvous.rank(key, member, members): member for member in members}
+        assert sorted(places) == list(range(len(members)))
+        assert places[0] == first(key, members)
+
+
+@given(NAMES, st.text(min_size=1, max_size=8), KEYS)
+def test_who_comes_or_goes_moves_only_its_own_keys(members, other, keys):
+    more, less = members | {other}, members - {other}
+    for key in keys:
+        if first(key, more) != other:
+            assert first(key, more) == first(key, less)
+        places = [rendezvous.rank(key, member, less) for member in sorted(less)]
+        moved = [rendezvous.rank(key, member, more) for member in sorted(less)]
+        assert all(0 <= after - before <= 1 for before, after in zip(places, moved, strict=True))
+
+
+def test_keys_are_spread_evenly_and_alike_in_every_process():
+    members = [f"scheduler-{n}" for n in range(4)]
+    found = Counter(first(f"job-{n}", members) for n in range(4_000))
+    assert all(850 < found[member] < 1_150 for member in members)
+    assert [first(f"job-{n}", ["a", "b", "c"]) for n in range(12)] == list("bbcbacbacccb")
+
+
+@pytest.fixture
+async def turns():
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    made = []
+    for name in ("a", "b", "c"):
+        peers = Peers(MemoryBackend(store), clock, scheduler_id=name, address="", lease_ttl_s=1)
+        record = SchedulerRecord.decoded(peers.record.encoded(), name)
+        await MemoryBackend(store).put(Keyspace.Schedulers, name, record.encoded())
+        made.append(peers)
+    for peers in made:
+        await peers.refresh()
+    return {peers.id: (peers, Turns(peers)) for peers in made}
+
+
+async def test_a_scheduler_that_leaves_comes_last(turns):
+    key = next(f"job-{n}" for n in range(99) if first(f"job-{n}", "abc") == "a")
+    places = {name: one.place(key) for name, (_, one) in turns.items()}
+    assert sorted(places.values()) == [0, 1, 2]
+    assert places["a"] == 0
+    second = next(name for name, place in places.items() if place == 1)
+    assert not turns[second][1].has_come(key, 0.9, 1.0)
+    assert turns[second][1].has_come(key, 1.0, 1.0)
+    await MemoryBackend(turns["a"][0]._backend._store).delete(Keyspace.Schedulers, "a")
+    await turns[second][0].refresh()
+    assert turns[second][1].has_come(key, 0.0, 1.0)
+    await turns[second][0].leave(0.01)
+    assert turns[second][1].place(key) == 1
+
+
+async def test_who_is_alone_waits_for_nobody():
+    one = Turns(Peers(MemoryBackend(), ManualClock(), scheduler_id="a", address="", lease_ttl_s=1))
+    assert one.is_alone
+    assert all(one.has_come(f"job-{n}", 0, 1) for n in range(20))

@@ -1,0 +1,191 @@
+"""Executors that turn to a replica that they did not register with: what they run goes on."""
+
+import pytest
+
+from onager.errors import UnknownExecutorError
+from onager.ids import ExecutorId, Incarnation, JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
+from scheduler.replica import Replica
+from scheduler.settings import SchedulerSettings
+from scheduler.task_manager import ExecutorReservation
+from state_backend import Keyspace
+from state_backend.memory import MemoryBackend, MemoryStore
+
+JOB = JobId("job-1")
+TASK = pb.TaskId(job_id=JOB)
+BEAT = pb.HeartbeatRequest(executor_id="e1", incarnation="life")
+
+
+class Context:
+    def peer(self):
+        return "elsewhere"
+
+
+def poll(number=1, running=()):
+    return pb.PollWorkRequest(
+        executor_id="e1", incarnation="life", list_number=number, running=running, wait_ms=1, free_slots=1
+    )
+
+
+@pytest.fixture
+async def replicas(clock):
+    """Return two replicas whose loops do not run: neither hears of what the other does."""
+    memory = MemoryStore(clock)
+    made = [Replica(SchedulerSettings(exchange_dir="/x"), MemoryBackend(memory), clock) for _ in range(2)]
+    for replica in made:
+        await MemoryBackend(memory).put(Keyspace.Schedulers, replica.peers.id, replica.peers.record.encoded())
+    spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
+    await made[0].service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
+    for replica in made:
+        await replica.start()
+    await made[0].gateway.RegisterExecutor(
+        pb.RegisterExecutorRequest(
+            executor_id="e1", incarnation="life", slots=1, protocol_version=PROTOCOL_VERSION, spark_version="4.3"
+        ),
+        Context(),
+    )
+    filled = await made[0].tasks.fill_reservations([ExecutorReservation(ExecutorId("e1"), Incarnation("life"), 0)])
+    assert filled.launches
+    yield made
+    for replica in made:
+        await replica.close()
+
+
+async def lost_of(replica):
+    return [info.state for info in replica.executors.infos()] == ["lost"]
+
+
+async def test_a_task_goes_on_and_its_report_counts(replicas):
+    _, other = replicas
+    assert not (await other.gateway.Heartbeat(BEAT, Context())).cancel
+    answer = await other.gateway.PollWork(poll(running=[TASK]), Context())
+    assert not answer.cancel
+    assert not answer.task_sets
+    report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
+    reports = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
+    assert list((await other.gateway.ReportTasks(reports, Context())).acknowledged) == [TASK]
+    assert (await other.jobs.load(JOB)).graph.state.value == "failed"
+
+
+async def test_a_launch_whose_answer_was_lost_with_the_replica_is_repeated_at_once(replicas):
+    _, other = replicas
+    answer = await other.gateway.PollWork(poll(), Context())
+    (repeated,) = answer.task_sets
+    assert [(task.partition, task.task_attempt) for task in repeated.tasks] == [(0, 0)]
+
+
+async def test_taking_over_writes_nothing_but_renews_the_lease(replicas, clock):
+    first, other = replicas
+    backend = other._backend
+    before = (await backend.get_from_prefix(Keyspace.Executors, "")).revision
+    for _ in range(6):
+        clock.advance(2_500)
+        await other.gateway.Heartbeat(BEAT, Context())
+    assert (await backend.get_from_prefix(Keyspace.Executors, "")).revision == before
+    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+    assert first.executors.require("e1", "life").incarnation == "life"
+
+
+@pytest.mark.parametrize("incarnation", ["life", "another"])
+async def test_who_is_lost_or_of_another_life_has_to_register(replicas, incarnation):
+    first, other = replicas
+    if incarnation == "life":
+        await first.executors.deregister("e1", "life", "it left")
+    with pytest.raises(UnknownExecutorError):
+        await other.executors.take_over("e1", incarnation, "elsewhere")
+    with pytest.raises(UnknownExecutorError):
+        await other.executors.take_over("nobody", "life", "elsewhere")
+
+
+async def test_an_executor_whose_lease_ended_unnoticed_gets_another(replicas, clock):
+    _, other = replicas
+    clock.advance(7_000)
+    await other.gateway.Heartbeat(BEAT, Context())
+    assert await other._backend.get(Keyspace.Heartbeats, "e1") is not None
+    await other.executors.bury()
+    assert not await lost_of(other)
+
+
+async def test_a_broken_connection_is_no_loss_where_another_replica_may_hear_of_the_executor(replicas, clock):
+    first, other = replicas
+    first.executors.suspect(first.executors.require("e1", "life"))
+    await other.gateway.Heartbeat(BEAT, Context())
+    clock.advance(3_100)
+    await other.gateway.Heartbeat(BEAT, Context())
+    await first.executors.look()
+    await first.executors.refresh()
+    assert not await lost_of(first)
+    with pytest.raises(UnknownExecutorError):
+        first.executors.require("e1", "life")
+    assert not (await first.gateway.Heartbeat(BEAT, Context())).cancel  # and it may come back
+
+
+async def test_a_drain_is_heard_by_all(replicas):
+    first, other = replicas
+    await other.gateway.Heartbeat(BEAT, Context())
+    await first.gateway.Heartbeat(pb.HeartbeatRequest(executor_id="e1", incarnation="life", draining=True), Context())
+    await other.executors.refresh()
+    assert other.executors.require("e1", "life").is_draining
+    await first.executors.deregister("e1", "life", "it left")
+    await other.executors.refresh()
+    with pytest.raises(UnknownExecutorError):
+        other.executors.require("e1", "life")
+
+
+async def test_a_job_that_another_replica_has_just_ended_is_told_as_ended(replicas):
+    first, other = replicas
+    await other.jobs.load(JOB)
+    await first.service.CancelJob(pb.CancelJobRequest(job_id=JOB, reason="enough"), Context())
+    assert other.jobs.cached(JOB).graph.is_active
+    detail = await other.service.GetJob(pb.GetJobRequest(job_id=JOB), Context())
+    assert detail.progress.state == pb.CANCELLED
+
+
+async def test_only_the_tail_of_a_known_log_is_read(replicas):
+    first, other = replicas
+    before = await other.jobs.load(JOB)
+    await first.executors.deregister("e1", "life", "it left")
+    reads = []
+    read = other._backend._read
+
+    async def counted(keys, ranges):
+        reads.append([r.keyspace for r in ranges])
+        return await read(keys, ranges)
+
+    other._backend._read = counted
+    after = await other.jobs.fresh(JOB)
+    assert (after.seq, after.graph) == (before.seq + 1, first.jobs.cached(JOB).graph)
+    assert await other.jobs.fresh(JOB) == after
+    assert reads == [[Keyspace.JobLog], [Keyspace.JobLog]]
+
+
+async def test_who_registered_again_after_it_was_declared_lost_by_mistake_loses_nothing_later(replicas, clock):
+    first, other = replicas
+    told = []
+
+    async def on_lost(lost, *, is_late=False):
+        told.append((lost.executor_id, lost.incarnation, is_late))
+
+    other.executors._losses._on_lost = on_lost
+    await other.executors.refresh()
+    await first.executors.deregister("e1", "life", "it was silent")
+    await other.executors.refresh()
+    await first.gateway.RegisterExecutor(
+        pb.RegisterExecutorRequest(
+            executor_id="e1", incarnation="life", slots=1, protocol_version=PROTOCOL_VERSION, spark_version="4.3"
+        ),
+        Context(),
+    )
+    clock.advance(1_000)
+    await other.executors.look()
+    assert told == []
+    await first.executors.deregister("e1", "life", "it was silent")
+    await other.executors.refresh()
+    await other.executors.look()
+    assert told == []  # the other scheduler has its moment
+    clock.advance(1_000)
+    await other.executors.look()
+    assert told == [("e1", "life", True)]
+    await other.executors.look()
+    assert len(told) == 1
