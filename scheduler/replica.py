@@ -21,27 +21,27 @@ from onager.protocol.onager_pb2_grpc import (
     add_OnagerSchedulerServicer_to_server,
 )
 from onager.protocol.security import ServerAccess
-from scheduler.blobs import BlobStore
-from scheduler.dispatcher import Dispatcher
-from scheduler.executor_manager import ExecutorManager
-from scheduler.fair_queue import FairQueue
-from scheduler.gateway import ExecutorGateway
-from scheduler.housekeeping import Housekeeping
-from scheduler.job_heads import JobHead, JobHeads, shows
-from scheduler.job_log import StoredJob
-from scheduler.job_store import JobStore
-from scheduler.job_writers import JobWriters
-from scheduler.peers import Peers
-from scheduler.progress import ProgressTeller
-from scheduler.reports import ReportReader
-from scheduler.results import ResultStore
-from scheduler.service import SchedulerService
+from scheduler.api.gateway import ExecutorGateway
+from scheduler.api.service import SchedulerService
+from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.jobs.blobs import BlobStore
+from scheduler.jobs.housekeeping import Housekeeping
+from scheduler.jobs.job_heads import JobHead, JobHeads, shows
+from scheduler.jobs.job_log import StoredJob
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.job_writers import JobWriters
+from scheduler.jobs.progress import ProgressTeller
+from scheduler.jobs.reports import ReportReader
+from scheduler.jobs.results import ResultStore
+from scheduler.jobs.watchers import JobWatchers
+from scheduler.replicas.peers import Peers
+from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
 from scheduler.state_admin.admin import StateAdmin, without_credentials
 from scheduler.state_admin.restoring import check_no_restore_pending
-from scheduler.task_manager import TaskManager
-from scheduler.turns import Turns
-from scheduler.watchers import JobWatchers
+from scheduler.tasks.dispatcher import Dispatcher
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.task_manager import TaskManager
 from state_backend import StateBackendClient
 
 log = structlog.get_logger(__name__)

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Final
 
 from onager.errors import StateCorruptError
-from scheduler.executor_records import ExecutorRecord
-from scheduler.peers import SchedulerRecord
+from scheduler.executors.executor_records import ExecutorRecord
 from scheduler.records import unpack
+from scheduler.replicas.peers import SchedulerRecord
 from scheduler.state_admin.checking_blobs import check_blobs
 from scheduler.state_admin.checking_jobs import Job, check_jobs
 from scheduler.state_admin.everything import Everything

@@ -6,8 +6,8 @@ from typing import Final
 
 from execution_graph import JobState
 from onager.errors import StateCorruptError
-from scheduler.blobs import BlobMeta, digest_of
-from scheduler.housekeeping import blobs_of
+from scheduler.jobs.blobs import BlobMeta, digest_of
+from scheduler.jobs.housekeeping import blobs_of
 from scheduler.records import unpack
 from scheduler.state_admin.checking_jobs import Job
 from scheduler.state_admin.decoding import decoded

@@ -13,8 +13,8 @@ from execution_graph import (
     decode_graph,
     violations,
 )
-from scheduler.job_heads import JobHead, head_of
-from scheduler.job_log import (
+from scheduler.jobs.job_heads import JobHead, head_of
+from scheduler.jobs.job_log import (
     HEADER_KEYSPACES,
     JobHeader,
     end_keyspace,

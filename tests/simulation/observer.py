@@ -20,7 +20,7 @@ from execution_graph import (
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
-from scheduler.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
+from scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
 from scheduler.records import unpack
 from state_backend import EventKind, Keyspace, KeyValue
 from state_backend.local import Group

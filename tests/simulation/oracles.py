@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
 from onager.protocol import onager_pb2 as pb
-from scheduler.housekeeping import blobs_of
-from scheduler.job_heads import JobHead
+from scheduler.jobs.housekeeping import blobs_of
+from scheduler.jobs.job_heads import JobHead
 from state_backend import KeyRange, Keyspace
 from tests.simulation.client import SimulatedClient
 from tests.simulation.data import JobPlan, rows_of, value_of

@@ -12,14 +12,14 @@ from unittest import mock
 from execution_graph import RunningStage
 from executor.attempts import AttemptTable, Launch
 from onager.protocol import onager_pb2 as pb
-from scheduler import housekeeping, job_heads, job_log
-from scheduler.blobs import BlobStore
-from scheduler.executor_manager import ExecutorManager
-from scheduler.housekeeping import Housekeeping
-from scheduler.job_heads import JobHead
-from scheduler.job_store import JobStore
-from scheduler.peers import Peers
-from scheduler.task_manager import TaskManager, _JobReports
+from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.jobs import housekeeping, job_heads, job_log
+from scheduler.jobs.blobs import BlobStore
+from scheduler.jobs.housekeeping import Housekeeping
+from scheduler.jobs.job_heads import JobHead
+from scheduler.jobs.job_store import JobStore
+from scheduler.replicas.peers import Peers
+from scheduler.tasks.task_manager import TaskManager, _JobReports
 from state_backend import (
     Committed as TxnCommitted,
 )
@@ -104,7 +104,7 @@ def _late_report_counts_for_a_newer_attempt() -> Iterator[None]:
 
     with (
         mock.patch("execution_graph.transitions._held", held),
-        mock.patch("scheduler.reports._is_current", is_current),
+        mock.patch("scheduler.jobs.reports._is_current", is_current),
     ):
         yield
 
@@ -116,7 +116,7 @@ def _outputs_of_a_lost_executor_stay() -> AbstractContextManager[Any]:
 
 def _lost_launch_is_not_repeated() -> AbstractContextManager[Any]:
     """An answer that was lost leaves its tasks running for ever, where nobody has them (X6)."""
-    return mock.patch("scheduler.query_coordinator.lost_launches", return_value=())
+    return mock.patch("scheduler.tasks.query_coordinator.lost_launches", return_value=())
 
 
 def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
@@ -164,7 +164,7 @@ def _clean_up_while_readers_run() -> Iterator[None]:
     def early(graph: Any) -> Any:
         return "all" if graph.is_active and sum(bool(s.ledger.outputs) for s in graph.stages) > 1 else owed(graph)
 
-    with mock.patch("scheduler.job_heads._clean_up_owed", early):
+    with mock.patch("scheduler.jobs.job_heads._clean_up_owed", early):
         yield
 
 

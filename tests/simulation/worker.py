@@ -11,7 +11,7 @@ from onager import exchange_layout
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
-from scheduler.job_specs import decode_spec
+from scheduler.jobs.job_specs import decode_spec
 from tests.simulation.data import Exchange, JobPlan, arrow_stream, digest, outcome_of, rows_of, value_of
 from tests.simulation.loop import VirtualClock
 

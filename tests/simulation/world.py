@@ -385,8 +385,8 @@ class World:
                 ("grpc.aio.insecure_channel", lambda address, **_: Channel(self.network, address)),
                 ("onager.exchange_layout.read_result", lambda path: iter(read_result(self.exchange, path))),
                 ("state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes who waits for it
-                ("scheduler.housekeeping._ORPHAN_AGE_S", _ORPHAN_AGE_S),
-                ("scheduler.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
+                ("scheduler.jobs.housekeeping._ORPHAN_AGE_S", _ORPHAN_AGE_S),
+                ("scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
             ):
                 stack.enter_context(mock.patch(target, replacement))
             if self._planted is not None:

@@ -16,7 +16,7 @@ from scripted import Client, executor
 from test_jobs import RESULT, eventually, two_stages
 
 from onager.protocol import onager_pb2 as pb
-from scheduler.job_heads import JobHead
+from scheduler.jobs.job_heads import JobHead
 from state_backend import Keyspace, open_backend
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ import pytest
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
 from scheduler.replica import Replica, serve
+from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
-from scheduler.turns import Turns
 from state_backend import Committed, Keyspace
 from state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.conftest import Running

@@ -20,11 +20,11 @@ from execution_graph import (
 )
 from execution_graph.events import JobCancelled
 from onager.ids import JobId
-from scheduler.blobs import BlobStore, digest_of
-from scheduler.executor_records import ExecutorRecord
-from scheduler.job_heads import JobHeads
-from scheduler.job_store import JobStore
-from scheduler.results import InlineResult, ResultStore
+from scheduler.executors.executor_records import ExecutorRecord
+from scheduler.jobs.blobs import BlobStore, digest_of
+from scheduler.jobs.job_heads import JobHeads
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.results import InlineResult, ResultStore
 from state_backend import Keyspace, Put
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -4,7 +4,7 @@ import pytest
 
 from onager.errors import NotFoundError, StateCorruptError
 from onager.ids import JobId
-from scheduler.blobs import BlobStore, digest_of
+from scheduler.jobs.blobs import BlobStore, digest_of
 from state_backend import Keyspace
 from tests.unit.scheduler.world import keys
 

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from onager.ids import JobId
-from scheduler.blobs import BlobStore
-from scheduler.dispatcher import Dispatcher
-from scheduler.executor_records import ExecutorRecord, ExecutorSession
-from scheduler.fair_queue import FairQueue
-from scheduler.job_writers import Decision, JobWriters
-from scheduler.reports import ReportReader
-from scheduler.results import ResultStore
-from scheduler.task_manager import ExecutorReservation, TaskManager
+from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
+from scheduler.jobs.blobs import BlobStore
+from scheduler.jobs.job_writers import Decision, JobWriters
+from scheduler.jobs.reports import ReportReader
+from scheduler.jobs.results import ResultStore
+from scheduler.tasks.dispatcher import Dispatcher
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.task_manager import ExecutorReservation, TaskManager
 from tests.unit.scheduler.world import graph, planned, store
 
 JOB = JobId("job-1")

@@ -7,9 +7,9 @@ from onager.clock import ManualClock
 from onager.errors import ExecutorReplacedError, InvalidRequestError, UnknownExecutorError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.executor_manager import ExecutorManager
-from scheduler.peers import Peers
-from scheduler.turns import Turns
+from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.replicas.peers import Peers
+from scheduler.replicas.turns import Turns
 from state_backend import Keyspace
 from state_backend.memory import MemoryBackend
 

@@ -1,7 +1,7 @@
 from collections import Counter
 
 from onager.ids import JobId
-from scheduler.fair_queue import FairQueue
+from scheduler.tasks.fair_queue import FairQueue
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")
 

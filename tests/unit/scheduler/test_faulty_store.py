@@ -10,8 +10,8 @@ import pytest
 from execution_graph import SuccessfulStage
 from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
 from onager.ids import JobId
-from scheduler.job_writers import Decision, JobWriters
-from scheduler.query_coordinator import QueryCoordinator, Share
+from scheduler.jobs.job_writers import Decision, JobWriters
+from scheduler.tasks.query_coordinator import QueryCoordinator, Share
 from state_backend import EventKind, Keyspace
 from state_backend.faulty import FaultKind, FaultyBackend, seeded
 from state_backend.memory import MemoryBackend, MemoryStore

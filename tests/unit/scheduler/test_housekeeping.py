@@ -6,14 +6,14 @@ from execution_graph import JobCancelled, apply_all
 from onager.errors import NotFoundError
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.blobs import BlobStore, digest_of
-from scheduler.housekeeping import Housekeeping, blobs_of, clean_up_of
-from scheduler.job_heads import JobHeads, head_of
-from scheduler.job_store import JobStore
-from scheduler.peers import Peers
-from scheduler.results import InlineResult, ResultStore
+from scheduler.jobs.blobs import BlobStore, digest_of
+from scheduler.jobs.housekeeping import Housekeeping, blobs_of, clean_up_of
+from scheduler.jobs.job_heads import JobHeads, head_of
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.results import InlineResult, ResultStore
+from scheduler.replicas.peers import Peers
+from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
-from scheduler.turns import Turns
 from state_backend import Keyspace
 from tests.unit.scheduler.test_job_store import launches, running, step
 from tests.unit.scheduler.world import graph, keys, succeeded

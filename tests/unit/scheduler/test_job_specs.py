@@ -3,7 +3,7 @@ import pytest
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES
-from scheduler.job_specs import check_submission, decode_spec, encode_spec, weight_of
+from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
 
 
 def request(job_id="job-1", **spec):

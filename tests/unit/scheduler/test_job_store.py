@@ -5,10 +5,10 @@ import pytest
 from execution_graph import ExecutorLost, JobCancelled, StagesStarted, apply_all, encode_graph, pop_next_tasks, revive
 from onager.errors import JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId
-from scheduler import job_store
-from scheduler.job_heads import JobHead, head_of
-from scheduler.job_log import JobHeader
-from scheduler.job_store import Committed, Lost
+from scheduler.jobs import job_store
+from scheduler.jobs.job_heads import JobHead, head_of
+from scheduler.jobs.job_log import JobHeader
+from scheduler.jobs.job_store import Committed, Lost
 from state_backend import Keyspace
 from state_backend.memory import MemoryStore
 from tests.unit.scheduler.world import SLOT, UnsureBackend, graph, keys, planned, store, succeeded

@@ -7,8 +7,8 @@ import pytest
 from execution_graph import JobCancelled, SuccessfulStage
 from onager.errors import JobNotFoundError
 from onager.ids import JobId
-from scheduler.job_writers import Decision, JobWriters
-from scheduler.query_coordinator import QueryCoordinator, Share
+from scheduler.jobs.job_writers import Decision, JobWriters
+from scheduler.tasks.query_coordinator import QueryCoordinator, Share
 from tests.unit.scheduler.world import SLOT, graph, planned, store, succeeded
 
 JOB = JobId("job-1")

@@ -7,7 +7,7 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.errors import StateUnavailableError
-from scheduler.peers import Peers, SchedulerRecord
+from scheduler.replicas.peers import Peers, SchedulerRecord
 from state_backend import Keyspace
 from state_backend.memory import MemoryBackend, MemoryStore
 

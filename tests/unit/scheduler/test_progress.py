@@ -5,9 +5,9 @@ import pytest
 from execution_graph import JobCancelled, apply_all
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.fair_queue import FairQueue
-from scheduler.job_heads import head_of
-from scheduler.progress import ProgressTeller, progress_of_head, without_code
+from scheduler.jobs.job_heads import head_of
+from scheduler.jobs.progress import ProgressTeller, progress_of_head, without_code
+from scheduler.tasks.fair_queue import FairQueue
 from tests.unit.scheduler.test_job_store import launches
 from tests.unit.scheduler.world import graph, planned, succeeded
 

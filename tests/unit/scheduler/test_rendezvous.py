@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onager.clock import ManualClock
-from scheduler import rendezvous
-from scheduler.peers import Peers, SchedulerRecord
-from scheduler.turns import Turns
+from scheduler.replicas import rendezvous
+from scheduler.replicas.peers import Peers, SchedulerRecord
+from scheduler.replicas.turns import Turns
 from state_backend import Keyspace
 from state_backend.memory import MemoryBackend, MemoryStore
 

@@ -11,7 +11,7 @@ from onager import exchange_layout
 from onager.errors import FetchFailedError
 from onager.ids import JobId
 from onager.protocol.limits import RESULT_CHUNK_BYTES
-from scheduler.results import InlineResult, ResultStore, stream_result
+from scheduler.jobs.results import InlineResult, ResultStore, stream_result
 
 JOB = JobId("job-1")
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])

@@ -6,10 +6,10 @@ from execution_graph import JobState
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.blobs import digest_of
+from scheduler.jobs.blobs import digest_of
 from scheduler.replica import Replica
 from scheduler.settings import SchedulerSettings
-from scheduler.task_manager import ExecutorReservation
+from scheduler.tasks.task_manager import ExecutorReservation
 from state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")

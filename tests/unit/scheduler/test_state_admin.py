@@ -10,7 +10,7 @@ from executor.spark import plan_codec
 from executor.spark.stage_plan import ResultOutput, StagePlan
 from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
-from scheduler.blobs import digest_of
+from scheduler.jobs.blobs import digest_of
 from scheduler.records import pack, pack_blob
 from scheduler.state_admin.admin import StateAdmin, without_credentials
 from scheduler.state_admin.decoding import content, decoded

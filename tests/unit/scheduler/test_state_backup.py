@@ -11,7 +11,7 @@ import zstandard
 from onager.clock import SystemClock
 from onager.errors import InvalidRequestError, SchemaVersionError, StateCorruptError
 from onager.protocol import onager_pb2 as pb
-from scheduler.executor_records import ExecutorRecord
+from scheduler.executors.executor_records import ExecutorRecord
 from scheduler.records import pack
 from scheduler.replica import Replica
 from scheduler.settings import SchedulerSettings

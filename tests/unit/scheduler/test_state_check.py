@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from scheduler.blobs import digest_of
-from scheduler.job_log import JobHeader
+from scheduler.jobs.blobs import digest_of
+from scheduler.jobs.job_log import JobHeader
 from scheduler.records import pack
 from scheduler.state_admin.checking import check_everything
 from scheduler.state_admin.everything import read_everything

@@ -8,7 +8,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.replica import Replica
 from scheduler.settings import SchedulerSettings
-from scheduler.task_manager import ExecutorReservation
+from scheduler.tasks.task_manager import ExecutorReservation
 from state_backend import Keyspace
 from state_backend.memory import MemoryBackend, MemoryStore
 

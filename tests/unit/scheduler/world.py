@@ -12,8 +12,8 @@ from execution_graph import (
     TaskSucceeded,
     submit,
 )
-from scheduler.job_heads import JobHeads
-from scheduler.job_store import JobStore
+from scheduler.jobs.job_heads import JobHeads
+from scheduler.jobs.job_store import JobStore
 from state_backend import Committed, Keyspace, OutcomeUnknown
 from state_backend.memory import MemoryBackend
 

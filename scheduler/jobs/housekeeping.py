@@ -16,13 +16,13 @@ from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, Sta
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
-from scheduler.blobs import BlobStore
-from scheduler.job_heads import JobHead, JobHeads
-from scheduler.job_log import HEADER_KEYSPACES
-from scheduler.job_store import JobStore
-from scheduler.results import ResultStore
+from scheduler.jobs.blobs import BlobStore
+from scheduler.jobs.job_heads import JobHead, JobHeads
+from scheduler.jobs.job_log import HEADER_KEYSPACES
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.results import ResultStore
+from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
-from scheduler.turns import Turns
 from state_backend import ABSENT, Committed, Delete, DeleteRange, Keyspace, Op, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)

@@ -16,7 +16,7 @@ from onager.errors import PlanningError
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
-from scheduler.blobs import digest_of
+from scheduler.jobs.blobs import digest_of
 
 _KINDS = ("exchange", "result", "sink", "control")
 

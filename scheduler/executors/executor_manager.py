@@ -17,17 +17,17 @@ from onager.errors import (
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
-from scheduler.admission import Admission
-from scheduler.executor_losses import ExecutorLosses, OnLost
-from scheduler.executor_records import (
+from scheduler.executors.admission import Admission
+from scheduler.executors.executor_losses import ExecutorLosses, OnLost
+from scheduler.executors.executor_records import (
     ExecutorRecord,
     ExecutorSession,
     executor_info,
     has_died,
     local_process,
 )
-from scheduler.executor_roster import ExecutorRoster
-from scheduler.turns import Turns
+from scheduler.executors.executor_roster import ExecutorRoster
+from scheduler.replicas.turns import Turns
 from state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)

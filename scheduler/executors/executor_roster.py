@@ -8,7 +8,7 @@ import structlog
 
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError, WatchCompactedError
 from onager.ids import ExecutorId
-from scheduler.executor_records import ExecutorRecord
+from scheduler.executors.executor_records import ExecutorRecord
 from state_backend import ABSENT, EventKind, Keyspace, StateBackendClient
 
 log = structlog.get_logger(__name__)

@@ -21,19 +21,19 @@ from onager.ids import BlobDigest, JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
 from scheduler import wire
-from scheduler.blobs import BlobStore, digest_of
-from scheduler.executor_manager import ExecutorManager
-from scheduler.job_heads import JobHead, JobHeads
-from scheduler.job_specs import check_submission, decode_spec, encode_spec, weight_of
-from scheduler.job_store import JobStore
-from scheduler.peers import Peers
-from scheduler.progress import ProgressTeller, broken_failure, progress_of_head
-from scheduler.results import ResultStore, check_fetchable, stream_result
-from scheduler.serving import translated, translated_stream
+from scheduler.api.serving import translated, translated_stream
+from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.jobs.blobs import BlobStore, digest_of
+from scheduler.jobs.job_heads import JobHead, JobHeads
+from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.progress import ProgressTeller, broken_failure, progress_of_head
+from scheduler.jobs.results import ResultStore, check_fetchable, stream_result
+from scheduler.jobs.watchers import JobWatchers
+from scheduler.replicas.peers import Peers
 from scheduler.settings import SchedulerSettings
 from scheduler.state_admin.admin import StateAdmin
-from scheduler.task_manager import TaskManager
-from scheduler.watchers import JobWatchers
+from scheduler.tasks.task_manager import TaskManager
 
 log = structlog.get_logger(__name__)
 

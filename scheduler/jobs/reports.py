@@ -22,9 +22,10 @@ from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import INLINE_RESULT_BYTES
 from onager.protocol.task_keys import task_key
-from scheduler import planning, wire
-from scheduler.blobs import BlobStore, digest_of
-from scheduler.results import InlineResult, ResultStore
+from scheduler import wire
+from scheduler.jobs import planning
+from scheduler.jobs.blobs import BlobStore, digest_of
+from scheduler.jobs.results import InlineResult, ResultStore
 
 log = structlog.get_logger(__name__)
 

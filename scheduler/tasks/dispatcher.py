@@ -11,10 +11,10 @@ from onager.errors import OnagerError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
-from scheduler.executor_records import ExecutorSession, Offer
-from scheduler.fair_queue import FairQueue
-from scheduler.query_coordinator import Launch
-from scheduler.task_manager import ExecutorReservation, TaskManager
+from scheduler.executors.executor_records import ExecutorSession, Offer
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.query_coordinator import Launch
+from scheduler.tasks.task_manager import ExecutorReservation, TaskManager
 
 log = structlog.get_logger(__name__)
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, available_tasks, running_count
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
-from scheduler.executor_manager import ExecutorManager
-from scheduler.fair_queue import FairQueue
-from scheduler.job_heads import JobHead
-from scheduler.job_log import StoredJob
-from scheduler.stage_coordinator import stage_info, task_infos
+from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.jobs.job_heads import JobHead
+from scheduler.jobs.job_log import StoredJob
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.stage_coordinator import stage_info, task_infos
 
 _BUSY_JOBS = 3
 

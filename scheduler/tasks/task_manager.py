@@ -15,13 +15,13 @@ from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from scheduler import wire
-from scheduler.fair_queue import FairQueue
-from scheduler.job_heads import JobHead
-from scheduler.job_log import StoredJob
-from scheduler.job_store import JobStore
-from scheduler.job_writers import JobWriters
-from scheduler.query_coordinator import Launch, QueryCoordinator, Share
-from scheduler.reports import ReportReader
+from scheduler.jobs.job_heads import JobHead
+from scheduler.jobs.job_log import StoredJob
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.job_writers import JobWriters
+from scheduler.jobs.reports import ReportReader
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.query_coordinator import Launch, QueryCoordinator, Share
 
 log = structlog.get_logger(__name__)
 

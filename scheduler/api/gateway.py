@@ -13,15 +13,15 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.task_keys import task_id, task_key
-from scheduler.blobs import BlobStore
-from scheduler.dispatcher import Dispatcher, note_launch
-from scheduler.executor_manager import ExecutorManager
-from scheduler.executor_records import ExecutorSession
-from scheduler.housekeeping import Housekeeping
-from scheduler.query_coordinator import Launch
-from scheduler.serving import translated, translated_stream
+from scheduler.api.serving import translated, translated_stream
+from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.executors.executor_records import ExecutorSession
+from scheduler.jobs.blobs import BlobStore
+from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.settings import SchedulerSettings
-from scheduler.task_manager import TaskManager
+from scheduler.tasks.dispatcher import Dispatcher, note_launch
+from scheduler.tasks.query_coordinator import Launch
+from scheduler.tasks.task_manager import TaskManager
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from execution_graph import Event, ExecutionGraph, apply_all, revive
 from onager.clock import Clock
 from onager.ids import JobId
-from scheduler.job_log import StoredJob
-from scheduler.job_store import Committed, JobStore, Lost
+from scheduler.jobs.job_log import StoredJob
+from scheduler.jobs.job_store import Committed, JobStore, Lost
 
 
 class Decision(NamedTuple):

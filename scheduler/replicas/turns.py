@@ -5,8 +5,8 @@ each thing has a first scheduler, and the others give it a moment. Who waits act
 and the thing is still to be done: nobody waits to learn that another is dead.
 """
 
-from scheduler import rendezvous
-from scheduler.peers import Peers
+from scheduler.replicas import rendezvous
+from scheduler.replicas.peers import Peers
 
 
 class Turns:

@@ -22,9 +22,9 @@ from onager.errors import (
     StateCorruptError,
 )
 from onager.ids import JobId
-from scheduler import job_log
-from scheduler.job_heads import JobHead, JobHeads, head_of, unreadable_head
-from scheduler.job_log import JobHeader, StoredJob
+from scheduler.jobs import job_log
+from scheduler.jobs.job_heads import JobHead, JobHeads, head_of, unreadable_head
+from scheduler.jobs.job_log import JobHeader, StoredJob
 from scheduler.records import pack
 from state_backend import (
     ABSENT,

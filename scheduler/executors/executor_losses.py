@@ -8,8 +8,8 @@ import structlog
 from execution_graph import ExecutorLost
 from onager.clock import Clock
 from onager.errors import OnagerError
-from scheduler.executor_records import ExecutorRecord
-from scheduler.executor_roster import ExecutorRoster
+from scheduler.executors.executor_records import ExecutorRecord
+from scheduler.executors.executor_roster import ExecutorRoster
 
 log = structlog.get_logger(__name__)
 

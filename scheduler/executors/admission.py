@@ -7,7 +7,7 @@ from typing import Final
 from onager.errors import ExecutorReplacedError, InvalidRequestError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.executor_records import ExecutorRecord
+from scheduler.executors.executor_records import ExecutorRecord
 
 _MAX_SLOTS: Final = 1024
 _MAX_ID: Final = 128

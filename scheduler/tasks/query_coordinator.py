@@ -23,8 +23,8 @@ from execution_graph import (
 from onager.clock import Clock
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.job_writers import Decision, JobWriters
-from scheduler.stage_coordinator import StageCoordinator
+from scheduler.jobs.job_writers import Decision, JobWriters
+from scheduler.tasks.stage_coordinator import StageCoordinator
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Replicas: which schedulers there are, and which of them acts first."""
