@@ -48,6 +48,11 @@ class EtcdServer:
         """What ``--backend`` takes."""
         return f"etcd://{self.address}"
 
+    @property
+    def pid(self) -> int | None:
+        """The process, None when it does not run."""
+        return None if self._process is None else self._process.pid
+
     def _start(self) -> None:
         program = shutil.which("etcd") or shutil.which("etcd", path=str(_UNPACKED))
         if program is None:
@@ -66,7 +71,7 @@ class EtcdServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 one call of the kernel, of a library that is loaded
+                preexec_fn=die_with_parent,  # noqa: PLW1509 one call of the kernel, of a library that is loaded
             )  # fmt: skip
         self._wait_until_ready()
 
@@ -107,7 +112,7 @@ class EtcdServer:
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask the kernel to end this process when its parent is killed (`prctl(2)`; on Linux only)."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

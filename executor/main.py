@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
@@ -33,11 +34,15 @@ _DEATHS_VARIABLE = "ONAGER_EXECUTOR_JVM_DEATHS"
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
+StartWorker = Callable[[ExecutorSettings], tuple[Worker, str]]
+"""Returns what runs tasks, and the version of Spark that it stands for."""
 
-def run(settings: ExecutorSettings) -> int:
+
+def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
     """Run an executor until it is told to stop (SIGTERM, SIGINT), and return the exit code of the process.
 
     When its JVM dies, the process replaces itself by a fresh one with the same command line and executor id.
+    *start_worker* starts what runs the tasks, by default Spark.
     """
     settings = settings.identified()
     configure_logging(settings.log_level, settings.log_format)
@@ -48,7 +53,7 @@ def run(settings: ExecutorSettings) -> int:
     try:
         access = ClientAccess(settings.security, settings.scheduler_addresses)
         check_exchange_dir(settings.exchange_dir)
-        worker, spark_version = _start_worker(settings)
+        worker, spark_version = (start_worker or _start_spark)(settings)
     except OnagerError as e:
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
@@ -65,7 +70,7 @@ def run(settings: ExecutorSettings) -> int:
     return EXIT_OK
 
 
-def _start_worker(settings: ExecutorSettings) -> tuple[Worker, str]:
+def _start_spark(settings: ExecutorSettings) -> tuple[Worker, str]:
     # Late, so that a refused setting does not wait for Spark.
     from executor.spark.worker import SparkWorker
 

@@ -1,0 +1,51 @@
+"""The orchestration benchmark runs, with real processes on a real etcd, and writes every row."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.orchestration.__main__ import COLUMNS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_row_is_there_and_nothing_is_left(tmp_path):
+    report = tmp_path / "report.json"
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.orchestration",
+        "--backends",
+        "etcd",
+        "--schedulers",
+        "2",
+        "--no-spark",
+    ]
+    small = ["--tasks", "50,200", "--sample-tasks", "200", "--busy-tasks", "2000", "--repeats", "1", "--probes", "4"]
+    told = subprocess.run(
+        [*command, *small, "--dir", str(disk), "--json", str(report)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert told.returncode == 0, told.stderr
+    rows = json.loads(report.read_text())["rows"]
+    assert [(row["backend"], row["schedulers"], row["tasks"]) for row in rows] == [
+        ("etcd", 2, 50),
+        ("etcd", 2, 200),
+    ]
+    for row in rows:
+        assert set(COLUMNS) <= set(row)
+        assert row["tasks_per_s"] > 0
+        assert 0 < row["store_writes_per_task"] < 2
+        assert 0 < row["store_bytes_per_task"] < 5_000
+        assert row["scheduler_cpu_us_per_task"] > 0
+        assert 0 < row["first_task_ms_p50"] <= row["first_task_ms_p99"] < 10_000
+    assert list(disk.iterdir()) == []
