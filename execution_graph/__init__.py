@@ -1,7 +1,8 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes, `rollback` what follows when something finished is lost, `scheduling` and `effects` what to do next.
+each event changes (`attempts`, `outcomes` and `losses` of tasks), `rollback` what follows when something finished is
+lost, `scheduling` and `effects` what to do next.
 """
 
 from execution_graph.codec import EventBatch, decode_batch, decode_graph, encode_batch, encode_graph

@@ -17,7 +17,8 @@ from execution_graph.stages import (
 
 Stages = tuple[Stage, ...]
 Lost = Mapping[int, frozenset[int]]
-"""Stage id → partitions whose outputs are gone; each of them has one."""
+"""Stage id → partitions whose outputs are gone; each of them has one. A stage without partitions has nothing to lose,
+and is here with none when it is to be done again."""
 
 
 def all_lost(stages: Stages, lost: Lost, dead: Collection[ExecutorLife]) -> dict[int, frozenset[int]]:
@@ -44,7 +45,7 @@ def lose_outputs(stages: Stages, lost: Lost, at_ms: int) -> Stages:
         gone = lost.get(stage.spec.stage_id)
         ledger = stage.ledger.without_outputs(gone) if gone else stage.ledger
         has_inputs = all(isinstance(after[i.stage_id], SuccessfulStage) for i in stage.spec.inputs)
-        after.append(_after_loss(stage, ledger, has_inputs=has_inputs, at_ms=at_ms))
+        after.append(_after_loss(stage, ledger, is_lost=gone is not None, has_inputs=has_inputs, at_ms=at_ms))
     return tuple(after)
 
 
@@ -84,26 +85,26 @@ def _add_derived(stages: Stages, found: dict[int, frozenset[int]]) -> None:
         is_source = stage_id in found and isinstance(stage, SuccessfulStage) and not stage.spec.is_deterministic
         if is_source or any(i.stage_id in whole for i in stage.spec.inputs):
             whole.add(stage_id)
-            if stage.ledger.outputs:
+            is_done_empty = isinstance(stage, SuccessfulStage) and not stage.spec.partitions
+            if stage.ledger.outputs or is_done_empty:  # else nobody would read what is made again for it
                 found[stage_id] = frozenset(stage.ledger.outputs.keys())
 
 
-def _after_loss(stage: Stage, ledger: TaskLedger, *, has_inputs: bool, at_ms: int) -> Stage:
-    has_lost = ledger is not stage.ledger
+def _after_loss(stage: Stage, ledger: TaskLedger, *, is_lost: bool, has_inputs: bool, at_ms: int) -> Stage:
     spec, attempt = stage.spec, stage.attempt
     after: Stage = stage
     match stage:
-        case SuccessfulStage() if has_lost and has_inputs:
+        case SuccessfulStage() if is_lost and has_inputs:
             after = RunningStage(spec=spec, attempt=attempt + 1, ledger=ledger, started_ms=at_ms)
-        case SuccessfulStage() if has_lost:
+        case SuccessfulStage() if is_lost:
             after = UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=ledger)
         case RunningStage() if not has_inputs:
             after = UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=_abandoned(stage, ledger))
-        case RunningStage() if has_lost:
+        case RunningStage() if is_lost:
             after = _with_pending(stage, ledger)
         case ResolvedStage() if not has_inputs:
             after = UnresolvedStage(spec=spec, attempt=attempt, ledger=ledger)
-        case ResolvedStage() | UnresolvedStage() if has_lost:
+        case ResolvedStage() | UnresolvedStage() if is_lost:
             after = replace(stage, ledger=ledger)
         case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage() | FailedStage():
             pass  # it keeps what it has: a successful stage does so whatever became of its inputs

@@ -67,10 +67,6 @@ class Oracles:
         for number, stage in enumerate(plan.stages, start=1):
             found = graph.stages[number]
             outputs = found.ledger.outputs
-            readers = [s for s in plan.stages if number in s.inputs]
-            if readers and not any(s.partitions for s in readers):
-                values[number] = []  # nobody reads it, so it may be half-way through being made again
-                continue
             if sorted(outputs) != list(range(stage.partitions)):
                 raise Violation(f"{job.job_id}/{number} has outputs {sorted(outputs)} of {stage.partitions}")
             values[number] = [self._world.exchange.written[outputs[p].nonce].value for p in range(stage.partitions)]

@@ -103,7 +103,7 @@ def _late_report_counts_for_a_newer_attempt() -> Iterator[None]:
         return isinstance(stage, RunningStage) and key.partition in stage.running
 
     with (
-        mock.patch("execution_graph.transitions._held", held),
+        mock.patch("execution_graph.outcomes.held", held),
         mock.patch("scheduler.jobs.reports._is_current", is_current),
     ):
         yield

@@ -1,0 +1,75 @@
+"""Executors and outputs that are gone, and what that takes along."""
+
+from dataclasses import replace
+
+from execution_graph import rollback
+from execution_graph.attempts import in_hands_of, returned
+from execution_graph.events import ExecutorLost
+from execution_graph.failures import Failure, FailureKind
+from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
+from execution_graph.settling import failed, settled, with_stage
+from execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
+
+
+def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGraph:
+    """Take back what ran in a life that is over, and its outputs where somebody needs them."""
+    life = ExecutorLife(event.executor_id, event.incarnation)
+    after = graph
+    for stage in graph.stages:
+        lost = in_hands_of(life, stage) if isinstance(stage, RunningStage) else []
+        if not isinstance(stage, RunningStage) or not lost:
+            continue
+        survivor = replace(stage, ledger=stage.ledger.after_executor_loss(lost, is_counted=not event.is_drained))
+        failure = _killer(graph, survivor, lost, event)
+        if failure is not None:
+            return failed(graph, survivor, failure, event.at_ms)
+        after = with_stage(after, returned(survivor, lost))
+    dead = {*graph.lost_lives, life}
+    gone = rollback.all_lost(after.stages, {}, dead)
+    if gone:
+        after = with_losses(after, gone, event.at_ms)
+    lost_lives = tuple(sorted(dead & rollback.lives_with_outputs(after.stages)))
+    return after if lost_lives == after.lost_lives else replace(after, lost_lives=lost_lives)
+
+
+def _killer(graph: ExecutionGraph, stage: RunningStage, lost: list[int], event: ExecutorLost) -> Failure | None:
+    """Return why the job ends when a task of *lost* was running on too many executors that died."""
+    losses = stage.ledger.executor_losses
+    worst = max(lost, key=lambda p: losses.get(p, 0))
+    count = losses.get(worst, 0)
+    if count < graph.limits.task_max_executor_losses:
+        return None
+    return Failure(
+        kind=FailureKind.EXECUTOR_LOST,
+        message=(
+            f"Task {worst} in stage {stage.spec.stage_id} was running on {count} executors when they were lost, and is "
+            f"taken for the cause; the most recent loss: {event.reason}"
+        ),
+    )
+
+
+def with_losses(graph: ExecutionGraph, lost: rollback.Lost, at_ms: int) -> ExecutionGraph:
+    """Return *graph* after the outputs in *lost*, and all that goes with them, are gone."""
+    gone = rollback.all_lost(graph.stages, lost, graph.lost_lives)
+    if any(_was_fused(graph.stages[stage_id]) for stage_id in gone):
+        return _planned_again(graph)
+    stages = rollback.lose_outputs(graph.stages, gone, at_ms)
+    bound = rollback.lives_with_outputs(stages) if graph.lost_lives else set()
+    lost_lives = tuple(life for life in graph.lost_lives if life in bound)
+    return settled(replace(graph, stages=stages, lost_lives=lost_lives), at_ms)
+
+
+def _was_fused(stage: Stage) -> bool:
+    """Return whether only the planning task can run *stage*."""
+    return stage.spec.work is StageWork.QUERY and stage.spec.plan_digest is None
+
+
+def _planned_again(graph: ExecutionGraph) -> ExecutionGraph:
+    """Return *graph* before its plan: what planning had already run was lost, and nothing of it was published."""
+    planning = graph.stages[PLAN_STAGE_ID]
+    again = ResolvedStage(
+        spec=planning.spec,
+        attempt=planning.attempt + 1,
+        ledger=planning.ledger.without_outputs(frozenset(planning.ledger.outputs.keys())),
+    )
+    return replace(graph, stages=(again,), plan=None, lost_lives=())

@@ -1,0 +1,119 @@
+"""What executors report of task attempts: success, failure, an input that is missing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from execution_graph import rollback
+from execution_graph.attempts import held, returned, running_stage
+from execution_graph.events import TaskFailed, TaskSucceeded
+from execution_graph.failures import Failure, FailureKind
+from execution_graph.graph import ExecutionGraph
+from execution_graph.losses import with_losses
+from execution_graph.settling import bound, failed, settled, with_stage, with_successes
+from execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskMetrics, TaskOutput
+
+
+def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -> ExecutionGraph:
+    """Apply successes that are all of one attempt of one stage, and come one after the other."""
+    stage = running_stage(graph, events[0].stage_id, events[0].stage_attempt)
+    if stage is None or stage.spec.work is StageWork.PLAN:  # planning succeeds by JobPlanned alone
+        return graph
+    outputs: dict[int, TaskOutput] = {}
+    metrics: list[TaskMetrics] = []
+    at_ms = 0
+    for event in events:
+        task = held(stage, event.partition, event.task_attempt, event.executor_id)
+        if task is not None and event.partition not in outputs:
+            outputs[event.partition] = bound(event.output, task)
+            metrics.append(event.metrics)
+            at_ms = event.at_ms
+    if not outputs:
+        return graph
+    stage = with_successes(stage, outputs, metrics)
+    graph = with_stage(graph, stage)
+    return settled(graph, at_ms) if len(stage.ledger.outputs) == stage.spec.partitions else graph
+
+
+def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
+    """Take in a failure: the task is tried again, the stage rolled back, or the job fails."""
+    stage = running_stage(graph, event.stage_id, event.stage_attempt)
+    if stage is None or held(stage, event.partition, event.task_attempt, event.executor_id) is None:
+        return _on_late_fetch_failure(graph, event)
+    failure = event.failure
+    if failure.kind is FailureKind.FETCH_FAILED and not rollback.is_past_return(stage):
+        lost = _unreadable(graph, stage, failure)
+        if lost:
+            return _on_fetch_failed(graph, stage, event, lost)
+    if not failure.kind.is_retryable and failure.kind is not FailureKind.FETCH_FAILED:
+        ledger = replace(stage.ledger, tasks_failed=stage.ledger.tasks_failed + 1)
+        return failed(graph, replace(stage, ledger=ledger), failure, event.at_ms)
+    if failure.kind.is_counted or failure.kind is FailureKind.FETCH_FAILED:
+        # A fetch failure that names nothing which could be made again would come back for ever: it counts like any I/O.
+        return _on_counted_failure(graph, stage, event)
+    ledger = replace(stage.ledger, tasks_lost=stage.ledger.tasks_lost + 1)
+    return with_stage(graph, returned(replace(stage, ledger=ledger), (event.partition,)))
+
+
+def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskFailed) -> ExecutionGraph:
+    ledger, failure = stage.ledger, event.failure
+    count = ledger.failures.get(event.partition, 0) + 1
+    failures = ledger.failures.set(event.partition, count)
+    stage = replace(stage, ledger=replace(ledger, failures=failures, tasks_failed=ledger.tasks_failed + 1))
+    if count >= graph.limits.task_max_failures:
+        text = (
+            f"Task {event.partition} in stage {event.stage_id} failed {count} times; "
+            f"the most recent failure: {failure.message}"
+        )
+        return failed(graph, stage, replace(failure, message=text), event.at_ms)
+    return with_stage(graph, returned(stage, (event.partition,)))
+
+
+def _on_fetch_failed(
+    graph: ExecutionGraph, stage: RunningStage, event: TaskFailed, lost: rollback.Lost
+) -> ExecutionGraph:
+    attempts = stage.ledger.failed_fetch_attempts | {stage.attempt}
+    ledger = replace(stage.ledger, failed_fetch_attempts=attempts, tasks_failed=stage.ledger.tasks_failed + 1)
+    stage = replace(stage, ledger=ledger)
+    if len(attempts) >= graph.limits.stage_max_failures:
+        text = (
+            f"Stage {event.stage_id} could not fetch its input in {len(attempts)} attempts; "
+            f"the most recent failure: {event.failure.message}"
+        )
+        return failed(graph, stage, replace(event.failure, message=text), event.at_ms)
+    return with_losses(with_stage(graph, returned(stage, (event.partition,))), lost, event.at_ms)
+
+
+def _on_late_fetch_failure(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
+    """Take from a task of an earlier stage attempt the one thing that can still be news: an output that is missing.
+
+    The stage was rolled back already, and does not count it again. The nonce tells whether the output was made anew.
+    """
+    stage = graph.stages[event.stage_id] if 0 <= event.stage_id < len(graph.stages) else None
+    if (
+        event.failure.kind is not FailureKind.FETCH_FAILED
+        or stage is None
+        or isinstance(stage, SuccessfulStage)
+        or rollback.is_past_return(stage)
+        or event.stage_attempt >= stage.attempt
+        or event.task_attempt >= stage.ledger.next_attempt(event.partition)
+    ):
+        return graph
+    lost = _unreadable(graph, stage, event.failure)
+    return with_losses(graph, lost, event.at_ms) if lost else graph
+
+
+def _unreadable(graph: ExecutionGraph, reader: Stage, failure: Failure) -> rollback.Lost:
+    """Return what a fetch failure of *reader* says to be lost, if it still is what there is to read.
+
+    Nothing, where the output was made again meanwhile or was never an input. Where it died with an executor, what else
+    this producer had there is gone, too; from shared storage only what was found missing.
+    """
+    fetch = failure.fetch
+    if fetch is None or all(fetch.stage_id != i.stage_id for i in reader.spec.inputs):
+        return {}
+    producer = graph.stages[fetch.stage_id]
+    found = producer.ledger.outputs.get(fetch.partition)
+    if found is None or found.nonce != fetch.nonce:
+        return {}
+    gone = frozenset({fetch.partition})
+    return {fetch.stage_id: gone if found.is_durable else gone | rollback.outputs_of(producer, (found.life,))}
