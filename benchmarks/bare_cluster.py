@@ -117,6 +117,10 @@ class BareCluster:
         """Return a client of all schedulers."""
         return onager.connect(self.addresses, **options)
 
+    def connect_to(self, address: str) -> OnagerClient:
+        """Return a client of one scheduler that gives up soon."""
+        return onager.connect(address, connect_timeout_s=0.0, retry_timeout_s=0.5)
+
     def start(self, process: Process) -> None:
         """Start a scheduler or an executor that does not run."""
         with (self._directory / f"{process.name}.log").open("ab") as log:

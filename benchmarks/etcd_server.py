@@ -54,7 +54,7 @@ class EtcdServer:
         return None if self._process is None else self._process.pid
 
     def _start(self) -> None:
-        program = shutil.which("etcd") or shutil.which("etcd", path=str(_UNPACKED))
+        program = etcd_program()
         if program is None:
             raise FileNotFoundError(INSTALL_ADVICE)
         client, peer = f"http://{self.address}", f"http://{free_address()}"
@@ -107,6 +107,11 @@ class EtcdServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def etcd_program() -> str | None:
+    """Return where etcd is: on PATH, or where set-up unpacked it."""
+    return shutil.which("etcd") or shutil.which("etcd", path=str(_UNPACKED))
 
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from benchmarks.etcd_server import etcd_program
+
 _SYNCS = 200
 _IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -63,8 +65,8 @@ def _sync_ms(directory: Path) -> float:
 
 
 def _etcd_version() -> str:
-    try:
-        told = subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+    program = etcd_program()
+    if program is None:
         return "none"
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     return told.stdout.splitlines()[0].rpartition(" ")[2]
