@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 import structlog
 
-from executor.attempts import AttemptState, AttemptTable
+from executor.attempts import AttemptState, AttemptTable, Origin
 from executor.backoff import Backoff
 from executor.blobs import BlobCache
 from executor.gateway import SchedulerGateway, tell
@@ -66,7 +66,10 @@ class Agent:
         worker: Worker,
         gateway: SchedulerGateway,
         clock: Clock,
+        *,
+        address: str = "",
     ) -> None:
+        """Make an agent that polls, or in push mode one that is sent work at *address*."""
         self._settings = settings
         self._identity = identity
         self._worker = worker
@@ -82,8 +85,10 @@ class Agent:
             gateway,
             held=self._held,
             on_registered=lambda: self._reporter.wake(),  # noqa: PLW0108 - made below
-            on_cancel=self._cancel,
+            add_news=self._add_news,
+            on_answer=self._take_heartbeat_answer,
             on_refused=lambda why: self._end(Ending.REFUSED, why),
+            address=address,
         )
         self._reporter = Reporter(
             self._attempts,
@@ -93,6 +98,9 @@ class Agent:
             on_answer=self._take_report_answer,
             on_unknown=self._membership.lose,
         )
+        self._is_pushed_to = settings.mode == "push"
+        self._reporter.is_pushed_to = self._is_pushed_to
+        gateway.on_astray = self._membership.beat  # the others shall see what is missing
         self._changed = asyncio.Event()
         """Set whenever slots may have become free, or there is something else to say in a poll."""
         self._draining = asyncio.Event()
@@ -112,7 +120,7 @@ class Agent:
         loops = (
             self._membership.register(),
             self._membership.keep_alive(),
-            self._poll(),
+            *(() if self._is_pushed_to else (self._poll(),)),
             self._reporter.run(),
             self._watch_worker(),
             self._drain(),
@@ -208,10 +216,13 @@ class Agent:
         del self._cleaned_up[: len(cleaned_up)]
         self._accept(answer.task_sets)
         self._cancel(answer.cancel)
-        for wanted in answer.clean_ups:
-            self._spawn(self._clean_up(wanted))
+        self._take_clean_ups(answer.clean_ups)
         if not answer.task_sets and self._clock.monotonic_s() - began_s < _CALM_S:
             await asyncio.sleep(_CALM_S)
+
+    def _take_clean_ups(self, clean_ups: Iterable[pb.CleanUp]) -> None:
+        for wanted in clean_ups:
+            self._spawn(self._clean_up(wanted))
 
     def _take_report_answer(self, answer: pb.ReportTasksResponse) -> None:
         self._accept(answer.task_sets)
@@ -227,6 +238,55 @@ class Agent:
             self._empty.set()
         else:
             self._empty.clear()
+
+    # ---------------------------------------------------------------- push
+
+    def launch(self, request: pb.LaunchTasksRequest) -> pb.LaunchTasksResponse:
+        """Take the tasks that there are slots for; `UnknownExecutorError` when another life of this executor is meant.
+
+        Those that it has, or has had, are not run again.
+        """
+        self._check_life(request.executor_id, request.incarnation)
+        for blob in request.blobs:
+            self._blobs.offer(BlobDigest(blob.digest), blob.content)
+        origin = Origin(request.holder, request.reply_to)
+        is_leaving = self._draining.is_set()
+        answer = pb.LaunchTasksResponse(list_number=self._list_number)
+        for task_set in request.task_sets:
+            launch = self._attempts.accept(task_set, refuses_all=is_leaving, origin=origin)
+            answer.refused.extend(map(task_id, launch.refused))
+            answer.over.extend(map(task_id, launch.over))
+            if launch.known:
+                self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
+                self._reporter.wake()
+        if answer.refused:
+            answer.reason = "the executor is leaving" if is_leaving else "the executor has no slot for the task"
+            self._log.warning("launch_refused", tasks=len(answer.refused), why=answer.reason)
+        self._note_change()
+        self._start_queued()
+        return answer
+
+    def cancel(self, request: pb.CancelTasksRequest) -> None:
+        """Stop tasks; `UnknownExecutorError` when another life of this executor is meant."""
+        self._check_life(request.executor_id, request.incarnation)
+        self._cancel(request.tasks)
+
+    def _check_life(self, executor_id: str, incarnation: str) -> None:
+        if (executor_id, incarnation) != (self._id, self._identity.incarnation) or self._ended.done():
+            raise UnknownExecutorError(executor_id)
+
+    def _add_news(self, request: pb.HeartbeatRequest) -> None:
+        """Add to a heartbeat what polls say otherwise."""
+        if self._is_pushed_to:
+            self._list_number += 1
+            request.list_number = self._list_number
+            request.running.extend(self._held())
+            request.cleaned_up.extend(self._cleaned_up)
+
+    def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
+        del self._cleaned_up[: len(request.cleaned_up)]
+        self._cancel(answer.cancel)
+        self._take_clean_ups(answer.clean_ups)
 
     # ---------------------------------------------------------------- tasks
 
@@ -296,6 +356,8 @@ class Agent:
             return
         self._attempts.forget(job_id)
         self._cleaned_up.append(job_id)
+        if self._is_pushed_to:
+            self._membership.beat()
 
     # ---------------------------------------------------------------- reports
 

@@ -12,6 +12,8 @@ from onager.protocol.task_keys import task_key, task_keys
 
 _REMEMBERED = 200_000
 """Acknowledged attempts that are remembered at most; a job's clean-up makes room long before, normally."""
+_CLEANED_UP_JOBS = 256
+"""Jobs cleaned up lately whose attempts are remembered still: a launch may have been under way for long."""
 
 
 class AttemptState(Enum):
@@ -27,10 +29,21 @@ class AttemptState(Enum):
     """Its report is not acknowledged yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The scheduler that pushed a launch here."""
+
+    holder: str
+    """The life of the scheduler whose slots the tasks take."""
+    reply_to: str
+    """Where reports go first."""
+
+
 @dataclass(slots=True)
 class _Attempt:
     state: AttemptState
     report: pb.TaskReport | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +52,11 @@ class Launch:
 
     accepted: tuple[TaskKey, ...] = ()
     refused: tuple[TaskKey, ...] = ()
-    """Held, but not to be run: the caller finishes them with a failure."""
+    """Not to be run. Polled for, they are held, and the caller finishes them with a failure."""
     known: tuple[TaskKey, ...] = ()
     """Held already, or acknowledged before: nothing runs twice."""
+    over: tuple[TaskKey, ...] = ()
+    """Those of `known` that were acknowledged before."""
 
 
 class AttemptTable:
@@ -49,7 +64,7 @@ class AttemptTable:
 
     An attempt is *held* from its launch until its report is acknowledged: held attempts make up the list of running
     work that the scheduler reconciles with, and a slot counts as free only when its attempt is held no more.
-    Acknowledged attempts are remembered until their job is cleaned up.
+    Acknowledged attempts are remembered until their job is cleaned up, and for a while longer.
     """
 
     def __init__(self, slots: int) -> None:
@@ -59,6 +74,7 @@ class AttemptTable:
         self._active = 0
         self._acknowledged: OrderedDict[JobId, set[TaskKey]] = OrderedDict()
         self._remembered = 0
+        self._cleaned_up: OrderedDict[JobId, set[TaskKey]] = OrderedDict()
 
     @property
     def free_slots(self) -> int:
@@ -75,6 +91,10 @@ class AttemptTable:
         return self._active
 
     @property
+    def _unfinished(self) -> int:
+        return sum(attempt.state is not AttemptState.FINISHED for attempt in self._held.values())
+
+    @property
     def is_empty(self) -> bool:
         """Return whether nothing is held."""
         return not self._held
@@ -83,20 +103,32 @@ class AttemptTable:
         """Return every held attempt, in order."""
         return sorted(self._held)
 
-    def accept(self, task_set: pb.TaskSet, *, refuses_all: bool = False) -> Launch:
-        """Hold the tasks of *task_set* that are new, and queue them unless more than two tasks a slot are held then."""
-        accepted, refused, known = [], [], []
+    def accept(self, task_set: pb.TaskSet, *, refuses_all: bool = False, origin: Origin | None = None) -> Launch:
+        """Hold the tasks of *task_set* that are new, and queue them.
+
+        Those that were polled for are refused when more than two tasks a slot would be held; of those pushed by
+        *origin* no more are taken than there are slots for, and those refused are not held.
+        """
+        accepted, refused, known, over = [], [], [], []
+        room = 2 * self._slots - len(self._held) if origin is None else self._slots - self._unfinished
         for key in task_keys(task_set):
-            if key in self._held or key in self._acknowledged.get(key.job_id, ()):
+            held = self._held.get(key)
+            if held is not None:
+                held.origin = origin or held.origin
                 known.append(key)
-            elif refuses_all or len(self._held) >= 2 * self._slots:
-                self._held[key] = _Attempt(AttemptState.QUEUED)
+            elif key in self._acknowledged.get(key.job_id, ()) or key in self._cleaned_up.get(key.job_id, ()):
+                known.append(key)
+                over.append(key)
+            elif refuses_all or room <= 0:
+                if origin is None:
+                    self._held[key] = _Attempt(AttemptState.QUEUED)
                 refused.append(key)
             else:
-                self._held[key] = _Attempt(AttemptState.QUEUED)
+                self._held[key] = _Attempt(AttemptState.QUEUED, origin=origin)
                 self._queue.append((key, task_set))
                 accepted.append(key)
-        return Launch(tuple(accepted), tuple(refused), tuple(known))
+                room -= 1
+        return Launch(tuple(accepted), tuple(refused), tuple(known), tuple(over))
 
     def take_startable(self) -> list[pb.TaskSet]:
         """Return the queued tasks that have a slot now, oldest first, those of one launch together."""
@@ -143,6 +175,11 @@ class AttemptTable:
         """Return every report that is not acknowledged, in the order of the launches."""
         return [attempt.report for attempt in self._held.values() if attempt.report is not None]
 
+    def origin(self, key: TaskKey) -> Origin | None:
+        """Return who pushed the held attempt *key* here; None when it was polled for."""
+        attempt = self._held.get(key)
+        return None if attempt is None else attempt.origin
+
     def acknowledge(self, keys: Iterable[TaskKey]) -> None:
         """Let go of the finished attempts *keys*, and remember that they were here."""
         for key in keys:
@@ -157,5 +194,14 @@ class AttemptTable:
             self._remembered -= len(oldest)
 
     def forget(self, job_id: JobId) -> None:
-        """Drop what is remembered of a job that has ended; attempts still held stay until they are acknowledged."""
-        self._remembered -= len(self._acknowledged.pop(job_id, ()))
+        """Make room, for a job that has ended: what is remembered of it goes when more jobs have ended.
+
+        Attempts still held stay until they are acknowledged.
+        """
+        over = self._acknowledged.pop(job_id, set())
+        self._remembered -= len(over)
+        self._cleaned_up.setdefault(job_id, set()).update(over)
+        while len(self._cleaned_up) > _CLEANED_UP_JOBS or (
+            len(self._cleaned_up) > 1 and sum(map(len, self._cleaned_up.values())) > _REMEMBERED
+        ):
+            self._cleaned_up.popitem(last=False)

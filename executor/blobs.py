@@ -1,6 +1,7 @@
 """Stage plans, job specs and manifests, kept in memory by their digest for as long as there is room."""
 
 import asyncio
+import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
@@ -33,6 +34,11 @@ class BlobCache:
         # One who stops waiting does not stop the fetch for the others.
         return await asyncio.shield(task)
 
+    def offer(self, digest: BlobDigest, content: bytes) -> None:
+        """Keep *content* that came unasked for, if it is what *digest* says."""
+        if digest not in self._kept and hashlib.sha256(content).hexdigest() == digest:
+            self._keep(digest, content)
+
     def _settle(self, digest: BlobDigest, done: asyncio.Task[bytes]) -> None:
         self._in_flight.pop(digest, None)
         if not done.cancelled():
@@ -40,10 +46,15 @@ class BlobCache:
 
     async def _fetch_and_keep(self, digest: BlobDigest) -> bytes:
         content = await self._fetch(digest)
+        self._keep(digest, content)
+        return content
+
+    def _keep(self, digest: BlobDigest, content: bytes) -> None:
+        if digest in self._kept:
+            return
         if len(content) <= self._capacity_bytes:
             self._kept[digest] = content
             self.size_bytes += len(content)
         while self.size_bytes > self._capacity_bytes:
             _, dropped = self._kept.popitem(last=False)
             self.size_bytes -= len(dropped)
-        return content

@@ -1,13 +1,16 @@
 """The executor's side of the wire: calls that any scheduler may answer, and blobs by their digest."""
 
 import hashlib
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 import structlog
 
-from onager.errors import OnagerError, SchedulerUnreachableError, StateCorruptError, StateUnavailableError, TlsError
+from executor.reply_channels import ReplyChannels, is_elsewhere_better
+from onager.clock import Clock, SystemClock
+from onager.errors import OnagerError, SchedulerUnreachableError, StateCorruptError, TlsError
 from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
@@ -26,7 +29,14 @@ class SchedulerGateway:
     call that failed so was carried out is unknown: all of them may be repeated.
     """
 
-    def __init__(self, addresses: tuple[str, ...], access: ClientAccess | None = None, *, first: int = 0) -> None:
+    def __init__(
+        self,
+        addresses: tuple[str, ...],
+        access: ClientAccess | None = None,
+        *,
+        first: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
         """Begin with the address at *first*, counted around, so that executors spread over the schedulers."""
         self._addresses = addresses
         self._access = access or ClientAccess(ClientSecurity(), addresses)
@@ -34,6 +44,9 @@ class SchedulerGateway:
         self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
         self._current = first % len(addresses)
         self._is_lost = False
+        self._replies = ReplyChannels(self._access, clock or SystemClock())
+        self.on_astray: Callable[[], None] = lambda: None
+        """Called when the scheduler that launched a task did not take its report, and another one was told."""
 
     @property
     def addresses(self) -> str:
@@ -58,9 +71,17 @@ class SchedulerGateway:
         answer: pb.PollWorkResponse = await self._call("PollWork", request, timeout_s)
         return answer
 
-    async def report(self, request: pb.ReportTasksRequest, timeout_s: float) -> pb.ReportTasksResponse:
-        """Hand over what became of tasks."""
-        answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s)
+    async def report(
+        self, request: pb.ReportTasksRequest, timeout_s: float, *, reply_to: str = ""
+    ) -> pb.ReportTasksResponse:
+        """Hand over what became of tasks: to the scheduler at *reply_to* if it answers, else to any."""
+        answer: pb.ReportTasksResponse | None = None
+        if reply_to:
+            answer = await self._replies.report(reply_to, request)
+        if answer is None:
+            answer = await self._call("ReportTasks", request, timeout_s)
+            if reply_to:
+                self.on_astray()
         return answer
 
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
@@ -88,7 +109,7 @@ class SchedulerGateway:
                 answer = [chunk.content async for chunk in call] if method == "FetchBlob" else await call
             except grpc.aio.AioRpcError as e:
                 error = self._access.error_of(e, self._addresses[at])
-                if not _is_elsewhere_better(e, error):
+                if not is_elsewhere_better(e, error):
                     raise error from e
                 unsafe = error if isinstance(error, TlsError) else None
                 reasons.append(str(unsafe) if unsafe else f"{self._addresses[at]}: {e.details() or e.code().name}")
@@ -111,6 +132,7 @@ class SchedulerGateway:
         """Close every connection; calls in flight end."""
         for channel in self._channels:
             await channel.close(None)
+        await self._replies.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,10 +149,3 @@ def tell(logger: structlog.typing.FilteringBoundLogger, event: str, error: Onage
         logger.debug(event, error=str(error), **fields)
     else:
         logger.warning(event, error=str(error), **fields)
-
-
-def _is_elsewhere_better(raw: grpc.aio.AioRpcError, error: OnagerError) -> bool:
-    # A scheduler that shuts down ends the calls it holds with CANCELLED.
-    return isinstance(error, SchedulerUnreachableError | StateUnavailableError) or (
-        raw.code() is grpc.StatusCode.CANCELLED
-    )

@@ -7,6 +7,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from types import FrameType
 from typing import NoReturn
 
@@ -16,13 +17,14 @@ from executor.agent import Agent, Ending, Outcome
 from executor.exchange import check_exchange_dir
 from executor.gateway import SchedulerGateway
 from executor.membership import Identity
+from executor.push import Port
 from executor.settings import ExecutorSettings
 from executor.work import Worker
 from onager.clock import SystemClock
-from onager.errors import OnagerError
+from onager.errors import InvalidSettingError, OnagerError
 from onager.ids import new_incarnation
 from onager.logs import configure_logging
-from onager.protocol.security import ClientAccess
+from onager.protocol.security import ClientAccess, ServerAccess
 
 EXIT_OK = 0
 EXIT_REFUSED = 2
@@ -52,6 +54,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
     began_s = time.monotonic()
     try:
         access = ClientAccess(settings.security, settings.scheduler_addresses)
+        served = ServerAccess(settings.server_security, settings.listen) if settings.mode == "push" else None
         check_exchange_dir(settings.exchange_dir)
         worker, spark_version = (start_worker or _start_spark)(settings)
     except OnagerError as e:
@@ -59,7 +62,13 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         sys.stderr.write(f"{e}\n")
         return EXIT_REFUSED
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
-    outcome = asyncio.run(_serve(settings, access, worker, spark_version))
+    try:
+        outcome = asyncio.run(_serve(settings, access, served, worker, spark_version))
+    except InvalidSettingError as e:
+        log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
+        sys.stderr.write(f"{e}\n")
+        worker.close()
+        return EXIT_REFUSED
     log.info("executor_ended", ending=outcome.ending.name.lower(), reason=outcome.message)
     worker.close()
     if outcome.ending is Ending.WORKER_DIED:
@@ -84,7 +93,9 @@ def _start_spark(settings: ExecutorSettings) -> tuple[Worker, str]:
     return worker, worker.spark_version
 
 
-async def _serve(settings: ExecutorSettings, access: ClientAccess, worker: Worker, spark_version: str) -> Outcome:
+async def _serve(
+    settings: ExecutorSettings, access: ClientAccess, served: ServerAccess | None, worker: Worker, spark_version: str
+) -> Outcome:
     identity = Identity(
         incarnation=new_incarnation(),
         pid=os.getpid(),
@@ -92,8 +103,12 @@ async def _serve(settings: ExecutorSettings, access: ClientAccess, worker: Worke
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
     )
     first = zlib.crc32(settings.executor_id.encode())
-    async with SchedulerGateway(settings.scheduler_addresses, access, first=first) as gateway:
-        agent = Agent(settings, identity, worker, gateway, SystemClock())
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(SchedulerGateway(settings.scheduler_addresses, access, first=first))
+        port = None if served is None else Port(settings, served)
+        agent = Agent(settings, identity, worker, gateway, SystemClock(), address="" if port is None else port.address)
+        if port is not None:
+            await stack.enter_async_context(port.serving(agent))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, agent.request_drain)

@@ -1,7 +1,7 @@
 """Being known to the schedulers: registration, again whenever none knows us, and the heartbeats that keep the lease."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -48,16 +48,20 @@ class Membership:
         *,
         held: Callable[[], list[pb.TaskId]],
         on_registered: Callable[[], None],
-        on_cancel: Callable[[Iterable[pb.TaskId]], None],
+        add_news: Callable[[pb.HeartbeatRequest], None],
+        on_answer: Callable[[pb.HeartbeatRequest, pb.HeartbeatResponse], None],
         on_refused: Callable[[str], None],
+        address: str = "",
     ) -> None:
         self._settings = settings
         self._identity = identity
         self._gateway = gateway
         self._held = held
         self._on_registered = on_registered
-        self._on_cancel = on_cancel
+        self._add_news = add_news
+        self._on_answer = on_answer
         self._on_refused = on_refused
+        self._address = address
         self._log = structlog.get_logger().bind(executor_id=settings.executor_id)
         self._registered = asyncio.Event()
         self._must_register = asyncio.Event()
@@ -78,6 +82,10 @@ class Membership:
     def announce_drain(self) -> None:
         """Tell the schedulers, at once and with every heartbeat from now on, that this executor takes no more work."""
         self._is_draining = True
+        self.beat()
+
+    def beat(self) -> None:
+        """Let the next heartbeat be sent at once."""
         self._heartbeat_due.set()
 
     async def register(self) -> None:
@@ -114,6 +122,7 @@ class Membership:
                 incarnation=self._identity.incarnation,
                 draining=self._is_draining,
             )
+            self._add_news(request)
             try:
                 answer = await self._gateway.heartbeat(request, min(_CALL_TIMEOUT_S, max(1.0, interval_s)))
             except UnknownExecutorError:
@@ -123,7 +132,9 @@ class Membership:
                 tell(self._log, "heartbeat_failed", e)
                 interval_s = min(interval_s, _UNANSWERED_RETRY_S)
             else:
-                self._on_cancel(answer.cancel)
+                self._on_answer(request, answer)
+                if answer.again_ms:
+                    interval_s = min(interval_s, answer.again_ms / 1000)
             try:
                 async with asyncio.timeout(interval_s):
                     await self._heartbeat_due.wait()
@@ -142,4 +153,6 @@ class Membership:
             python_version=self._identity.python_version,
             exchange_dir=self._settings.exchange_dir,
             running=self._held(),
+            mode=self._settings.mode,
+            address=self._address,
         )

@@ -48,6 +48,8 @@ class Reporter:
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self.refills = True
         """Whether the scheduler may fill the slots that reports free; false while draining."""
+        self.is_pushed_to = False
+        """Whether schedulers keep account of the slots themselves, so that it does no harm to offer one again."""
 
     def wake(self) -> None:
         """Say that there is something to send."""
@@ -88,18 +90,32 @@ class Reporter:
     def _next_batch(self) -> list[pb.TaskReport]:
         batch: list[pb.TaskReport] = []
         size = 0
+        reply_to: str | None = None
         for report in self._attempts.reports():
+            origin = self._attempts.origin(task_key(report.task))
+            mine = "" if origin is None else origin.reply_to
+            reply_to = mine if reply_to is None else reply_to
+            if mine != reply_to:
+                continue  # it goes with a later call
             size += report.ByteSize()
             if batch and size > _BATCH_BYTES:
                 break
+            if origin is not None:
+                report.holder = origin.holder
             batch.append(report)
         return batch
+
+    def _offered(self, fresh: set[TaskKey], batch: list[pb.TaskReport]) -> int:
+        if not self.refills:
+            return 0
+        return len(batch) if self.is_pushed_to else self._attempts.freed_by(len(fresh))
 
     async def _send(self, batch: list[pb.TaskReport]) -> bool:
         """Return whether every report of *batch* was acknowledged."""
         keys = {task_key(report.task) for report in batch}
         # Slots that a lost answer may have filled are not offered again: the next poll offers them.
-        fresh = keys - self._unanswered if self.refills else set()
+        fresh = keys - self._unanswered
+        origin = self._attempts.origin(task_key(batch[0].task))
         self._idle.clear()
         try:
             answer = await self._gateway.report(
@@ -107,9 +123,10 @@ class Reporter:
                     executor_id=self._executor_id,
                     incarnation=self._incarnation,
                     reports=batch,
-                    freed_slots=self._attempts.freed_by(len(fresh)),
+                    freed_slots=self._offered(fresh, batch),
                 ),
                 _TIMEOUT_S,
+                reply_to="" if origin is None else origin.reply_to,
             )
         except UnknownExecutorError:
             self._on_unknown()

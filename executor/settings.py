@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from onager.ids import ExecutorId, new_incarnation
 from onager.protocol.limits import DEFAULT_ADDRESS
-from onager.protocol.security import ClientSecurity
+from onager.protocol.security import ClientSecurity, ServerSecurity, reached_at
 
 _MAX_ID_LENGTH = 128
 
@@ -34,6 +34,12 @@ class ExecutorSettings(BaseSettings):
     Started again under the same id, an executor takes its predecessor's place at once, not after its lease.
     Two live processes must not share an id.
     """
+    mode: Literal["pull", "push"] = "pull"
+    """How work comes here: asked for, or sent by schedulers, which have to reach this executor for that."""
+    listen: str = "127.0.0.1:0"
+    """Push mode: ``host:port`` to take work on; port 0 takes a free one."""
+    advertise: str | None = None
+    """Push mode: ``host:port`` under which schedulers reach this executor; what it listens on by default."""
     host: str = Field(default_factory=socket.gethostname)
     """Shown to people."""
     heartbeat_interval_ms: int = Field(default=0, ge=0)
@@ -47,12 +53,16 @@ class ExecutorSettings(BaseSettings):
     tls_ca: Path | None = None
     """Certificates of the authorities that schedulers' certificates are of; with it, connections are encrypted."""
     tls_cert: Path | None = None
-    """Our own certificate, for schedulers that want to see one; `tls_key` belongs to it."""
+    """Our own certificate, for schedulers that want to see one, and in push mode to serve with; `tls_key` belongs to
+    it."""
     tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    """Push mode: certificates of authorities; with it, schedulers have to show a certificate of one of them."""
     auth_token_file: Path | None = None
-    """A file whose first line is the token that schedulers want; read again when it changes."""
+    """A file whose first line is the token that schedulers want; in push mode, who calls here has to show one of its
+    lines. Read again when it changes."""
     insecure: bool = False
-    """Whether plaintext may go to schedulers on other machines."""
+    """Whether plaintext may go to schedulers on other machines, and in push mode come from there."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
@@ -63,6 +73,16 @@ class ExecutorSettings(BaseSettings):
             host, colon, port = address.rpartition(":")
             if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
                 raise ValueError(f"{address!r} is not an address: give host:port, several separated by commas")
+        return value
+
+    @field_validator("listen", "advertise")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        host, colon, port = value.rpartition(":")
+        if not (host and colon and port.isdecimal() and int(port) < 2**16):
+            raise ValueError("give host:port, such as 127.0.0.1:0")
         return value
 
     @field_validator("exchange_dir")
@@ -94,6 +114,23 @@ class ExecutorSettings(BaseSettings):
             auth_token_file=self.auth_token_file,
             insecure=self.insecure,
         )
+
+    @property
+    def server_security(self) -> ServerSecurity:
+        """Return what the settings say of who may send work here."""
+        return ServerSecurity(
+            tls_cert=self.tls_cert,
+            tls_key=self.tls_key,
+            tls_client_ca=self.tls_client_ca,
+            auth_token_file=self.auth_token_file,
+            insecure=self.insecure,
+        )
+
+    def advertised(self, port: int) -> str:
+        """Return where schedulers reach an executor that takes work on *port*."""
+        if self.advertise is not None:
+            return self.advertise
+        return reached_at(self.listen, port)
 
     def identified(self) -> "ExecutorSettings":
         """Return these settings with an executor id: the one given, or one drawn now."""

@@ -266,7 +266,7 @@ async def serve(
     add_OnagerExecutorGatewayServicer_to_server(replica.gateway, server)
     checks = checks or AsyncHealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values()]
+    services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]
     reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
     try:
         port = access.add_port(server, listen)

@@ -1,7 +1,6 @@
 """What a scheduler process can be told, by flags and by ``ONAGER_SCHEDULER_…`` variables alike."""
 
 import secrets
-import socket
 from pathlib import Path
 from typing import Literal
 
@@ -9,10 +8,9 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from onager.protocol.limits import DEFAULT_ADDRESS
-from onager.protocol.security import ServerSecurity
+from onager.protocol.security import ServerSecurity, reached_at
 
 _HOUR_S = 3600
-_ANY_HOST = ("0.0.0.0", "[::]", "*")  # noqa: S104 - compared with, not listened on
 
 
 class SchedulerSettings(BaseSettings):
@@ -98,8 +96,7 @@ class SchedulerSettings(BaseSettings):
         """Return where others reach a scheduler that serves on *port*."""
         if self.advertise is not None:
             return self.advertise
-        host = self.listen.rpartition(":")[0]
-        return f"{socket.gethostname() if host in _ANY_HOST else host}:{port}"
+        return reached_at(self.listen, port)
 
     @property
     def security(self) -> ServerSecurity:

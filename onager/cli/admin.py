@@ -92,17 +92,19 @@ def executors(scheduler: str, output: str) -> None:
         return
     now_ms = time.time_ns() // 1_000_000
     print_table(
-        ("EXECUTOR", "STATE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO"),
+        ("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO", "ADDRESS"),
         [
             (
                 e.executor_id,
                 e.state,
+                e.mode or "pull",
                 e.host,
                 e.pid,
                 e.slots,
                 e.running,
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),
+                e.address,
             )
             for e in found
         ],

@@ -149,6 +149,21 @@ def executor(
     exchange_dir: ExchangeDir = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     executor_id: Annotated[str | None, typer.Option(metavar="ID", help="A fixed identity. [default: drawn]")] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="pull|push", help="Ask for work, or be sent it. [default: pull]")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="H:P", help="Push mode: take work here. [default: a free port of 127.0.0.1]"),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="H:P", help="Push mode: where schedulers reach it. [default: where it listens]"),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Push mode: want certificates of these authorities from schedulers."),
+    ] = None,
     tls_ca: Annotated[
         Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CA"), metavar="FILE", help=TLS_CA_HELP)
     ] = None,
@@ -173,6 +188,10 @@ def executor(
         "slots": slots,
         "exchange_dir": exchange_dir,
         "executor_id": executor_id,
+        "mode": mode,
+        "listen": listen,
+        "advertise": advertise,
+        "tls_client_ca": tls_client_ca,
         "spark_conf": pairs("--spark-conf", spark_conf) if spark_conf else None,
         "tls_ca": tls_ca,
         "tls_cert": tls_cert,

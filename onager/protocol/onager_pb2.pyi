@@ -355,7 +355,7 @@ class ResultChunk(_message.Message):
     def __init__(self, schema: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ..., record_batch: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ExecutorInfo(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid")
+    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -366,6 +366,8 @@ class ExecutorInfo(_message.Message):
     LAST_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
     SPARK_VERSION_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -376,7 +378,9 @@ class ExecutorInfo(_message.Message):
     last_seen_ms: int
     spark_version: str
     pid: int
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+    mode: str
+    address: str
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class ListExecutorsRequest(_message.Message):
     __slots__ = ()
@@ -771,18 +775,20 @@ class TaskSuccess(_message.Message):
     def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
 
 class TaskReport(_message.Message):
-    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure")
+    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure", "holder")
     TASK_FIELD_NUMBER: _ClassVar[int]
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
     task: TaskId
     started_ms: int
     ended_ms: int
     success: TaskSuccess
     failure: Failure
-    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    holder: str
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., holder: _Optional[str] = ...) -> None: ...
 
 class CleanUp(_message.Message):
     __slots__ = ("job_id", "keep_result", "keep_files", "sink")
@@ -797,7 +803,7 @@ class CleanUp(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -808,6 +814,8 @@ class RegisterExecutorRequest(_message.Message):
     PYTHON_VERSION_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_DIR_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -818,7 +826,9 @@ class RegisterExecutorRequest(_message.Message):
     python_version: str
     exchange_dir: str
     running: _containers.RepeatedCompositeFieldContainer[TaskId]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+    mode: str
+    address: str
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms", "cluster_id")
@@ -831,20 +841,30 @@ class RegisterExecutorResponse(_message.Message):
     def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining")
+    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    CLEANED_UP_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     draining: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ...) -> None: ...
+    list_number: int
+    running: _containers.RepeatedCompositeFieldContainer[TaskId]
+    cleaned_up: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("cancel",)
+    __slots__ = ("cancel", "clean_ups", "again_ms")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_MS_FIELD_NUMBER: _ClassVar[int]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
-    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+    clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
+    again_ms: int
+    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., again_ms: _Optional[int] = ...) -> None: ...
 
 class PollWorkRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "free_slots", "list_number", "running", "wait_ms", "cleaned_up")
@@ -919,5 +939,47 @@ class DeregisterExecutorRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DeregisterExecutorResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LaunchTasksRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "task_sets", "holder", "reply_to", "blobs")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TASK_SETS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    REPLY_TO_FIELD_NUMBER: _ClassVar[int]
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
+    holder: str
+    reply_to: str
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., holder: _Optional[str] = ..., reply_to: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+
+class LaunchTasksResponse(_message.Message):
+    __slots__ = ("refused", "reason", "list_number", "over")
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    refused: _containers.RepeatedCompositeFieldContainer[TaskId]
+    reason: str
+    list_number: int
+    over: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, refused: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., reason: _Optional[str] = ..., list_number: _Optional[int] = ..., over: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+
+class CancelTasksRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "tasks")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+
+class CancelTasksResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

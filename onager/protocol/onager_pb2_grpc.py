@@ -966,3 +966,123 @@ class OnagerExecutorGateway:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class OnagerExecutorStub:
+    """Served by executors in push mode, for schedulers.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.LaunchTasks = channel.unary_unary(
+                '/onager.v1.OnagerExecutor/LaunchTasks',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksResponse.FromString,
+                _registered_method=True)
+        self.CancelTasks = channel.unary_unary(
+                '/onager.v1.OnagerExecutor/CancelTasks',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.CancelTasksRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.CancelTasksResponse.FromString,
+                _registered_method=True)
+
+
+class OnagerExecutorServicer:
+    """Served by executors in push mode, for schedulers.
+    """
+
+    def LaunchTasks(self, request, context):
+        """Puts tasks into the executor's hands; whatever it has had before runs no second time, so the call may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelTasks(self, request, context):
+        """Stops tasks; each is reported, as killed or with what it had come to before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_OnagerExecutorServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'LaunchTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.LaunchTasks,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksResponse.SerializeToString,
+            ),
+            'CancelTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelTasks,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.CancelTasksRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.CancelTasksResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'onager.v1.OnagerExecutor', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('onager.v1.OnagerExecutor', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class OnagerExecutor:
+    """Served by executors in push mode, for schedulers.
+    """
+
+    @staticmethod
+    def LaunchTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutor/LaunchTasks',
+            onager_dot_protocol_dot_onager__pb2.LaunchTasksRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.LaunchTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutor/CancelTasks',
+            onager_dot_protocol_dot_onager__pb2.CancelTasksRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.CancelTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

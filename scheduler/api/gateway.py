@@ -12,8 +12,8 @@ from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
+from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
-from scheduler.api.serving import translated, translated_stream
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.executors.executor_records import ExecutorSession
 from scheduler.jobs.blobs import BlobStore

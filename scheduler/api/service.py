@@ -20,8 +20,8 @@ from onager.errors import (
 from onager.ids import BlobDigest, JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
+from onager.protocol.serving import translated, translated_stream
 from scheduler import wire
-from scheduler.api.serving import translated, translated_stream
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.job_heads import JobHead, JobHeads

@@ -31,6 +31,9 @@ class ExecutorRecord(Record):
     ended_ms: int | None = None
     reason: str | None = None
     """Why it is lost."""
+    mode: Literal["pull", "push"] = "pull"
+    address: str = ""
+    """Push mode: where it is sent work."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,6 +94,8 @@ def executor_info(record: ExecutorRecord) -> pb.ExecutorInfo:
         last_seen_ms=record.ended_ms or 0,
         spark_version=record.spark_version,
         pid=record.pid,
+        mode=record.mode,
+        address=record.address,
     )
 
 

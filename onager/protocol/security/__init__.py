@@ -1,11 +1,12 @@
 """Who may talk to whom, and who may listen: TLS and tokens between clients, executors and schedulers.
 
-Every channel to a scheduler and every port of one is made here. Plaintext and callers without a name stay on this
+Every channel and every port is made here. Plaintext and callers without a name stay on this
 machine, unless somebody says that a network is trusted (``--insecure``).
 """
 
 from onager.protocol.security.clients import ClientAccess, ClientSecurity
+from onager.protocol.security.places import reached_at
 from onager.protocol.security.servers import ServerAccess, ServerSecurity
 from onager.protocol.security.tokens import TokenFile
 
-__all__ = ["ClientAccess", "ClientSecurity", "ServerAccess", "ServerSecurity", "TokenFile"]
+__all__ = ["ClientAccess", "ClientSecurity", "ServerAccess", "ServerSecurity", "TokenFile", "reached_at"]

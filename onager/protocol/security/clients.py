@@ -1,4 +1,4 @@
-"""The way to schedulers, for clients and executors: channels, credentials, and what it means when they are refused."""
+"""The way to those that serve: channels, credentials, and what it means when they are refused."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -74,8 +74,19 @@ class ClientAccess:
             raise InvalidSettingError(
                 "--tls-cert", str(security.tls_cert), "a certificate of ours needs --tls-ca, to know that of schedulers"
             )
-        elif not security.insecure:
-            _refuse_plaintext_elsewhere(addresses)
+        self._keeps_to_itself = self._credentials is None and not security.insecure
+        for address in addresses:
+            self.check(address)
+
+    def check(self, address: str, flag: str = "--scheduler") -> None:
+        """Raise `InvalidSettingError` when plaintext would go to another machine at *address*, and nobody asked."""
+        if self._keeps_to_itself and not leads_nowhere_else(address):
+            raise InvalidSettingError(
+                flag,
+                address,
+                "it is on another machine, and the connection would not be encrypted; give --tls-ca FILE "
+                f"({TLS_CA}), or say --insecure ({INSECURE}=1) if the network between is trusted",
+            )
 
     def channel(self, address: str) -> grpc.Channel:
         """Return a channel to *address* for blocking calls, each of which carries the token."""
@@ -101,17 +112,6 @@ class ClientAccess:
         has_tls = self._credentials is not None
         reason = reason_of(details, has_tls=has_tls, has_certificate=self._has_certificate)
         return from_rpc_error(error, address) if reason is None else TlsError(address, reason.kind, reason.advice)
-
-
-def _refuse_plaintext_elsewhere(addresses: Iterable[str]) -> None:
-    for address in addresses:
-        if not leads_nowhere_else(address):
-            raise InvalidSettingError(
-                "--scheduler",
-                address,
-                "it is on another machine, and the connection would not be encrypted; give --tls-ca FILE "
-                f"({TLS_CA}), or say --insecure ({INSECURE}=1) if the network between is trusted",
-            )
 
 
 @dataclass(frozen=True, slots=True)

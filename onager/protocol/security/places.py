@@ -1,6 +1,10 @@
 """Which addresses are of this machine alone."""
 
 import ipaddress
+import socket
+from typing import Final
+
+_ANY_HOST: Final = ("0.0.0.0", "[::]", "*")  # noqa: S104 - compared with, not listened on
 
 
 def is_loopback(address: str) -> bool:
@@ -22,6 +26,12 @@ def leads_nowhere_else(address: str) -> bool:
         return ipaddress.ip_address(_host(address)).is_unspecified
     except ValueError:
         return False
+
+
+def reached_at(listen: str, port: int) -> str:
+    """Return where others reach who listens at *listen* (``host:port``), and got *port*."""
+    host = listen.rpartition(":")[0]
+    return f"{socket.gethostname() if host in _ANY_HOST else host}:{port}"
 
 
 def _host(address: str) -> str:

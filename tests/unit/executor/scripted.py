@@ -5,7 +5,7 @@ import asyncio
 import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import grpc
@@ -13,6 +13,7 @@ import grpc
 from executor.agent import Agent, Outcome
 from executor.gateway import SchedulerGateway
 from executor.membership import Identity
+from executor.push import Port
 from executor.settings import ExecutorSettings
 from executor.work import Assignment, OnReport
 from onager.clock import SystemClock
@@ -24,6 +25,7 @@ from onager.protocol.onager_pb2_grpc import (
     OnagerExecutorGatewayServicer,
     add_OnagerExecutorGatewayServicer_to_server,
 )
+from onager.protocol.security import ServerAccess
 from onager.protocol.task_keys import task_id, task_key, task_keys
 
 PLAN_BLOB = b"a plan"
@@ -59,6 +61,7 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     blob_requests: list = field(default_factory=list)
     goodbyes: list = field(default_factory=list)
     acknowledges: bool = True
+    again_ms: int = 0
     before: dict = field(default_factory=dict)
     after: dict = field(default_factory=dict)
 
@@ -76,7 +79,9 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         self.heartbeats.append(request)
         await self._fault(self.before, "heartbeat", request, context)
         cancels, self.cancels = self.cancels, []
-        return pb.HeartbeatResponse(cancel=[task_id(k) for k in cancels])
+        clean_ups = self.clean_ups if request.list_number else []
+        self.clean_ups = [c for c in self.clean_ups if c not in clean_ups]
+        return pb.HeartbeatResponse(cancel=[task_id(k) for k in cancels], clean_ups=clean_ups, again_ms=self.again_ms)
 
     async def PollWork(self, request, context):
         self.polls.append(request)
@@ -175,6 +180,7 @@ class Rig:
     servers: list[grpc.aio.Server]
     worker: ScriptedWorker
     agent: Agent
+    address: str
     outcome: "asyncio.Task[Outcome]"
 
     @property
@@ -210,11 +216,16 @@ async def rig(*, slots: int = 2, schedulers: int = 1, **settings) -> AsyncIterat
         **{"poll_wait_ms": 500, **settings},
     )
     identity = Identity(incarnation=Incarnation("life-1"), pid=1, spark_version="4.3.0", python_version="3.11")
-    async with SchedulerGateway(config.scheduler_addresses) as client:
-        agent = Agent(config, identity, worker, client, SystemClock())
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(SchedulerGateway(config.scheduler_addresses))
+        port = Port(config, ServerAccess(config.server_security, config.listen)) if config.mode == "push" else None
+        address = "" if port is None else port.address
+        agent = Agent(config, identity, worker, client, SystemClock(), address=address)
+        if port is not None:
+            await stack.enter_async_context(port.serving(agent))
         outcome = asyncio.create_task(agent.run())
         try:
-            yield Rig(gateways, [server for server, _ in served], worker, agent, outcome)
+            yield Rig(gateways, [server for server, _ in served], worker, agent, address, outcome)
         finally:
             outcome.cancel()
             await asyncio.gather(outcome, return_exceptions=True)

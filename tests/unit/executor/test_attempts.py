@@ -1,7 +1,8 @@
 """The attempt table: what is new, what is held, what is free."""
 
-from executor.attempts import AttemptState, AttemptTable
+from executor.attempts import AttemptState, AttemptTable, Origin
 from executor.reporting import killed
+from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 from tests.unit.executor.scripted import key, task_set
@@ -29,14 +30,39 @@ def test_a_slot_is_free_only_when_its_report_is_acknowledged():
     assert table.is_empty
 
 
-def test_an_acknowledged_attempt_is_known_until_its_job_is_cleaned_up():
+def test_an_acknowledged_attempt_is_known_for_a_while_after_its_job_is_cleaned_up():
     table = AttemptTable(1)
     running(table, 0)
     table.finish(done(key(0)))
     table.acknowledge([key(0)])
     assert table.accept(task_set(0)).known == (key(0),)
     table.forget(key(0).job_id)
+    assert table.accept(task_set(0)).over == (key(0),)  # it may have been under way for long
+    for n in range(256):
+        table.forget(JobId(f"other-{n}"))
     assert table.accept(task_set(0)).accepted == (key(0),)
+
+
+def test_no_more_is_taken_of_what_is_pushed_than_there_are_slots_for():
+    table = AttemptTable(2)
+    origin = Origin("life", "h:1")
+    launch = table.accept(task_set(0, 1, 2), origin=origin)
+    assert (launch.accepted, launch.refused) == ((key(0), key(1)), (key(2),))
+    assert table.held() == [key(0), key(1)]  # what was refused leaves no trace
+    assert table.accept(task_set(2), origin=origin).refused == (key(2),)
+    for part in table.take_startable():
+        table.mark_running(task_keys(part))
+    table.finish(done(key(0)))
+    assert table.accept(task_set(2), origin=origin).accepted == (key(2),)  # its report may be under way still
+
+
+def test_who_launched_an_attempt_last_hears_of_it():
+    table = AttemptTable(1)
+    table.accept(task_set(0), origin=Origin("one", "h:1"))
+    assert table.accept(task_set(0), origin=Origin("two", "h:2")).known == (key(0),)
+    assert table.origin(key(0)) == Origin("two", "h:2")
+    table.accept(task_set(0))
+    assert table.origin(key(0)) == Origin("two", "h:2")
 
 
 def test_another_attempt_of_the_same_partition_is_a_new_one():

@@ -60,5 +60,5 @@ def translated_stream(method: Stream) -> Stream:
 
 def _defect(method: Any, error: Exception) -> OnagerError:
     return OnagerError(
-        f"the scheduler failed in {method.__name__}: {type(error).__name__}: {error}; its log has the details"
+        f"the process that serves {method.__name__} failed: {type(error).__name__}: {error}; its log has the details"
     )

@@ -1,0 +1,76 @@
+"""Push mode: the port on which an executor is sent work."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from executor.agent import Agent
+from executor.settings import ExecutorSettings
+from onager.errors import InvalidSettingError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import SERVER_OPTIONS
+from onager.protocol.onager_pb2_grpc import OnagerExecutorServicer, add_OnagerExecutorServicer_to_server
+from onager.protocol.security import ServerAccess
+from onager.protocol.serving import translated
+
+log = structlog.get_logger()
+
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["OnagerExecutor"].full_name
+
+Context = Any
+
+
+class ExecutorService(OnagerExecutorServicer):  # type: ignore[misc]
+    """The service for schedulers."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    @translated
+    async def LaunchTasks(self, request: pb.LaunchTasksRequest, context: Context) -> pb.LaunchTasksResponse:  # noqa: ARG002, N802
+        """Take tasks."""
+        return self._agent.launch(request)
+
+    @translated
+    async def CancelTasks(self, request: pb.CancelTasksRequest, context: Context) -> pb.CancelTasksResponse:  # noqa: ARG002, N802
+        """Stop tasks."""
+        self._agent.cancel(request)
+        return pb.CancelTasksResponse()
+
+
+class Port:
+    """A port that is taken, and not served on yet."""
+
+    def __init__(self, settings: ExecutorSettings, access: ServerAccess) -> None:
+        """Listen as *settings* say; `InvalidSettingError` when the address cannot be used."""
+        self._server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
+        try:
+            port = access.add_port(self._server, settings.listen)
+        except RuntimeError as error:
+            raise InvalidSettingError("listen", settings.listen, f"the address cannot be used ({error})") from error
+        if not port:
+            raise InvalidSettingError("listen", settings.listen, "the address cannot be used")
+        self.address = settings.advertised(port)
+        """Where schedulers reach it."""
+
+    @asynccontextmanager
+    async def serving(self, agent: Agent) -> AsyncIterator[None]:
+        """Hand what comes to *agent* inside the block."""
+        add_OnagerExecutorServicer_to_server(ExecutorService(agent), self._server)
+        checks = HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(checks, self._server)
+        reflection.enable_server_reflection([_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
+        await self._server.start()
+        for name in ("", _SERVICE):
+            await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+        log.info("executor_serves", address=self.address)
+        try:
+            yield
+        finally:
+            await self._server.stop(None)

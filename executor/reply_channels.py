@@ -1,0 +1,81 @@
+"""Reports go to the scheduler that launched their tasks: it knows the job, and has the slots in its books."""
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import grpc
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError, SchedulerUnreachableError, StateUnavailableError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
+from onager.protocol.security import ClientAccess
+
+log = structlog.get_logger()
+
+_ANSWER_S: Final = 1.0
+"""A scheduler that takes longer is likely to hang, or to have lost its store: another one is asked."""
+_PASSED_OVER_S: Final = 2.0
+_MAX_CHANNELS: Final = 16
+
+
+class ReplyChannels:
+    """Channels to schedulers at the addresses that they named with their launches."""
+
+    def __init__(self, access: ClientAccess, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
+        self._passed_over: dict[str, float] = {}
+
+    async def report(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
+        """Return the answer of the scheduler at *address*; None when it gives none, and another has to be asked.
+
+        Raises the error that the scheduler raised, where another one would raise it, too.
+        """
+        now_s = self._clock.monotonic_s()
+        if self._passed_over.get(address, now_s) > now_s:
+            return None
+        try:
+            self._access.check(address)
+            stub: Any = OnagerExecutorGatewayStub(await self._channel(address))
+            answer: pb.ReportTasksResponse = await stub.ReportTasks(
+                request, timeout=_ANSWER_S, metadata=self._access.metadata()
+            )
+        except grpc.aio.AioRpcError as raw:
+            error = self._access.error_of(raw, address)
+            if not is_elsewhere_better(raw, error):
+                raise error from raw
+            why = raw.details() or raw.code().name
+        except OnagerError as error:
+            why = str(error)
+        else:
+            self._passed_over.pop(address, None)
+            return answer
+        self._passed_over[address] = self._clock.monotonic_s() + _PASSED_OVER_S
+        log.info("launcher_silent", scheduler=address, why=why)
+        return None
+
+    async def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._access.aio_channel(address)
+        self._channels.move_to_end(address)
+        while len(self._channels) > _MAX_CHANNELS:
+            _, oldest = self._channels.popitem(last=False)
+            await oldest.close(None)
+        return channel
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for channel in self._channels.values():
+            await channel.close(None)
+
+
+def is_elsewhere_better(raw: grpc.aio.AioRpcError, error: OnagerError) -> bool:
+    """Return whether another scheduler may do what one has failed to do."""
+    # A scheduler that shuts down ends the calls it holds with CANCELLED.
+    return isinstance(error, SchedulerUnreachableError | StateUnavailableError) or (
+        raw.code() is grpc.StatusCode.CANCELLED
+    )
