@@ -5,67 +5,79 @@ process ids are in ``var/cluster``; what is killed stays dead, for one to see th
 """
 
 import argparse
-import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from deploy.parts import HOST, Part, StartError, free_ports, is_free
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 MEMBERS: Final = (1, 2, 3)
-_HOST: Final = "127.0.0.1"
-_PR_SET_PDEATHSIG: Final = 1
-_START_TIMEOUT_S: Final = 180.0
-_STOP_TIMEOUT_S: Final = 15.0
 _DRAIN_GRACE_MS: Final = 5_000
 _POLL_S: Final = 0.1
-_TAIL_LINES: Final = 15
 _ETCD_ADVICE: Final = "etcd is neither on PATH nor in .venv/etcd: run make setup-dev, or install it (apt: etcd-server)"
 
+Way = Callable[[str, str, str], str]
+"""Given who connects to whom (names of parts) and the address, where to connect instead: through what a test likes."""
 
-class StartError(Exception):
-    """The cluster cannot be started; the text says why."""
 
-
-@dataclass(slots=True)
-class Part:
-    """One process of the cluster."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-    is_dead: bool = False
+def _straight(user: str, target: str, address: str) -> str:
+    del user, target
+    return address
 
 
 class LocalCluster:
-    """All processes, in the order in which they were started."""
+    """All processes by name, in the order in which they are started."""
 
-    def __init__(self, directory: Path, listen: str, executors: int, slots: int, *, has_tls: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        listen: str,
+        executors: int,
+        slots: int,
+        *,
+        has_tls: bool = False,
+        has_proxy: bool = True,
+        way: Way = _straight,
+        environment: Mapping[str, str] | None = None,
+        executor_flags: Mapping[str, Sequence[str]] | None = None,
+        exchange: Path | None = None,
+    ) -> None:
+        """Lay out the cluster; `StartError` when there is no etcd.
+
+        *environment* goes to all schedulers and executors; *executor_flags*, by the executor's name, to its command.
+        """
         self.directory = directory
-        self.proxy = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-        self._listen = listen
-        self._executors = executors
+        self.exchange = exchange or directory / "exchange"
+        proxies = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+        self.proxy = shutil.which("haproxy", path=proxies) if has_proxy else None
+        self.is_stopping = False
+        self.listen = listen
         self._slots = slots
         self._has_tls = has_tls
-        ports = _free_ports(4 * len(MEMBERS))
+        self._way = way
+        self._environment = environment or {}
+        self._executor_flags = executor_flags or {}
+        ports = free_ports(4 * len(MEMBERS))
         self._etcd_ports, self._peer_ports, self._ports, self._health_ports = (ports[i::4] for i in range(4))
-        self.parts: list[Part] = []
-        self.is_stopping = False
+        self.parts: dict[str, Part] = {}
+        self._lay_out(executors)
+
+    # -- what there is
 
     @property
     def addresses(self) -> str:
         """Where to submit jobs."""
-        return self._listen if self.proxy else ",".join(f"{_HOST}:{port}" for port in self._ports)
+        return self.listen if self.proxy else ",".join(f"{HOST}:{port}" for port in self._ports)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -74,139 +86,153 @@ class LocalCluster:
         safe = {"ONAGER_TLS_CA": f"{secrets}/ca.pem", "ONAGER_AUTH_TOKEN_FILE": f"{secrets}/token"}
         return {"ONAGER_SCHEDULER": self.addresses, **(safe if self._has_tls else {})}
 
-    def start(self) -> None:
-        """Start everything, and return when executors are there to work; `StartError` says what did not start."""
-        if self.proxy and not _is_free(self._listen):
-            raise StartError(f"{self._listen} is taken: is another cluster running? (--listen names another address)")
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir(parents=True)
-        if self._has_tls:
-            names = ("localhost", _HOST)
-            subprocess.run([ROOT / "deploy" / "make-secrets", self.directory / "secrets", *names], check=True)
-        self._start_etcd()
-        self._start_schedulers()
-        if self.proxy:
-            self._start_proxy()
-        for n in range(1, self._executors + 1):
-            self._run_onager(
-                f"executor-{n}", "executor", "--scheduler", self.addresses, "--slots", str(self._slots),
-                "--executor-id", f"executor-{n}", "--exchange-dir", str(self.directory / "exchange"),
-            )  # fmt: skip
-        lines = [f"export {name}={value}\n" for name, value in self.environment.items()]
-        (self.directory / "env").write_text("".join(lines))
-        self._until(self._has_executors, "the executors")
+    def named(self, kind: str) -> list[Part]:
+        """Return the parts of one kind: etcd, scheduler, haproxy, executor."""
+        return [part for part in self.parts.values() if part.name.startswith(kind)]
 
-    def stop(self) -> None:
-        """End all processes: executors, proxy, schedulers, etcd."""
-        for kind in ("executor", "haproxy", "scheduler", "etcd"):
-            some = [part for part in self.parts if part.name.startswith(kind)]
-            for part in some:
-                if part.process.poll() is None:
-                    # etcd would take seconds to hand its leadership over.
-                    part.process.send_signal(signal.SIGKILL if kind == "etcd" else signal.SIGTERM)
-                    part.process.send_signal(signal.SIGCONT)  # it may be stopped
-            for part in some:
-                try:
-                    part.process.wait(_STOP_TIMEOUT_S)
-                except subprocess.TimeoutExpired:
-                    os.killpg(part.process.pid, signal.SIGKILL)
-                    part.process.wait()
-                (self.directory / f"{part.name}.pid").unlink(missing_ok=True)
+    def etcd_url(self, member: str) -> str:
+        """Return where a member of etcd answers to HTTP, by name."""
+        return f"http://{HOST}:{self._etcd_ports[int(member.rpartition('-')[2]) - 1]}"
 
     def newly_dead(self) -> list[Part]:
-        """Return the parts that have ended since the last look."""
-        found = [part for part in self.parts if not part.is_dead and part.process.poll() is not None]
+        """Return the parts that have ended by themselves since the last look."""
+        found = [p for p in self.parts.values() if p.process is not None and not p.is_dead and not p.is_running]
         for part in found:
             part.is_dead = True
         return found
 
+    # -- all of it
+
+    def start(self) -> None:
+        """Start everything, and return when executors are there to work; `StartError` says what did not start."""
+        if self.proxy and not is_free(self.listen):
+            raise StartError(f"{self.listen} is taken: is another cluster running? (--listen names another address)")
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        if self._has_tls:
+            names = ("localhost", HOST)
+            subprocess.run([ROOT / "deploy" / "make-secrets", self.directory / "secrets", *names], check=True)
+        for kind in ("etcd", "scheduler", "haproxy"):
+            for part in self.named(kind):
+                part.start()
+            for part in self.named(kind):
+                self.await_ready(part.name)
+        for part in self.named("executor"):
+            part.start()
+        lines = [f"export {name}={value}\n" for name, value in self.environment.items()]
+        (self.directory / "env").write_text("".join(lines))
+        self.await_executors()
+
+    def stop(self) -> None:
+        """End all processes: executors, proxy, schedulers, etcd."""
+        for kind in ("executor", "haproxy", "scheduler", "etcd"):
+            for part in self.named(kind):
+                # etcd would take seconds to hand its leadership over.
+                part.ask_to_end(signal.SIGKILL if kind == "etcd" else signal.SIGTERM)
+            for part in self.named(kind):
+                part.await_end()
+
+    # -- one by one
+
+    def await_ready(self, name: str) -> None:
+        """Wait until a part serves that was started; `StartError` when it does not."""
+        part = self.parts[name]
+        if name.startswith("etcd"):
+            ready: Callable[[], bool] = partial(_answers, f"{self.etcd_url(name)}/health")
+        elif name.startswith("scheduler"):
+            ready = lambda: "listening on " in part.told()  # noqa: E731 - one of several
+        elif name.startswith("executor"):
+            ready = lambda: part.pid in self._live_executors()  # noqa: E731
+        else:
+            ready = lambda: not is_free(self.listen)  # noqa: E731
+        part.await_sign(ready, lambda: self.is_stopping)
+
+    def await_executors(self) -> None:
+        """Wait until all executors are there to work."""
+        for part in self.named("executor"):
+            self.await_ready(part.name)
+
+    def restart(self, name: str, within_s: float = 60.0) -> int:
+        """Ask a part to leave, start it anew, and wait until it serves; return the exit code with which it left."""
+        part = self.parts[name]
+        part.ask_to_end()
+        code = part.await_end(within_s)
+        part.start()
+        self.await_ready(name)
+        return code
+
+    def roll(self, kinds: Iterable[str] = ("scheduler", "executor")) -> dict[str, int]:
+        """Restart all parts of *kinds*, one after the other; return the exit codes with which they left, by name."""
+        return {part.name: self.restart(part.name) for kind in kinds for part in self.named(kind)}
+
     # -- parts
 
-    def _start_etcd(self) -> None:
+    def _lay_out(self, executors: int) -> None:
+        self._lay_out_etcd()
+        for n, port, health in zip(MEMBERS, self._ports, self._health_ports, strict=True):
+            name = f"scheduler-{n}"
+            members = enumerate(self._etcd_ports, 1)
+            backend = "etcd://" + ",".join(self._way(name, f"etcd-{m}", f"{HOST}:{p}") for m, p in members)
+            self._add_onager(
+                name, "scheduler", "--backend", backend, "--listen", f"{HOST}:{port}",
+                "--health-listen", f"{HOST}:{health}", "--exchange-dir", str(self.exchange),
+                *(self._server_secrets if self._has_tls else ()), ONAGER_SCHEDULER_SCHEDULER_ID=name,
+            )  # fmt: skip
+        if self.proxy:
+            where = {"ONAGER_LISTEN": self.listen}
+            for n, port, health in zip(MEMBERS, self._ports, self._health_ports, strict=True):
+                where |= {f"ONAGER_SCHEDULER_{n}": f"{HOST}:{port}", f"ONAGER_HEALTH_{n}": str(health)}
+            self._add("haproxy", self.proxy, "-db", "-f", str(ROOT / "deploy" / "haproxy.cfg"), **where)
+        for n in range(1, executors + 1):
+            name = f"executor-{n}"
+            ways = [self._way(name, "schedulers", address) for address in self.addresses.split(",")]
+            self._add_onager(
+                name, "executor", "--scheduler", ",".join(ways), "--slots", str(self._slots),
+                "--executor-id", name, "--exchange-dir", str(self.exchange), *self._executor_flags.get(name, ()),
+            )  # fmt: skip
+
+    def _lay_out_etcd(self) -> None:
         etcd = shutil.which("etcd") or shutil.which("etcd", path=str(ROOT / ".venv" / "etcd" / "usr" / "bin"))
         if etcd is None:
             raise StartError(_ETCD_ADVICE)
-        peers = [f"http://{_HOST}:{port}" for port in self._peer_ports]
+        peers = [f"http://{HOST}:{port}" for port in self._peer_ports]
         together = ",".join(f"etcd-{n}={peer}" for n, peer in zip(MEMBERS, peers, strict=True))
         for n, peer, port in zip(MEMBERS, peers, self._etcd_ports, strict=True):
-            client = f"http://{_HOST}:{port}"
-            self._run(
+            client = f"http://{HOST}:{port}"
+            self._add(
                 f"etcd-{n}", etcd, "--name", f"etcd-{n}", "--data-dir", str(self.directory / f"etcd-{n}"),
                 "--listen-client-urls", client, "--advertise-client-urls", client,
                 "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", together,
             )  # fmt: skip
-        for port in self._etcd_ports:
-            self._until(partial(_answers, f"http://{_HOST}:{port}/health"), "etcd")
 
-    def _start_schedulers(self) -> None:
-        backend = "etcd://" + ",".join(f"{_HOST}:{port}" for port in self._etcd_ports)
+    @property
+    def _server_secrets(self) -> list[str]:
         secrets = self.directory / "secrets"
-        safe = ["--tls-cert", f"{secrets}/server.pem", "--tls-key", f"{secrets}/server.key"]
-        safe += ["--auth-token-file", f"{secrets}/token"]
-        for n, port, health in zip(MEMBERS, self._ports, self._health_ports, strict=True):
-            self._run_onager(
-                f"scheduler-{n}", "scheduler", "--backend", backend, "--listen", f"{_HOST}:{port}",
-                "--health-listen", f"{_HOST}:{health}", "--exchange-dir", str(self.directory / "exchange"),
-                *(safe if self._has_tls else ()), ONAGER_SCHEDULER_SCHEDULER_ID=f"scheduler-{n}",
-            )  # fmt: skip
-        for n in MEMBERS:
-            self._until(partial(_is_listening, self.directory / f"scheduler-{n}.log"), f"scheduler-{n}")
+        files = ["--tls-cert", f"{secrets}/server.pem", "--tls-key", f"{secrets}/server.key"]
+        return [*files, "--auth-token-file", f"{secrets}/token"]
 
-    def _start_proxy(self) -> None:
-        assert self.proxy is not None
-        where = {"ONAGER_LISTEN": self._listen}
-        for n, port, health in zip(MEMBERS, self._ports, self._health_ports, strict=True):
-            where |= {f"ONAGER_SCHEDULER_{n}": f"{_HOST}:{port}", f"ONAGER_HEALTH_{n}": str(health)}
-        self._run("haproxy", self.proxy, "-db", "-f", str(ROOT / "deploy" / "haproxy.cfg"), **where)
-        self._until(lambda: not _is_free(self._listen), "haproxy")
-
-    def _has_executors(self) -> bool:
-        # Late: from here on there are threads, and nothing is started any more.
+    def _live_executors(self) -> set[int]:
+        """Return the process ids of the executors that are there to work."""
         os.environ.update(self.environment)
         import onager
 
         try:
-            with onager.connect(connect_timeout_s=1.0) as client:
-                return sum(e.state == "alive" for e in client.executors()) >= self._executors
+            with onager.connect(connect_timeout_s=1.0, retry_timeout_s=1.0) as client:
+                return {e.pid for e in client.executors() if e.state == "alive"}
         except onager.OnagerError:
-            return False
+            return set()
 
-    # -- processes
-
-    def _run_onager(self, name: str, *arguments: str, **environment: str) -> None:
+    def _add_onager(self, name: str, *arguments: str, **environment: str) -> None:
         environment |= {
             "ONAGER_SUPERVISOR_PID": str(os.getpid()),
             "ONAGER_EXECUTOR_DRAIN_GRACE_MS": str(_DRAIN_GRACE_MS),
             **self.environment,
+            **self._environment,
         }
-        self._run(name, sys.executable, "-m", "onager", *arguments, **environment)
+        self._add(name, sys.executable, "-m", "onager", *arguments, **environment)
 
-    def _run(self, name: str, *command: str, **environment: str) -> None:
-        log = self.directory / f"{name}.log"
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                cwd=ROOT,
-                env={**os.environ, **environment},
-                start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no threads yet
-            )
-        self.parts.append(Part(name, process, log))
-        (self.directory / f"{name}.pid").write_text(f"{process.pid}\n")
-
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        end_s = time.monotonic() + _START_TIMEOUT_S
-        while not condition():
-            if self.is_stopping:
-                raise StartError("stopped while it was starting")
-            for part in self.newly_dead():
-                raise StartError(f"{part.name} ended with code {part.process.returncode}:\n{_tail(part.log)}")
-            if time.monotonic() > end_s:
-                raise StartError(f"no sign of {what} after {_START_TIMEOUT_S:g} s; the logs are in {self.directory}")
-            time.sleep(_POLL_S)
+    def _add(self, name: str, *command: str, **environment: str) -> None:
+        self.parts[name] = Part(name, command, environment, self.directory, ROOT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -215,14 +241,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--directory", type=Path, default=ROOT / "var" / "cluster", help="logs, pids, all data; emptied"
     )
-    parser.add_argument("--listen", default=f"{_HOST}:50050", metavar="H:P", help="address of HAProxy")
+    parser.add_argument("--listen", default=f"{HOST}:50050", metavar="H:P", help="address of HAProxy")
     parser.add_argument("--executors", type=int, default=2)
     parser.add_argument("--slots", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="of each executor")
     parser.add_argument("--tls", action="store_true", help="with certificates and a token")
     options = parser.parse_args(arguments)
-    cluster = LocalCluster(
-        options.directory.absolute(), options.listen, options.executors, options.slots, has_tls=options.tls
-    )
+    try:
+        cluster = LocalCluster(
+            options.directory.absolute(), options.listen, options.executors, options.slots, has_tls=options.tls
+        )
+    except StartError as error:
+        print(f"make cluster: {error}", file=sys.stderr)
+        return 1
 
     def stop(*_: object) -> None:
         cluster.is_stopping = True
@@ -235,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say_ready(cluster)
         while not cluster.is_stopping:
             for part in cluster.newly_dead():
-                print(f"{part.name} is dead (code {part.process.returncode}); the others go on", flush=True)
+                print(f"{part.name} is dead (code {_code(part)}); the others go on", flush=True)
             time.sleep(_POLL_S)
         print("stopping …", flush=True)
     except StartError as error:
@@ -247,8 +277,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say_ready(cluster: LocalCluster) -> None:
-    for part in cluster.parts:
-        print(f"  {part.name:<12} pid {part.process.pid}")
+    for part in cluster.parts.values():
+        print(f"  {part.name:<12} pid {part.pid}")
     if cluster.proxy is None:
         print("haproxy is not installed (apt: haproxy): clients and executors know all schedulers instead.")
     print(
@@ -261,9 +291,8 @@ def _say_ready(cluster: LocalCluster) -> None:
     )
 
 
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _code(part: Part) -> int | None:
+    return None if part.process is None else part.process.returncode
 
 
 def _answers(url: str) -> bool:
@@ -272,36 +301,6 @@ def _answers(url: str) -> bool:
             return b'"true"' in answer.read()
     except OSError:
         return False
-
-
-def _is_listening(log: Path) -> bool:
-    return "listening on " in log.read_text(errors="replace")
-
-
-def _is_free(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            return False
-    return True
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((_HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
 
 
 if __name__ == "__main__":
