@@ -10,13 +10,14 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: help setup setup-dev demo cluster test test-deploy simulate check format protocol bench clean
+.PHONY: help setup setup-dev demo cluster test test-deploy simulate chaos check format protocol bench clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
 	@echo "make format  let ruff format and fix"
 	@echo "make bench   TPC-H against plain Spark (SF=0.1, FORCED=1 cuts every exchange)"
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
+	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1)"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
 	@echo "make setup | protocol | clean"
 
@@ -41,6 +42,10 @@ test-deploy: setup-dev
 SEEDS ?= 2000
 simulate: setup-dev
 	$(PYTHON) -m tests.simulation --seeds $(SEEDS) $(if $(FROM),--from $(FROM))
+
+MINUTES ?= 5
+chaos: setup-dev
+	$(with_java) $(PYTHON) -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ROLLING),--rolling) --json var/chaos.json
 
 check: setup-dev
 	$(PYTHON) -m ruff format --check .

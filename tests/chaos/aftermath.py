@@ -1,0 +1,114 @@
+"""When the faults are over: what is left in the store, in the exchange and among the processes."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import onager
+from onager.errors import OnagerError
+from tests.chaos.cluster import ChaosCluster
+from tests.chaos.oracles import Verdict
+from tests.chaos.workload import PATIENCE_S
+
+_CLEAN_S: Final = 120.0
+_CHECK_S: Final = 120.0
+_OF_ACTIVE_JOBS: Final = ("ActiveJobs/", "JobLog/")
+_OF_NO_JOB: Final = ("Executors", "Heartbeats", "Schedulers", "Slots", "Sessions", "Locks")
+_ORPHANS: Final = "Plans"
+"""Blobs that were stored for an event which somebody else's came before: collected after ten to twenty minutes."""
+
+
+class Aftermath:
+    """Looks at what a cluster that is whole again keeps of the jobs that it has had."""
+
+    def __init__(self, cluster: ChaosCluster, patience: float) -> None:
+        self._cluster = cluster
+        self._patience = patience
+        """How many times slower than usual this machine is."""
+
+    def store(self) -> Verdict:
+        """Ended jobs keep no log, and `onager state check` finds no error."""
+        verdict = Verdict("the store holds what retention keeps, and state check is content")
+        with self._client() as client:
+            self._await(lambda: not any(self._keys(client, prefix) for prefix in _OF_ACTIVE_JOBS))
+            for prefix in _OF_ACTIVE_JOBS:
+                verdict.findings += [f"{key} is left" for key in self._keys(client, prefix)]
+        self._state_check(verdict)
+        return verdict
+
+    def exchange(self) -> Verdict:
+        """No exchange file is left: results of these jobs are small enough to lie in the store."""
+        verdict = Verdict("no exchange file is left")
+        self._await(lambda: not self._files())
+        verdict.findings += [f"{file} is left" for file in self._files()]
+        return verdict
+
+    def retention(self) -> Verdict:
+        """Schedulers that retain nothing leave nothing: restart them so, and look."""
+        verdict = Verdict("after retention nothing is left of any job")
+        for part in self._cluster.local.named("scheduler"):
+            part.environment = {
+                **part.environment,
+                "ONAGER_SCHEDULER_RESULT_RETENTION_S": "0",
+                "ONAGER_SCHEDULER_RECORD_RETENTION_S": "0",
+                "ONAGER_SCHEDULER_SWEEP_INTERVAL_MS": "500",
+            }
+            self._cluster.local.restart(part.name)
+        with self._client() as client:
+            self._await(lambda: not self._of_jobs(client))
+            left = self._of_jobs(client)
+            orphans = [key for key in self._keys(client, "") if key.startswith(_ORPHANS)]
+        counts = Counter(key.partition("/")[0] for key in left)
+        verdict.findings += [f"{n} keys of {keyspace} are left, such as {self._first(left, keyspace)}"
+                             for keyspace, n in counts.items()]  # fmt: skip
+        if orphans:
+            verdict.notes.append(f"{len(orphans)} keys of plans that lost a race wait for their collection")
+        directories = [path.name for path in self._cluster.local.exchange.iterdir()]
+        verdict.findings += [f"{name} is left in the exchange" for name in directories]
+        self._state_check(verdict)
+        return verdict
+
+    def processes(self) -> Verdict:
+        """Only the parts of the cluster run, and what belongs to them."""
+        verdict = Verdict("no process is left behind")
+        self._await(lambda: not self._cluster.left_behind())
+        verdict.findings += [f"{pid}: {command}" for pid, command in self._cluster.left_behind().items()]
+        return verdict
+
+    # -- inside
+
+    def _client(self) -> onager.OnagerClient:
+        return onager.connect(self._cluster.local.addresses, connect_timeout_s=PATIENCE_S, retry_timeout_s=PATIENCE_S)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        end_s = time.monotonic() + _CLEAN_S * self._patience
+        while not condition() and time.monotonic() < end_s:
+            time.sleep(0.5)
+
+    def _keys(self, client: onager.OnagerClient, prefix: str) -> list[str]:
+        try:
+            return [entry.key for entry in client.state.keys(prefix, limit=100_000).entries]
+        except OnagerError as error:
+            return [f"({prefix}: {error})"]
+
+    def _of_jobs(self, client: onager.OnagerClient) -> list[str]:
+        return [key for key in self._keys(client, "") if not key.startswith((*_OF_NO_JOB, _ORPHANS))]
+
+    def _first(self, keys: list[str], keyspace: str) -> str:
+        return next(key for key in keys if key.startswith(keyspace))
+
+    def _files(self) -> list[str]:
+        exchange: Path = self._cluster.local.exchange
+        return sorted(str(path.relative_to(exchange)) for path in exchange.rglob("*") if path.is_file())
+
+    def _state_check(self, verdict: Verdict) -> None:
+        command = [sys.executable, "-m", "onager", "state", "check", "--scheduler", self._cluster.local.addresses]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_CHECK_S * self._patience)
+        told = done.stdout.strip().splitlines()
+        verdict.notes.append(f"state check: {told[-1] if told else done.stderr.strip()}")
+        if done.returncode:
+            verdict.findings += [line for line in told if line.startswith("error")] or [done.stderr.strip()]
