@@ -13,7 +13,6 @@ import psutil
 
 from deploy.local_cluster import LocalCluster
 from deploy.parts import HOST, Part, free_ports
-from executor.settings import ExecutorSettings
 from tests.tcp_proxy import TcpProxy
 
 EXECUTORS: Final = 3
@@ -27,18 +26,19 @@ _SPARK: Final = {
 
 
 class ChaosCluster:
-    """Three members of etcd, three schedulers, HAProxy, three executors of one slot; all connections can be hurt."""
+    """Three members of etcd, three schedulers, HAProxy, three executors of one slot (*pushed* of them in push mode).
 
-    def __init__(self, directory: Path, clients: int) -> None:
+    All connections can be hurt.
+    """
+
+    def __init__(self, directory: Path, clients: int, pushed: int) -> None:
         self.mark = uuid.uuid4().hex
         self.links: dict[str, list[TcpProxy]] = {}
         """By who connects: a client or an executor to HAProxy, a scheduler to each member of etcd."""
         flags = [flag for name, value in _SPARK.items() for flag in ("--spark-conf", f"{name}={value}")]
         executors = {f"executor-{n}": list(flags) for n in range(1, EXECUTORS + 1)}
-        self.push: str | None = None
-        if "mode" in ExecutorSettings.model_fields:
-            self.push = f"executor-{EXECUTORS}"
-            executors[self.push] += ["--mode", "push"]
+        for n in range(EXECUTORS, EXECUTORS - pushed, -1):
+            executors[f"executor-{n}"] += ["--mode", "push"]
         self.local = LocalCluster(
             directory,
             f"{HOST}:{free_ports(1)[0]}",

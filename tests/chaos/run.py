@@ -52,6 +52,8 @@ class Options:
     directory: Path
     scale_factor: float = 0.01
     is_rolling: bool = False
+    pushed: int = 0
+    """How many executors are in push mode."""
     has_small_disk: bool = True
     """Whether the exchange may be mounted as a disk of its own: a mount namespace of ours is needed for that."""
 
@@ -85,7 +87,7 @@ class Chaos:
         for name in ("exchange", "sinks"):
             (options.directory / name).mkdir(parents=True)
         self._sinks = options.directory / "sinks"
-        self._cluster = ChaosCluster(options.directory / "cluster", CLIENTS)
+        self._cluster = ChaosCluster(options.directory / "cluster", CLIENTS, options.pushed)
         self._disk = options.directory / "exchange" if options.has_small_disk else None
         self._injector = Injector(self._cluster, options.seed, self._disk, say)
         self._clients = self._make_clients()
@@ -100,8 +102,6 @@ class Chaos:
             self._say("starting etcd, schedulers, HAProxy and executors …")
             async with self._cluster as cluster:
                 patience = await self._warm_up()
-                if cluster.push:
-                    self._say(f"{cluster.push} is in push mode, the others in pull mode")
                 links = sorted(cluster.links)
                 names = [[part.name for part in cluster.local.named(kind)] for kind in ("scheduler", "executor")]
                 targets = Targets(names[0], names[1], links, has_small_disk=options.has_small_disk)
