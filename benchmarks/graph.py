@@ -76,7 +76,7 @@ def run_stage(graph: ExecutionGraph, batch: int) -> tuple[ExecutionGraph, dict[s
         begun = time.process_time()
         launched = pop_next_tasks(graph, SLOT, batch, 10)
         popped = time.process_time()
-        if launched is None or launched.stage_id != 1:
+        if not isinstance(launched, TasksLaunched) or launched.stage_id != 1:
             return graph, spent, first
         graph = apply(graph, launched)
         applied = time.process_time()

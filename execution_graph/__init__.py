@@ -1,8 +1,8 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `outcomes` and `losses` of tasks), `rollback` what follows when something finished is
-lost, `scheduling` and `effects` what to do next.
+each event changes (`attempts`, `speculation`, `outcomes`, `losses`), `rollback` what follows when something finished
+is lost, `scheduling` and `effects` what to do next.
 """
 
 from execution_graph.codec import EventBatch, decode_batch, decode_graph, encode_batch, encode_graph
@@ -13,12 +13,15 @@ from execution_graph.events import (
     JobCancelled,
     JobPlanned,
     LaunchesRepeated,
+    LaunchEvent,
     PlanSummary,
     SinkSpec,
     StagesStarted,
+    StragglersFound,
     TaskFailed,
     TasksLaunched,
     TasksLost,
+    TasksSpeculated,
     TaskSucceeded,
 )
 from execution_graph.failures import Failure, FailureKind, FetchFailure, RetryLimits
@@ -30,25 +33,29 @@ from execution_graph.graph import (
     Failed,
     JobState,
     Outcome,
+    SpeculationPolicy,
     Succeeded,
     submit,
 )
 from execution_graph.invariants import violations
 from execution_graph.planning import check_plan, check_stages
 from execution_graph.scheduling import (
-    ExecutorSlot,
     HeldTask,
     available_tasks,
     can_judge,
     has_runnable_work,
+    is_held,
+    lives_at_work,
     lost_launches,
     pop_next_tasks,
     revive,
     running_count,
     wanted_tasks,
 )
+from execution_graph.speculation import find_stragglers
 from execution_graph.stages import (
     ExecutorLife,
+    ExecutorSlot,
     FailedStage,
     OutputLayout,
     ResolvedStage,
@@ -87,6 +94,7 @@ __all__ = [
     "JobCancelled",
     "JobPlanned",
     "JobState",
+    "LaunchEvent",
     "LaunchTask",
     "LaunchesRepeated",
     "Outcome",
@@ -97,12 +105,14 @@ __all__ = [
     "RunningStage",
     "RunningTask",
     "SinkSpec",
+    "SpeculationPolicy",
     "Stage",
     "StageInput",
     "StageSpec",
     "StageWork",
     "StagesStarted",
     "StartStages",
+    "StragglersFound",
     "Succeeded",
     "SuccessfulStage",
     "TaskFailed",
@@ -112,6 +122,7 @@ __all__ = [
     "TaskSucceeded",
     "TasksLaunched",
     "TasksLost",
+    "TasksSpeculated",
     "UnresolvedStage",
     "apply",
     "apply_all",
@@ -123,7 +134,10 @@ __all__ = [
     "decode_graph",
     "encode_batch",
     "encode_graph",
+    "find_stragglers",
     "has_runnable_work",
+    "is_held",
+    "lives_at_work",
     "lost_launches",
     "pending_effects",
     "pop_next_tasks",

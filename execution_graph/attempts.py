@@ -1,6 +1,6 @@
 """Task attempts in executors' hands: launched, launched once more, taken back."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from execution_graph.events import LaunchesRepeated, TasksLaunched, TasksLost
@@ -49,7 +49,7 @@ def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> Exec
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
-    running = stage.running
+    running, speculative = stage.running, stage.speculative
     for partition, attempt in event.tasks:
         task = held(stage, partition, attempt, event.executor_id)
         if task is not None and task.list_number < event.list_number:
@@ -59,8 +59,13 @@ def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> Exec
                 lost_launches=task.lost_launches + 1,
                 launched_ms=event.at_ms,
             )
-            running = running.set(partition, again)
-    return graph if running is stage.running else with_stage(graph, replace(stage, running=running))
+            if task is stage.running.get(partition):
+                running = running.set(partition, again)
+            else:
+                speculative = speculative.set(partition, again)
+    if running is stage.running and speculative is stage.speculative:
+        return graph
+    return with_stage(graph, replace(stage, running=running, speculative=speculative))
 
 
 def on_tasks_lost(graph: ExecutionGraph, event: TasksLost) -> ExecutionGraph:
@@ -68,7 +73,7 @@ def on_tasks_lost(graph: ExecutionGraph, event: TasksLost) -> ExecutionGraph:
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
-    lost = {p for p, attempt in event.tasks if held(stage, p, attempt, event.executor_id) is not None}
+    lost = {p: attempt for p, attempt in event.tasks if held(stage, p, attempt, event.executor_id) is not None}
     if not lost:
         return graph
     ledger = replace(stage.ledger, tasks_lost=stage.ledger.tasks_lost + len(lost))
@@ -87,23 +92,39 @@ def running_stage(graph: ExecutionGraph, stage_id: int, attempt: int | None) -> 
 
 def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) -> RunningTask | None:
     """Return the running task if this very attempt is in this executor's hands."""
-    task = stage.running.get(partition)
-    if task is None or task.attempt != attempt or task.executor_id != executor_id:
-        return None
-    return task
+    for task in (stage.running.get(partition), stage.speculative.get(partition)):
+        if task is not None and task.attempt == attempt:
+            return task if task.executor_id == executor_id else None
+    return None
 
 
-def in_hands_of(life: ExecutorLife, stage: RunningStage) -> list[int]:
-    """Return the partitions that *stage* runs in this life of an executor."""
-    return sorted(p for p, t in stage.running.items() if (t.executor_id, t.incarnation) == life)
+def in_hands_of(life: ExecutorLife, stage: RunningStage) -> dict[int, int]:
+    """Return the attempts of *stage* that run in this life of an executor, by partition: never two of one."""
+    return {p: t.attempt for p, t in stage.in_hand() if (t.executor_id, t.incarnation) == life}
 
 
-def returned(stage: RunningStage, partitions: Iterable[int]) -> RunningStage:
-    """Return the stage with the running *partitions* pending again; their attempt numbers are used up."""
-    back = sorted(partitions)
+def has_another(stage: RunningStage, partition: int) -> bool:
+    """Return whether two attempts of *partition* run: what becomes of one is no failure while the other goes on."""
+    return partition in stage.speculative
+
+
+def returned(stage: RunningStage, tasks: Mapping[int, int]) -> RunningStage:
+    """Return *stage* after running attempts, one of each partition in *tasks*, came to nothing.
+
+    Where another attempt of the partition runs, the partition goes on with that; else it is pending again. Attempt
+    numbers are used up.
+    """
+    first = sorted(p for p, attempt in tasks.items() if stage.running[p].attempt == attempt)
+    going_on = {p: stage.speculative[p] for p in first if p in stage.speculative}
+    back = [p for p in first if p not in going_on]
+    ledger = stage.ledger.after_attempts({p: stage.running[p].attempt for p in back})
+    if going_on:
+        ledger = replace(ledger, attempts=ledger.attempts.update({p: t.attempt for p, t in going_on.items()}))
     return replace(
         stage,
-        running=without(stage.running, back),
+        running=without(stage.running, back).update(going_on),
         returned=tuple(sorted((*stage.returned, *back))),
-        ledger=stage.ledger.after_attempts({p: stage.running[p].attempt for p in back}),
+        speculatable=tuple(p for p in stage.speculatable if p not in tasks),
+        speculative=without(stage.speculative, tasks),
+        ledger=ledger,
     )

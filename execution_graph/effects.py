@@ -47,6 +47,6 @@ def pending_effects(graph: ExecutionGraph) -> tuple[Effect, ...]:
         LaunchTask(t.executor_id, t.incarnation, s.spec.stage_id, s.attempt, p, t.attempt)
         for s in graph.stages
         if isinstance(s, RunningStage)
-        for p, t in sorted(s.running.items())
+        for p, t in sorted(s.in_hand(), key=lambda held: (held[0], held[1].attempt))
     ]
     return tuple(effects)

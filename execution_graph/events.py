@@ -37,6 +37,33 @@ class TasksLaunched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StragglersFound:
+    """Running tasks take much longer than others of their stage: a second attempt of each shall run."""
+
+    stage_id: int
+    stage_attempt: int
+    tasks: tuple[tuple[int, int], ...]
+    """(partition, task attempt that runs), ascending."""
+    at_ms: int
+    type: Literal["stragglers_found"] = "stragglers_found"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksSpeculated:
+    """Second attempts of running tasks of one stage were put into another executor's hands."""
+
+    stage_id: int
+    stage_attempt: int
+    executor_id: str
+    incarnation: str
+    list_number: int
+    tasks: tuple[tuple[int, int], ...]
+    """(partition, attempt number of the second attempt), ascending."""
+    at_ms: int
+    type: Literal["tasks_speculated"] = "tasks_speculated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchesRepeated:
     """An executor's later list lacked these tasks: they are sent once more under the same attempt numbers."""
 
@@ -154,9 +181,14 @@ class JobCancelled:
     type: Literal["job_cancelled"] = "job_cancelled"
 
 
+LaunchEvent = TasksLaunched | TasksSpeculated | LaunchesRepeated
+"""By which tasks come into an executor's hands."""
+
 Event = Annotated[
     StagesStarted
     | TasksLaunched
+    | StragglersFound
+    | TasksSpeculated
     | LaunchesRepeated
     | TaskSucceeded
     | JobPlanned

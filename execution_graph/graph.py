@@ -80,6 +80,21 @@ Outcome = Annotated[Active | Succeeded | Failed | Cancelled, Field(discriminator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculationPolicy:
+    """When a task counts as a straggler, of which a second attempt is run.
+
+    Source: Spark's `spark.speculation.*`, with the defaults that it had for ten years (3.5; 4.0 is more patient).
+    """
+
+    multiplier: float = 1.5
+    """It has run so many times longer than the median of those that are done."""
+    quantile: float = 0.75
+    """So large a part of its stage is done."""
+    min_task_runtime_ms: int = 100
+    """It has run for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionGraph:
     """A job: its stages by id, what was planned, and how it ended.
 
@@ -97,6 +112,8 @@ class ExecutionGraph:
     limits: RetryLimits = field(default_factory=RetryLimits)
     plan: PlanSummary | None = None
     outcome: Outcome = field(default_factory=Active)
+    speculation: Annotated[SpeculationPolicy | None, SPARSE] = None
+    """Set for a job whose stragglers are to be run twice at once."""
     lost_lives: Annotated[tuple[ExecutorLife, ...], SPARSE] = ()
     """Lives that ended while outputs which nobody needed any more were bound to them: remembered, because a later loss
     may make those outputs needed again, and then they have to be made first."""
@@ -150,7 +167,14 @@ class ExecutionGraph:
 
 
 def submit(
-    *, job_id: str, name: str, client_id: str, spec_digest: str, at_ms: int, limits: RetryLimits | None = None
+    *,
+    job_id: str,
+    name: str,
+    client_id: str,
+    spec_digest: str,
+    at_ms: int,
+    limits: RetryLimits | None = None,
+    speculation: SpeculationPolicy | None = None,
 ) -> ExecutionGraph:
     """Return the graph of a job that was just accepted: one PLAN stage, resolved."""
     planning = StageSpec(
@@ -170,4 +194,5 @@ def submit(
         submitted_ms=at_ms,
         stages=(ResolvedStage(spec=planning),),
         limits=limits or RetryLimits(),
+        speculation=speculation,
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
 from execution_graph.planning import check_stages
+from execution_graph.speculation import may_be_speculated
 from execution_graph.stages import (
     FailedStage,
     ResolvedStage,
@@ -60,6 +61,7 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:
         yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
     if isinstance(stage, RunningStage):
         yield from _of_running(stage, name)
+        yield from _of_speculation(graph, stage, name)
 
 
 def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
@@ -77,6 +79,21 @@ def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
     everything = pending | set(stage.running) | set(ledger.outputs)
     if everything != set(range(count)) or len(pending) != stage.pending_count:
         yield f"{name} lost sight of partitions: {sorted(set(range(count)) ^ everything)[:5]}"
+
+
+def _of_speculation(graph: ExecutionGraph, stage: RunningStage, name: str) -> Iterator[str]:
+    for partition, task in stage.speculative.items():
+        first = stage.running.get(partition)
+        number = stage.ledger.speculated.get(partition)
+        if first is None or not task.attempt == first.attempt + 1 == number:
+            yield f"{name} runs a second attempt of {partition} that does not go with a first one"
+        elif task.executor_id == first.executor_id:
+            yield f"{name} runs both attempts of {partition} on one executor"
+    waiting = stage.speculatable
+    if list(waiting) != sorted(set(waiting)) or not all(may_be_speculated(stage, p) for p in waiting):
+        yield f"{name} waits for second attempts that may not be: {waiting}"
+    if (waiting or stage.speculative) and graph.speculation is None:
+        yield f"{name} has second attempts that its job does not want"
 
 
 def _is_needed(graph: ExecutionGraph, stage: Stage) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from execution_graph import rollback
-from execution_graph.attempts import in_hands_of, returned
+from execution_graph.attempts import has_another, in_hands_of, returned
 from execution_graph.events import ExecutorLost
 from execution_graph.failures import Failure, FailureKind
 from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
@@ -16,11 +16,12 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
     life = ExecutorLife(event.executor_id, event.incarnation)
     after = graph
     for stage in graph.stages:
-        lost = in_hands_of(life, stage) if isinstance(stage, RunningStage) else []
+        lost = in_hands_of(life, stage) if isinstance(stage, RunningStage) else {}
         if not isinstance(stage, RunningStage) or not lost:
             continue
-        survivor = replace(stage, ledger=stage.ledger.after_executor_loss(lost, is_counted=not event.is_drained))
-        failure = _killer(graph, survivor, lost, event)
+        suspects = [] if event.is_drained else sorted(p for p in lost if not has_another(stage, p))
+        survivor = replace(stage, ledger=stage.ledger.after_executor_loss(len(lost), suspects))
+        failure = _killer(graph, survivor, suspects, event)
         if failure is not None:
             return failed(graph, survivor, failure, event.at_ms)
         after = with_stage(after, returned(survivor, lost))
@@ -32,10 +33,12 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
     return after if lost_lives == after.lost_lives else replace(after, lost_lives=lost_lives)
 
 
-def _killer(graph: ExecutionGraph, stage: RunningStage, lost: list[int], event: ExecutorLost) -> Failure | None:
-    """Return why the job ends when a task of *lost* was running on too many executors that died."""
+def _killer(graph: ExecutionGraph, stage: RunningStage, suspects: list[int], event: ExecutorLost) -> Failure | None:
+    """Return why the job ends when a task of *suspects* was running on too many executors that died."""
+    if not suspects:
+        return None
     losses = stage.ledger.executor_losses
-    worst = max(lost, key=lambda p: losses.get(p, 0))
+    worst = max(suspects, key=lambda p: losses.get(p, 0))
     count = losses.get(worst, 0)
     if count < graph.limits.task_max_executor_losses:
         return None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from execution_graph import rollback
-from execution_graph.attempts import held, returned, running_stage
+from execution_graph.attempts import has_another, held, returned, running_stage
 from execution_graph.events import TaskFailed, TaskSucceeded
 from execution_graph.failures import Failure, FailureKind
 from execution_graph.graph import ExecutionGraph
@@ -20,6 +20,7 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
         return graph
     outputs: dict[int, TaskOutput] = {}
     metrics: list[TaskMetrics] = []
+    durations_ms: dict[int, int] | None = None if graph.speculation is None else {}
     at_ms = 0
     for event in events:
         task = held(stage, event.partition, event.task_attempt, event.executor_id)
@@ -27,9 +28,11 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
             outputs[event.partition] = bound(event.output, task)
             metrics.append(event.metrics)
             at_ms = event.at_ms
+            if durations_ms is not None:
+                durations_ms[event.partition] = max(0, at_ms - task.launched_ms)
     if not outputs:
         return graph
-    stage = with_successes(stage, outputs, metrics)
+    stage = with_successes(stage, outputs, metrics, durations_ms)
     graph = with_stage(graph, stage)
     return settled(graph, at_ms) if len(stage.ledger.outputs) == stage.spec.partitions else graph
 
@@ -51,11 +54,14 @@ def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
         # A fetch failure that names nothing which could be made again would come back for ever: it counts like any I/O.
         return _on_counted_failure(graph, stage, event)
     ledger = replace(stage.ledger, tasks_lost=stage.ledger.tasks_lost + 1)
-    return with_stage(graph, returned(replace(stage, ledger=ledger), (event.partition,)))
+    return with_stage(graph, returned(replace(stage, ledger=ledger), {event.partition: event.task_attempt}))
 
 
 def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskFailed) -> ExecutionGraph:
     ledger, failure = stage.ledger, event.failure
+    if has_another(stage, event.partition):
+        stage = replace(stage, ledger=replace(ledger, tasks_failed=ledger.tasks_failed + 1))
+        return with_stage(graph, returned(stage, {event.partition: event.task_attempt}))
     count = ledger.failures.get(event.partition, 0) + 1
     failures = ledger.failures.set(event.partition, count)
     stage = replace(stage, ledger=replace(ledger, failures=failures, tasks_failed=ledger.tasks_failed + 1))
@@ -65,7 +71,7 @@ def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskF
             f"the most recent failure: {failure.message}"
         )
         return failed(graph, stage, replace(failure, message=text), event.at_ms)
-    return with_stage(graph, returned(stage, (event.partition,)))
+    return with_stage(graph, returned(stage, {event.partition: event.task_attempt}))
 
 
 def _on_fetch_failed(
@@ -80,7 +86,8 @@ def _on_fetch_failed(
             f"the most recent failure: {event.failure.message}"
         )
         return failed(graph, stage, replace(event.failure, message=text), event.at_ms)
-    return with_losses(with_stage(graph, returned(stage, (event.partition,))), lost, event.at_ms)
+    graph = with_stage(graph, returned(stage, {event.partition: event.task_attempt}))
+    return with_losses(graph, lost, event.at_ms)
 
 
 def _on_late_fetch_failure(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:

@@ -114,7 +114,7 @@ def _after_loss(stage: Stage, ledger: TaskLedger, *, is_lost: bool, has_inputs: 
 def _abandoned(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
     """Return *ledger* with the attempt numbers of the tasks that were running used up."""
     ledger = ledger.after_attempts({p: t.attempt for p, t in stage.running.items()})
-    return replace(ledger, tasks_lost=ledger.tasks_lost + len(stage.running))
+    return replace(ledger, tasks_lost=ledger.tasks_lost + stage.running_count)
 
 
 def _with_pending(stage: RunningStage, ledger: TaskLedger) -> RunningStage:

@@ -6,19 +6,12 @@ Decisions come out as events; nothing here changes a graph.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost
+from execution_graph.attempts import held, running_stage
+from execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
 from execution_graph.failures import FailureKind
 from execution_graph.graph import ExecutionGraph
-from execution_graph.stages import ResolvedStage, RunningStage
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutorSlot:
-    """Who would run the tasks, and the number of the last list of running work seen from it."""
-
-    executor_id: str
-    incarnation: str
-    list_number: int
+from execution_graph.speculation import pop_speculative
+from execution_graph.stages import ExecutorLife, ExecutorSlot, ResolvedStage, RunningStage
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,16 +25,20 @@ class HeldTask:
 
 
 def available_tasks(graph: ExecutionGraph) -> int:
-    """Return how many tasks of running stages wait to be handed out; 0 once the job has ended."""
+    """Return how many tasks of running stages wait to be handed out, second attempts of stragglers among them.
+
+    0 once the job has ended.
+    """
     if not graph.is_active:
         return 0
-    return sum(s.pending_count for s in graph.stages if isinstance(s, RunningStage))
+    return sum(s.pending_count + len(s.speculatable) for s in graph.stages if isinstance(s, RunningStage))
 
 
 def has_runnable_work(graph: ExecutionGraph) -> bool:
     """Return whether a free slot could be filled, at most after `revive`."""
     return graph.is_active and any(
-        isinstance(s, ResolvedStage) or (isinstance(s, RunningStage) and s.pending_count > 0) for s in graph.stages
+        isinstance(s, ResolvedStage) or (isinstance(s, RunningStage) and (s.pending_count > 0 or s.speculatable))
+        for s in graph.stages
     )
 
 
@@ -49,7 +46,7 @@ def running_count(graph: ExecutionGraph) -> int:
     """Return how many tasks are in executors' hands."""
     if not graph.is_active:
         return 0
-    return sum(len(s.running) for s in graph.stages if isinstance(s, RunningStage))
+    return sum(s.running_count for s in graph.stages if isinstance(s, RunningStage))
 
 
 def revive(graph: ExecutionGraph, at_ms: int) -> StagesStarted | None:
@@ -60,10 +57,13 @@ def revive(graph: ExecutionGraph, at_ms: int) -> StagesStarted | None:
     return StagesStarted(stage_ids=resolved, at_ms=at_ms) if resolved else None
 
 
-def pop_next_tasks(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms: int) -> TasksLaunched | None:
+def pop_next_tasks(
+    graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms: int
+) -> TasksLaunched | TasksSpeculated | None:
     """Return the launch of up to *limit* tasks of the first running stage that has pending ones, or None.
 
-    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones.
+    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones. When no task is
+    pending, second attempts of stragglers, on another executor than the first.
     """
     if not graph.is_active or limit <= 0:
         return None
@@ -81,7 +81,7 @@ def pop_next_tasks(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms:
             tasks=tasks,
             at_ms=at_ms,
         )
-    return None
+    return pop_speculative(graph, slot, limit, at_ms)
 
 
 def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:
@@ -92,8 +92,24 @@ def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> f
         HeldTask(s.spec.stage_id, s.attempt, p, t.attempt)
         for s in graph.stages
         if isinstance(s, RunningStage)
-        for p, t in s.running.items()
+        for p, t in s.in_hand()
         if t.executor_id == executor_id and t.incarnation == incarnation
+    )
+
+
+def is_held(graph: ExecutionGraph, task: HeldTask, executor_id: str) -> bool:
+    """Return whether the graph believes this very attempt in the executor's hands: a report of any other is stale."""
+    stage = running_stage(graph, task.stage_id, task.stage_attempt) if graph.is_active else None
+    return stage is not None and held(stage, task.partition, task.task_attempt, executor_id) is not None
+
+
+def lives_at_work(graph: ExecutionGraph) -> frozenset[ExecutorLife]:
+    """Return the lives of executors that the graph believes to hold tasks."""
+    return frozenset(
+        ExecutorLife(t.executor_id, t.incarnation)
+        for s in graph.stages
+        if isinstance(s, RunningStage)
+        for _, t in s.in_hand()
     )
 
 
@@ -111,10 +127,10 @@ def can_judge(graph: ExecutionGraph, task: HeldTask) -> bool:
         return task.stage_attempt < stage.attempt
     running = stage.running.get(task.partition) if isinstance(stage, RunningStage) else None
     if running is not None:
-        return task.task_attempt <= running.attempt
+        return task.task_attempt <= stage.ledger.last_known_attempt(task.partition, running.attempt)
     output = stage.ledger.outputs.get(task.partition)
     if output is not None:
-        return task.task_attempt <= output.task_attempt
+        return task.task_attempt <= stage.ledger.last_known_attempt(task.partition, output.task_attempt)
     return task.task_attempt < stage.ledger.next_attempt(task.partition)
 
 
@@ -133,7 +149,7 @@ def lost_launches(
             continue
         missing = [
             (p, t)
-            for p, t in sorted(stage.running.items())
+            for p, t in sorted(stage.in_hand(), key=lambda found: (found[0], found[1].attempt))
             if t.executor_id == slot.executor_id
             and t.incarnation == slot.incarnation
             and t.list_number < slot.list_number

@@ -34,10 +34,19 @@ def bound(output: TaskOutput, task: RunningTask) -> TaskOutput:
 
 
 def with_successes(
-    stage: RunningStage, outputs: Mapping[int, TaskOutput], metrics: Iterable[TaskMetrics]
+    stage: RunningStage,
+    outputs: Mapping[int, TaskOutput],
+    metrics: Iterable[TaskMetrics],
+    durations_ms: Mapping[int, int] | None = None,
 ) -> RunningStage:
-    """Return *stage* after *outputs* were written; their tasks run no longer."""
-    return replace(stage, running=without(stage.running, outputs), ledger=stage.ledger.with_outputs(outputs, metrics))
+    """Return *stage* after *outputs* were written; their tasks run no longer, and nobody wants a second attempt."""
+    return replace(
+        stage,
+        running=without(stage.running, outputs),
+        speculatable=tuple(p for p in stage.speculatable if p not in outputs),
+        speculative=without(stage.speculative, outputs),
+        ledger=stage.ledger.with_outputs(outputs, metrics, durations_ms),
+    )
 
 
 def failed(graph: ExecutionGraph, stage: RunningStage, failure: Failure, at_ms: int) -> ExecutionGraph:

@@ -10,7 +10,7 @@ Unresolved when its own inputs are gone, too (attempt + 1, surviving outputs kep
 Resolved to Successful at once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
@@ -110,6 +110,15 @@ class ExecutorLife(NamedTuple):
     incarnation: str
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutorSlot:
+    """Who would run the tasks, and the number of the last list of running work seen from it."""
+
+    executor_id: str
+    incarnation: str
+    list_number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetrics:
     """What running tasks cost; each field carries its merge rule."""
@@ -163,6 +172,10 @@ class TaskLedger:
     executor_losses: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """How often a partition succeeded, where its output was lost and it had to run again (or it has no output now)."""
+    speculated: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    """The latest attempt number under which a partition was handed out beside a running attempt."""
+    durations_ms: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
+    """From launch to success, of winning attempts; kept for jobs that want speculation alone."""
     failed_fetch_attempts: Annotated[frozenset[int], SPARSE] = frozenset()
     """Stage attempts in which a fetch failed."""
     tasks_failed: Annotated[int, SPARSE] = 0
@@ -177,11 +190,21 @@ class TaskLedger:
         """Return how often *partition* has succeeded over the job's life."""
         return self.successes.get(partition, 0) + (1 if partition in self.outputs else 0)
 
-    def with_outputs(self, outputs: Mapping[int, TaskOutput], metrics: Iterable[TaskMetrics]) -> "TaskLedger":
+    def last_known_attempt(self, partition: int, attempt: int) -> int:
+        """Return the latest attempt number that was handed out, where the ordinary one is *attempt*."""
+        return max(attempt, self.speculated.get(partition, 0))
+
+    def with_outputs(
+        self,
+        outputs: Mapping[int, TaskOutput],
+        metrics: Iterable[TaskMetrics],
+        durations_ms: Mapping[int, int] | None = None,
+    ) -> "TaskLedger":
         """Return the ledger after the partitions in *outputs* succeeded; earlier failures of them are forgiven."""
         return replace(
             self,
             outputs=self.outputs.update(outputs),
+            durations_ms=self.durations_ms.update(durations_ms) if durations_ms else self.durations_ms,
             failures=without(self.failures, outputs),
             executor_losses=without(self.executor_losses, outputs),
             metrics=self.metrics.merge(*metrics),
@@ -193,21 +216,22 @@ class TaskLedger:
         return replace(
             self,
             outputs=without(self.outputs, lost),
-            attempts=self.attempts.update({p: self.outputs[p].task_attempt + 1 for p in lost}),
+            attempts=self.attempts.update(
+                {p: self.last_known_attempt(p, self.outputs[p].task_attempt) + 1 for p in lost}
+            ),
             successes=self.successes.update({p: self.successes.get(p, 0) + 1 for p in lost}),
             tasks_lost=self.tasks_lost + len(lost),
         )
 
     def after_attempts(self, attempts: Mapping[int, int]) -> "TaskLedger":
         """Return the ledger after an attempt of each partition, given by its number, came to nothing."""
-        return replace(self, attempts=self.attempts.update({p: n + 1 for p, n in attempts.items()}))
+        following = {p: self.last_known_attempt(p, n) + 1 for p, n in attempts.items()}
+        return replace(self, attempts=self.attempts.update(following))
 
-    def after_executor_loss(self, partitions: Iterable[int], *, is_counted: bool) -> "TaskLedger":
-        """Return the ledger after the executor that ran *partitions* was lost; counted where they may be the cause."""
-        lost, losses = list(partitions), self.executor_losses
-        if is_counted:
-            losses = losses.update({p: losses.get(p, 0) + 1 for p in lost})
-        return replace(self, executor_losses=losses, tasks_lost=self.tasks_lost + len(lost))
+    def after_executor_loss(self, tasks: int, suspects: Collection[int]) -> "TaskLedger":
+        """Return the ledger after an executor that ran so many *tasks* was lost; *suspects* may be the cause."""
+        losses = self.executor_losses.update({p: self.executor_losses.get(p, 0) + 1 for p in suspects})
+        return replace(self, executor_losses=losses, tasks_lost=self.tasks_lost + tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,12 +267,26 @@ class RunningStage:
     """Partitions from here on were not handed out in this attempt, so the pending ones need no list of their own."""
     returned: Annotated[tuple[int, ...], SPARSE] = ()
     """Pending partitions below `next_fresh`, ascending; handed out before the fresh ones."""
+    speculatable: Annotated[tuple[int, ...], SPARSE] = ()
+    """Running partitions that take so long that a second attempt shall run beside the first, ascending."""
+    speculative: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)
+    """Those second attempts, each on another executor than the first and numbered one higher."""
     state: Literal["running"] = "running"
 
     @property
     def pending_count(self) -> int:
         """Return the number of partitions that wait to be handed out."""
         return self.spec.partitions - len(self.ledger.outputs) - len(self.running)
+
+    @property
+    def running_count(self) -> int:
+        """Return the number of task attempts in executors' hands."""
+        return len(self.running) + len(self.speculative)
+
+    def in_hand(self) -> Iterator[tuple[int, RunningTask]]:
+        """Yield the task attempts in executors' hands with their partitions, second attempts last."""
+        yield from self.running.items()
+        yield from self.speculative.items()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

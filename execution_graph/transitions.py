@@ -14,9 +14,11 @@ from execution_graph.events import (
     JobPlanned,
     LaunchesRepeated,
     StagesStarted,
+    StragglersFound,
     TaskFailed,
     TasksLaunched,
     TasksLost,
+    TasksSpeculated,
     TaskSucceeded,
 )
 from execution_graph.failures import Failure, FailureKind
@@ -25,10 +27,11 @@ from execution_graph.losses import on_executor_lost
 from execution_graph.outcomes import on_task_failed, on_tasks_succeeded
 from execution_graph.planning import check_plan
 from execution_graph.settling import bound, failed, settled, with_successes
+from execution_graph.speculation import on_stragglers_found, on_tasks_speculated
 from execution_graph.stages import ResolvedStage, RunningStage, Stage, TaskLedger, TaskOutput, UnresolvedStage
 
 
-def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901, PLR0911 - one line an event
+def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901, PLR0911, PLR0912 - one line an event
     """Return the successor of *graph* under *event*: total, deterministic, no I/O.
 
     A stale or repeated event, and every event of an ended job, returns *graph* itself, because executors resend.
@@ -40,6 +43,10 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return _on_stages_started(graph, event)
         case TasksLaunched():
             return on_tasks_launched(graph, event)
+        case StragglersFound():
+            return on_stragglers_found(graph, event)
+        case TasksSpeculated():
+            return on_tasks_speculated(graph, event)
         case LaunchesRepeated():
             return on_launches_repeated(graph, event)
         case TaskSucceeded():

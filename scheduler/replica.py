@@ -41,6 +41,7 @@ from scheduler.state_admin.admin import StateAdmin, without_credentials
 from scheduler.state_admin.restoring import check_no_restore_pending
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.speculation import Speculation
 from scheduler.tasks.task_manager import TaskManager
 from state_backend import StateBackendClient
 
@@ -92,6 +93,15 @@ class Replica:
             on_take_over=self.tasks.catch_up,
             turns=self.turns,
         )
+        self.speculation = Speculation(
+            self.jobs,
+            self.queue,
+            self.tasks,
+            self.turns,
+            clock,
+            interval_s=settings.speculation_interval_ms / 1000,
+            executors=self.executors.taking_work,
+        )
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
         self.housekeeping = Housekeeping(
             settings, backend, self.jobs, self.heads, self.blobs, self.results, self.turns, clock
@@ -141,6 +151,7 @@ class Replica:
             group.create_task(self.heads.run())
             group.create_task(self.executors.run())
             group.create_task(self.dispatcher.run())
+            group.create_task(self.speculation.run())
             group.create_task(self._adopting())
             group.create_task(self._cleaning())
             group.create_task(self._sweeping())

@@ -72,6 +72,9 @@ class SchedulerSettings(BaseSettings):
     stage_max_failures: int = Field(default=4, ge=1)
     """Fetch failures in so many attempts of a stage fail its job."""
 
+    speculation_interval_ms: int = Field(default=250, ge=10)
+    """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`)."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

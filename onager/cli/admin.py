@@ -41,7 +41,7 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
     if progress.sink_path:
         print(f"writes to: {progress.sink_path}")
     print_table(
-        ("STAGE", "NAME", "STATE", "TASKS", "FAILED", "LOST", "SECONDS", "TASK SECONDS", "ROWS", "BYTES"),
+        ("STAGE", "NAME", "STATE", "TASKS", "FAILED", "LOST", "SPECULATED", "SECONDS", "TASK SECONDS", "ROWS", "BYTES"),
         [_stage_row(stage) for stage in progress.stages],
     )
     if progress.failure is not None:
@@ -66,6 +66,7 @@ def _stage_row(stage: StageProgress) -> tuple[object, ...]:
         f"{stage.successful}/{stage.partitions}",
         stage.tasks_failed,
         stage.tasks_lost,
+        stage.tasks_speculated,
         _seconds(stage.started_ms, stage.ended_ms) if stage.started_ms else "",
         f"{stage.run_ms / 1000:.1f}",
         stage.rows_out,

@@ -41,6 +41,8 @@ class StageProgress:
     pending: int
     tasks_failed: int
     tasks_lost: int
+    tasks_speculated: int
+    """Tasks of which a second attempt was run while one was running."""
     started_ms: int
     """Since the Unix epoch; 0 until the first task has started."""
     ended_ms: int
@@ -65,6 +67,7 @@ class StageProgress:
             pending=message.pending,
             tasks_failed=message.tasks_failed,
             tasks_lost=message.tasks_lost,
+            tasks_speculated=message.tasks_speculated,
             started_ms=message.started_ms,
             ended_ms=message.ended_ms,
             run_ms=message.metrics.run_ms,

@@ -195,23 +195,29 @@ class TaskMetrics(_message.Message):
     def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ...) -> None: ...
 
 class TaskInfo(_message.Message):
-    __slots__ = ("partition", "state", "attempts", "successes", "executor_id", "failures")
+    __slots__ = ("partition", "state", "attempts", "successes", "executor_id", "failures", "speculated", "speculative_executor_id", "speculative_won")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SUCCESSES_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
+    SPECULATED_FIELD_NUMBER: _ClassVar[int]
+    SPECULATIVE_EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    SPECULATIVE_WON_FIELD_NUMBER: _ClassVar[int]
     partition: int
     state: str
     attempts: int
     successes: int
     executor_id: str
     failures: int
-    def __init__(self, partition: _Optional[int] = ..., state: _Optional[str] = ..., attempts: _Optional[int] = ..., successes: _Optional[int] = ..., executor_id: _Optional[str] = ..., failures: _Optional[int] = ...) -> None: ...
+    speculated: bool
+    speculative_executor_id: str
+    speculative_won: bool
+    def __init__(self, partition: _Optional[int] = ..., state: _Optional[str] = ..., attempts: _Optional[int] = ..., successes: _Optional[int] = ..., executor_id: _Optional[str] = ..., failures: _Optional[int] = ..., speculated: _Optional[bool] = ..., speculative_executor_id: _Optional[str] = ..., speculative_won: _Optional[bool] = ...) -> None: ...
 
 class StageInfo(_message.Message):
-    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost")
+    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost", "tasks_speculated")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
@@ -229,6 +235,7 @@ class StageInfo(_message.Message):
     PLAN_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     TASKS_LOST_FIELD_NUMBER: _ClassVar[int]
+    TASKS_SPECULATED_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     name: str
     work: str
@@ -246,7 +253,8 @@ class StageInfo(_message.Message):
     plan: str
     tasks: _containers.RepeatedCompositeFieldContainer[TaskInfo]
     tasks_lost: int
-    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ...) -> None: ...
+    tasks_speculated: int
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ...) -> None: ...
 
 class JobProgress(_message.Message):
     __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path")

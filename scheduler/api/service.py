@@ -26,6 +26,7 @@ from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.job_heads import JobHead, JobHeads
 from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
+from scheduler.jobs.job_speculation import speculation_of
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.progress import ProgressTeller, broken_failure, progress_of_head
 from scheduler.jobs.results import ResultStore, check_fetchable, stream_result
@@ -92,6 +93,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 task_max_failures=self._settings.task_max_failures,
                 stage_max_failures=self._settings.stage_max_failures,
             ),
+            speculation=speculation_of(request.spec),
         )
         try:
             _, existed = await self._jobs.submit(graph, weight=weight_of(request.spec))

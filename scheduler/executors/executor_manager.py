@@ -93,6 +93,10 @@ class ExecutorManager:
         """Return the slots of all executors that take work."""
         return sum(record.slots for record in self._roster if record.state == "alive")
 
+    def taking_work(self) -> frozenset[str]:
+        """Return the executors that take work, by the store as last seen."""
+        return frozenset(record.executor_id for record in self._roster if record.state == "alive")
+
     @property
     def sessions(self) -> Iterable[ExecutorSession]:
         """Return the executors that this replica talks with."""

@@ -16,6 +16,7 @@ from onager.errors import (
 from onager.ids import is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
+from scheduler.jobs.job_speculation import speculation_of
 
 WEIGHT_KEY: Final = "onager.weight"
 """The conf key with a job's share of the slots against that of other jobs."""
@@ -105,6 +106,7 @@ def _check_conf(spec: pb.JobSpec) -> None:
         if not key.startswith(("spark.", "onager.")) or any(c.isspace() for c in key):
             raise InvalidSettingError(key, value, "a conf key starts with 'spark.' or 'onager.' and has no spaces")
     weight_of(spec)
+    speculation_of(spec)
 
 
 def _check_views(spec: pb.JobSpec) -> None:

@@ -11,10 +11,10 @@ from execution_graph import (
     ExecutorSlot,
     Failure,
     FailureKind,
-    RunningStage,
     StageWork,
     TaskFailed,
     TaskSucceeded,
+    is_held,
 )
 from onager.clock import Clock
 from onager.errors import PlanningError
@@ -59,7 +59,7 @@ class ReportReader:
         results: list[InlineResult] = []
         for report in reports:
             key = task_key(report.task)
-            if not _is_current(graph, key, executor):
+            if not is_held(graph, wire.held_task(key), executor.executor_id):
                 continue
             if report.WhichOneof("outcome") != "success":
                 events.append(_failed(key, executor, wire.failure_from(report.failure), now_ms))
@@ -82,17 +82,6 @@ class ReportReader:
         if results:
             await self._results.put(results)
         return events
-
-
-def _is_current(graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot) -> bool:
-    """Return whether the graph believes this very attempt in this executor's hands: all else changes nothing."""
-    if not graph.is_active or key.stage_id >= len(graph.stages):
-        return False
-    stage = graph.stages[key.stage_id]
-    if not isinstance(stage, RunningStage) or stage.attempt != key.stage_attempt:
-        return False
-    task = stage.running.get(key.partition)
-    return task is not None and task.attempt == key.task_attempt and task.executor_id == executor.executor_id
 
 
 def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, at_ms: int) -> TaskFailed:

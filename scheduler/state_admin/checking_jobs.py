@@ -8,9 +8,9 @@ from typing import Final
 from execution_graph import (
     EventBatch,
     ExecutionGraph,
-    RunningStage,
     apply_all,
     decode_graph,
+    lives_at_work,
     violations,
 )
 from scheduler.jobs.job_heads import JobHead, head_of
@@ -184,9 +184,7 @@ class _JobCheck:
         if job.head is not None and job.head.job_id == job.job_id:
             self._check_head(job.head, head_of(graph, header.weight))
         if graph.is_active:
-            for stage in graph.stages:
-                running = stage.running.values() if isinstance(stage, RunningStage) else ()
-                job.lives |= {(task.executor_id, task.incarnation) for task in running}
+            job.lives |= lives_at_work(graph)
 
     def _check_head(self, head: JobHead, due: JobHead) -> None:
         if head.broken is not None:

@@ -1,7 +1,7 @@
 """Brings waiting polls and waiting tasks together: one loop fills all free slots in hand with one append a job."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -80,9 +80,15 @@ class Dispatcher:
                 self._wake.set()
 
     async def _fill(self) -> None:
-        reservations = self._reservations(self._queue.available)
-        if not reservations:
-            return
+        """Fill slots while there are some; those of an executor for which no task is fit are passed over."""
+        passed_over: set[ExecutorId] = set()
+        while reservations := self._reservations(self._queue.available, passed_over):
+            unfilled = await self._fill_some(reservations)
+            if not unfilled:
+                return
+            passed_over |= {reservation.executor_id for reservation in unfilled}
+
+    async def _fill_some(self, reservations: Sequence[ExecutorReservation]) -> Sequence[ExecutorReservation]:
         taken: dict[ExecutorId, int] = {}
         for reservation in reservations:
             taken[reservation.executor_id] = taken.get(reservation.executor_id, 0) + 1
@@ -98,6 +104,7 @@ class Dispatcher:
         finally:
             for offer in offers.values():
                 offer.settled.set()
+        return filled.unfilled
 
     def _hand_over(self, launches: Iterable[Launch], offers: Mapping[ExecutorId, Offer]) -> None:
         """Put launched tasks into the answers of polls. One whose poll broke is found by the executor's next list."""
@@ -108,9 +115,13 @@ class Dispatcher:
             offer.launches.append(launch.task_set)
             offer.answered.set()
 
-    def _reservations(self, available: int) -> list[ExecutorReservation]:
+    def _reservations(self, available: int, passed_over: Collection[ExecutorId]) -> list[ExecutorReservation]:
         """Take up to *available* slots from the polls that wait, one from each in turn."""
-        credit = {offer.session.executor_id: offer for offer in self._offers.values() if offer.can_be_filled}
+        credit = {
+            offer.session.executor_id: offer
+            for offer in self._offers.values()
+            if offer.can_be_filled and offer.session.executor_id not in passed_over
+        }
         left = {executor_id: offer.credit for executor_id, offer in credit.items() if offer.credit > 0}
         found: list[ExecutorReservation] = []
         while left and len(found) < available:

@@ -19,10 +19,11 @@ class _Share:
     version: int = 0
     waiting: int = 0
     """What it adds to the tasks that wait over all jobs."""
+    is_passed_over: bool = False
 
     @property
     def is_runnable(self) -> bool:
-        return self.available > self.planned
+        return self.available > self.planned and not self.is_passed_over
 
     @property
     def key(self) -> tuple[float, int, str]:
@@ -36,6 +37,7 @@ class FairQueue:
         self._shares: dict[JobId, _Share] = {}
         self._heap: list[tuple[tuple[float, int, str], int, JobId]] = []
         self._waiting = 0
+        self._passed_over: list[_Share] = []
 
     def update(self, job_id: JobId, *, submitted_ms: int, weight: float, running: int, available: int) -> None:
         """Take in how many tasks of a job run and wait, as committed."""
@@ -97,6 +99,21 @@ class FairQueue:
         if share is not None and slots:
             share.planned = max(0, share.planned - slots)
             self._push(share)
+
+    def pass_over(self, job_id: JobId) -> None:
+        """Give no slot to a job, which cannot use those there are (its tasks may need another executor)."""
+        share = self._shares.get(job_id)
+        if share is not None:
+            share.is_passed_over = True
+            self._passed_over.append(share)
+
+    def reconsider(self) -> None:
+        """Give slots again to the jobs that were passed over."""
+        for share in self._passed_over:
+            share.is_passed_over = False
+            if self._shares.get(share.job_id) is share:
+                self._push(share)
+        self._passed_over.clear()
 
     @property
     def available(self) -> int:

@@ -1,7 +1,7 @@
 """Drives one job from submission to its end: decides with its graph, and carries out what the committed graph owes."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from execution_graph import (
@@ -12,9 +12,10 @@ from execution_graph import (
     HeldTask,
     JobCancelled,
     LaunchesRepeated,
+    LaunchEvent,
     RunningStage,
-    TasksLaunched,
     apply_all,
+    find_stragglers,
     lost_launches,
     pop_next_tasks,
     revive,
@@ -40,7 +41,7 @@ class Launch:
     """Tasks that are an executor's by what is committed."""
 
     executor_id: str
-    event: TasksLaunched | LaunchesRepeated
+    event: LaunchEvent
     task_set: pb.TaskSet
 
     @property
@@ -53,7 +54,7 @@ class Launch:
 class _Decided:
     """The events of a decider's last answer, which is the committed one."""
 
-    launches: list[TasksLaunched | LaunchesRepeated] = field(default_factory=list)
+    launches: list[LaunchEvent] = field(default_factory=list)
 
 
 class QueryCoordinator:
@@ -122,6 +123,12 @@ class QueryCoordinator:
 
         graph = await self._writers.record(self.job_id, decide)
         return self._launches(graph, decided, cluster_slots)
+
+    async def speculate(self, executors: Collection[str]) -> None:
+        """Let second attempts of stragglers wait for a slot, where one of *executors*, that take work, can run them."""
+        await self._writers.record(
+            self.job_id, lambda graph: Decision(find_stragglers(graph, executors, self._clock.now_ms()))
+        )
 
     async def lose_executor(self, lost: ExecutorLost) -> None:
         """Take back what was in the hands of an executor that is gone."""

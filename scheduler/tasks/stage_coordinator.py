@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from execution_graph import (
     ExecutionGraph,
     FailedStage,
+    LaunchEvent,
     RunningStage,
     Stage,
     StageWork,
     SuccessfulStage,
-    TasksLaunched,
     UnresolvedStage,
 )
-from execution_graph.events import LaunchesRepeated
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
 
@@ -39,7 +38,7 @@ class StageCoordinator:
             if writes:
                 self._template.sink.CopyFrom(wire.sink_message(graph.plan.sink))
 
-    def task_set(self, launch: TasksLaunched | LaunchesRepeated, cluster_slots: int) -> pb.TaskSet:
+    def task_set(self, launch: LaunchEvent, cluster_slots: int) -> pb.TaskSet:
         """Return what the executor of *launch* is sent."""
         task_set = pb.TaskSet()
         task_set.CopyFrom(self._template)
@@ -68,6 +67,7 @@ def stage_info(stage: Stage) -> pb.StageInfo:
         metrics=wire.metrics_message(ledger.metrics),
         tasks_failed=ledger.tasks_failed,
         tasks_lost=ledger.tasks_lost,
+        tasks_speculated=len(ledger.speculated),
     )
     if isinstance(stage, RunningStage | SuccessfulStage | FailedStage):
         info.started_ms = stage.started_ms
@@ -91,13 +91,17 @@ def _task_info(stage: Stage, partition: int) -> pb.TaskInfo:
         attempts=ledger.next_attempt(partition),
         successes=ledger.success_count(partition),
         failures=ledger.failures.get(partition, 0),
+        speculated=partition in ledger.speculated,
     )
     if output is not None:
         info.state, info.executor_id = "successful", output.executor_id
-        info.attempts = max(info.attempts, output.task_attempt + 1)
+        info.attempts = max(info.attempts, ledger.last_known_attempt(partition, output.task_attempt) + 1)
+        info.speculative_won = output.task_attempt == ledger.speculated.get(partition)
     elif running is not None:
         info.state, info.executor_id = "running", running.executor_id
-        info.attempts = running.attempt + 1
+        info.attempts = ledger.last_known_attempt(partition, running.attempt) + 1
+        second = stage.speculative.get(partition) if isinstance(stage, RunningStage) else None
+        info.speculative_executor_id = "" if second is None else second.executor_id
     elif isinstance(stage, FailedStage) and info.failures:
         info.state = "failed"
     return info

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from execution_graph import Event, ExecutorLost, ExecutorSlot, can_judge, wanted_tasks
+from execution_graph import Event, ExecutorLost, ExecutorSlot, can_judge, lives_at_work, wanted_tasks
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
@@ -132,11 +132,14 @@ class TaskManager:
                 break
             results = await asyncio.gather(*(self._fill_job(job, mine) for job, mine in assigned.items()))
             waiting = list(unfilled)
-            for done, left in results:
+            for job_id, (done, left) in zip(assigned, results, strict=True):
                 launches += done
                 waiting += left
+                if left:
+                    self._queue.pass_over(job_id)  # others may have use for them
             if not waiting or not self._queue.has_runnable:
                 break
+        self._queue.reconsider()
         return Filled(launches, waiting)
 
     def _assign(
@@ -335,10 +338,7 @@ class TaskManager:
             job = self._jobs.cached(job_id)
             if job is None:
                 continue
-            for stage in job.graph.stages:
-                for task in getattr(stage, "running", {}).values():
-                    if not is_alive(task.executor_id, task.incarnation):
-                        found.add((task.executor_id, task.incarnation))
+            found |= {life for life in lives_at_work(job.graph) if not is_alive(*life)}
         return sorted(found)
 
     def _queue_jobs(self) -> list[JobId]:
@@ -362,9 +362,9 @@ def _has_something(job: StoredJob | None, lost: ExecutorLost) -> bool:
     """Return whether the loss could change the job: a running task there, or an output that dies with the executor."""
     if job is None:
         return False
+    if any(life.executor_id == lost.executor_id for life in lives_at_work(job.graph)):
+        return True
     for stage in job.graph.stages:
-        if any(t.executor_id == lost.executor_id for t in getattr(stage, "running", {}).values()):
-            return True
         if any(not o.is_durable and o.executor_id == lost.executor_id for o in stage.ledger.outputs.values()):
             return True
     return False

@@ -23,6 +23,8 @@ from execution_graph import (
     LaunchTask,
     RetryLimits,
     RunningStage,
+    RunningTask,
+    SpeculationPolicy,
     StageSpec,
     StagesStarted,
     StageWork,
@@ -31,6 +33,7 @@ from execution_graph import (
     TaskFailed,
     TaskOutput,
     TasksLost,
+    TasksSpeculated,
     TaskSucceeded,
     apply,
     apply_all,
@@ -39,6 +42,7 @@ from execution_graph import (
     decode_graph,
     encode_batch,
     encode_graph,
+    find_stragglers,
     has_runnable_work,
     lost_launches,
     pending_effects,
@@ -190,8 +194,12 @@ class World(RuleBasedStateMachine):
                     assert (written.stage_id, written.partition) == (stage.spec.stage_id, partition)
                     assert (written.task_attempt, written.executor_id) == (found.task_attempt, found.executor_id)
 
-    def success_of(self, stage: RunningStage, partition: int) -> Event:
-        task = stage.running[partition]
+    def draw_attempt(self, data: st.DataObject, stage: RunningStage, partition: int) -> RunningTask:
+        """Draw one of the attempts of a running partition."""
+        return data.draw(st.sampled_from([t for p, t in stage.in_hand() if p == partition]))
+
+    def success_of(self, stage: RunningStage, partition: int, task: RunningTask | None = None) -> Event:
+        task = task or stage.running[partition]
         if stage.spec.work is StageWork.PLAN:
             plan = self.planned_by(task.executor_id, task.attempt)
             if plan.fused_output is not None:
@@ -245,9 +253,13 @@ class World(RuleBasedStateMachine):
         is_shared=st.booleans(),
         is_patient=st.booleans(),
         is_planned=st.sampled_from([True, True, False]),
+        speculates=st.booleans(),
     )
-    def submitted(self, specs: tuple[StageSpec, ...], *, is_shared: bool, is_patient: bool, is_planned: bool) -> None:
-        self.start = self.graph = new_graph(PATIENT if is_patient else RetryLimits())
+    def submitted(
+        self, specs: tuple[StageSpec, ...], *, is_shared: bool, is_patient: bool, is_planned: bool, speculates: bool
+    ) -> None:
+        policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
+        self.start = self.graph = new_graph(PATIENT if is_patient else RetryLimits(), policy)
         self.specs, self.is_shared = specs, is_shared
         self.is_fused = specs[0].plan_digest is None
         if is_planned:
@@ -268,9 +280,15 @@ class World(RuleBasedStateMachine):
         self.stages_start()
         slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
         event = pop_next_tasks(self.graph, slot, limit, self.tick())
-        assert (event is not None) == (available_tasks(self.graph) > 0)
+        assert event is None or available_tasks(self.graph) > 0
         if event is None:
+            for stage in self.graph.stages:
+                if isinstance(stage, RunningStage) and self.graph.is_active:
+                    assert stage.pending_count == 0
+                    assert all(stage.running[p].executor_id == executor for p in stage.speculatable)
             return
+        if isinstance(event, TasksSpeculated):
+            assert not any(isinstance(s, RunningStage) and s.pending_count for s in self.graph.stages)
         stage = self.graph.stages[event.stage_id]
         for partition, attempt in event.tasks:
             task = HeldTask(stage.spec.stage_id, stage.attempt, partition, attempt)
@@ -287,7 +305,7 @@ class World(RuleBasedStateMachine):
         found = self.draw_running(data)
         if found is not None:
             stage, partition = found
-            event = self.success_of(stage, partition)
+            event = self.success_of(stage, partition, self.draw_attempt(data, stage, partition))
             self.send(event, arrives=arrives)
             if arrives and isinstance(event, TaskSucceeded):
                 self.finished.add((event.stage_id, event.partition))
@@ -303,7 +321,29 @@ class World(RuleBasedStateMachine):
     def task_fails(self, data: st.DataObject, kind: FailureKind, *, arrives: bool) -> None:
         found = self.draw_running(data)
         if found is not None:
-            self.send(self.failure_of(*found, kind, None), arrives=arrives)
+            stage, partition = found
+            task = self.draw_attempt(data, stage, partition)
+            self.send(self.failure_of(stage, partition, kind, None, task), arrives=arrives)
+            now = self.graph.stages[stage.spec.stage_id] if stage.spec.stage_id < len(self.graph.stages) else stage
+            if arrives and partition in stage.speculative and isinstance(now, RunningStage):
+                assert now.ledger.failures == stage.ledger.failures, "a failure counts while another attempt goes on"
+                assert partition in now.running
+
+    @rule(after_ms=st.integers(1, 50))
+    def stragglers_are_found(self, after_ms: int) -> None:
+        self.now_ms += after_ms
+        for event in find_stragglers(self.graph, EXECUTORS_SEEN, self.tick()):
+            assert self.feed(event)
+            self.reports.append(event)
+
+    @rule(data=st.data(), executor=EXECUTORS)
+    def two_attempts_run(self, data: st.DataObject, executor: str) -> None:
+        """A stage is nearly done, and what is left of it runs twice."""
+        if self.draw_running(data) is not None and self.graph.speculation is not None:
+            self.tasks_are_launched("a", 3)
+            self.finish_running(data.draw(st.integers(1, 2)))
+            self.stragglers_are_found(50)
+            self.tasks_are_launched(executor, 3)
 
     @rule(data=st.data(), arrives=st.booleans())
     def user_error(self, data: st.DataObject, *, arrives: bool) -> None:
@@ -335,12 +375,18 @@ class World(RuleBasedStateMachine):
         else:
             fetch = data.draw(st.sampled_from(sources))
             self.has_lost_shared = True
-        self.send(self.failure_of(stage, partition, FailureKind.FETCH_FAILED, fetch), arrives=arrives)
+        task = self.draw_attempt(data, stage, partition)
+        self.send(self.failure_of(stage, partition, FailureKind.FETCH_FAILED, fetch, task), arrives=arrives)
 
     def failure_of(
-        self, stage: RunningStage, partition: int, kind: FailureKind, fetch: FetchFailure | None
+        self,
+        stage: RunningStage,
+        partition: int,
+        kind: FailureKind,
+        fetch: FetchFailure | None,
+        task: RunningTask | None = None,
     ) -> TaskFailed:
-        task = stage.running[partition]
+        task = task or stage.running[partition]
         return TaskFailed(
             stage_id=stage.spec.stage_id,
             stage_attempt=stage.attempt,

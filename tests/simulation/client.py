@@ -41,6 +41,7 @@ class SimulatedClient:
         self._stubs = [OnagerSchedulerStub(Channel(world.network, r.address)) for r in world.replicas]
         self._at = rng.randrange(len(self._stubs))
         self.jobs: dict[str, JobPlan] = {}
+        self.confs: dict[str, dict[str, str]] = {}
         self.acknowledged: dict[str, None] = {}
         self.cancelled: dict[str, None] = {}
         self.told: dict[str, int] = {}
@@ -50,7 +51,13 @@ class SimulatedClient:
 
     def begin(self, job_id: str, plan: JobPlan, at_s: float) -> None:
         self.jobs[job_id] = plan
+        self.confs[job_id] = self._draw_conf()
         self.tasks.append(self.world.loop.spawn(self.process, self._job(job_id, plan, at_s)))
+
+    def _draw_conf(self) -> dict[str, str]:
+        if self.rng.random() < 0.5:
+            return {}
+        return {"onager.speculation": "true", "onager.speculation.quantile": self.rng.choice(("0.3", "0.75"))}
 
     @property
     def is_done(self) -> bool:
@@ -79,7 +86,7 @@ class SimulatedClient:
     async def _submit(self, job_id: str, plan: JobPlan, *, is_repeated: bool = False) -> None:
         request = pb.SubmitJobRequest(
             job_id=job_id,
-            spec=pb.JobSpec(sql=pb.SqlScript(text=plan.text()), name=job_id),
+            spec=pb.JobSpec(sql=pb.SqlScript(text=plan.text()), name=job_id, conf=self.confs[job_id]),
             client_id=self.name,
             protocol_version=PROTOCOL_VERSION,
         )

@@ -13,7 +13,9 @@ from execution_graph import (
     RunningStage,
     StageWork,
     SuccessfulStage,
-    apply_all,
+    TaskFailed,
+    TasksSpeculated,
+    apply,
     decode_graph,
     violations,
 )
@@ -138,18 +140,35 @@ class Observer(RunLedger):
         self.counts["batches"] += 1
         self.counts["events"] += len(events)
         job.seq += 1
-        self._note_events(job, events)
-        self._moved(job, apply_all(job.graph, events))
+        self._moved(job, self._followed(job, events))
 
-    def _note_events(self, job: SeenJob, events: tuple[Event, ...]) -> None:
+    def _followed(self, job: SeenJob, events: tuple[Event, ...]) -> ExecutionGraph:
+        assert job.graph is not None
+        graph = job.graph
         for event in events:
+            before, graph = graph, apply(graph, event)
+            self._only_the_last_attempt_counts(job, event, before, graph)
             self._trace(f"  {job.job_id} {event.type} {_short(event)}")
             self.counts[event.type] += 1
             if isinstance(event, ExecutorLost):
                 life = (event.executor_id, event.incarnation)
-                for stage in job.graph.stages if job.graph is not None else ():
+                for stage in before.stages:
                     outputs = stage.ledger.outputs.values()
                     job.dead |= {o.nonce for o in outputs if not o.is_durable and tuple(o.life) == life}
+        return graph
+
+    def _only_the_last_attempt_counts(
+        self, job: SeenJob, event: Event, before: ExecutionGraph, after: ExecutionGraph
+    ) -> None:
+        if isinstance(event, TasksSpeculated):
+            self.counts["second attempts"] += len(event.tasks)
+        if not isinstance(event, TaskFailed) or not after.is_active or len(before.stages) != len(after.stages):
+            return
+        stage = before.stages[event.stage_id]
+        is_one_of_two = isinstance(stage, RunningStage) and event.partition in stage.speculative
+        failures = after.stages[event.stage_id].ledger.failures.get(event.partition, 0)
+        if is_one_of_two and failures != stage.ledger.failures.get(event.partition, 0):
+            self.fail(f"{job.job_id}: a failure of {event.partition} counts while another attempt of it runs")
 
     def _header(self, keyspace: Keyspace, job_id: str, value: bytes | None) -> None:
         job = self.jobs.setdefault(job_id, SeenJob(job_id))
@@ -197,13 +216,17 @@ class Observer(RunLedger):
             old = before.stages[stage.spec.stage_id] if before and stage.spec.stage_id < len(before.stages) else None
             stage_id = stage.spec.stage_id
             if isinstance(stage, RunningStage):
-                for partition, task in stage.running.items():
-                    was = old.running.get(partition) if isinstance(old, RunningStage) else None
-                    if was is None or was.attempt != task.attempt:
+                known = {(p, t.attempt) for p, t in old.in_hand()} if isinstance(old, RunningStage) else set()
+                for partition, task in stage.in_hand():
+                    if (partition, task.attempt) not in known:
                         self._launched(job, (stage_id, stage.attempt, partition, task.attempt))
             for partition, output in stage.ledger.outputs.items():
-                known = None if old is None else old.ledger.outputs.get(partition)
-                if known is None or known.nonce != output.nonce:
+                had = None if old is None else old.ledger.outputs.get(partition)
+                if had is not None and had.nonce != output.nonce and old.attempt == stage.attempt:
+                    self.fail(f"{job.job_id}/{stage_id}/{partition} was won by {had.nonce}, and then by {output.nonce}")
+                if had is None or had.nonce != output.nonce:
+                    second = stage.ledger.speculated.get(partition)
+                    self.counts["won by second attempts"] += output.task_attempt == second
                     job.finished.add((stage_id, partition))
                     self._won(job, stage_id, partition, output)
         self._nothing_needed_is_dead(job, after)
@@ -307,8 +330,8 @@ def _running_task(graph: ExecutionGraph, key: TaskKey) -> Any:
     stage = graph.stages[key.stage_id]
     if not isinstance(stage, RunningStage) or stage.attempt != key.stage_attempt:
         return None
-    task = stage.running.get(key.partition)
-    return task if task is not None and task.attempt == key.task_attempt else None
+    held = (t for p, t in stage.in_hand() if p == key.partition and t.attempt == key.task_attempt)
+    return next(held, None)
 
 
 def _is_running(graph: ExecutionGraph, key: TaskKey) -> bool:

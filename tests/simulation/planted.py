@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from execution_graph import RunningStage
+from execution_graph import RunningStage, RunningTask
+from execution_graph.attempts import held as _held
+from execution_graph.outcomes import on_tasks_succeeded
 from executor.attempts import AttemptTable, Launch
 from onager.protocol import onager_pb2 as pb
 from scheduler.executors.executor_manager import ExecutorManager
@@ -98,13 +100,44 @@ def _late_report_counts_for_a_newer_attempt() -> Iterator[None]:
     def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) -> Any:
         return stage.running.get(partition)
 
-    def is_current(graph: Any, key: Any, executor: Any) -> bool:
+    def is_held(graph: Any, key: Any, executor_id: str) -> bool:
         stage = graph.stages[key.stage_id] if graph.is_active and key.stage_id < len(graph.stages) else None
         return isinstance(stage, RunningStage) and key.partition in stage.running
 
     with (
         mock.patch("execution_graph.outcomes.held", held),
-        mock.patch("scheduler.jobs.reports._is_current", is_current),
+        mock.patch("scheduler.jobs.reports.is_held", is_held),
+    ):
+        yield
+
+
+@contextmanager
+def _both_attempts_count() -> Iterator[None]:
+    """Of two attempts of a partition the loser's output takes the place of the winner's."""
+
+    def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) -> Any:
+        found = _held(stage, partition, attempt, executor_id)
+        if found is None and partition in stage.ledger.outputs and partition in stage.ledger.speculated:
+            return RunningTask(attempt=attempt, executor_id=executor_id, incarnation="", launched_ms=0, list_number=0)
+        return found
+
+    def succeeded(graph: Any, events: Any) -> Any:
+        with mock.patch("execution_graph.outcomes.held", held):
+            return on_tasks_succeeded(graph, events)
+
+    with (
+        mock.patch("execution_graph.transitions.on_tasks_succeeded", succeeded),
+        mock.patch("execution_graph.scheduling.held", held),
+    ):
+        yield
+
+
+@contextmanager
+def _a_loser_counts() -> Iterator[None]:
+    """A failure counts though another attempt of the partition runs."""
+    with (
+        mock.patch("execution_graph.outcomes.has_another", return_value=False),
+        mock.patch("execution_graph.losses.has_another", return_value=False),
     ):
         yield
 
@@ -265,6 +298,8 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "conflict-ignored": _conflict_is_ignored,
     "report-acknowledged-unstored": _report_is_acknowledged_before_it_is_stored,
     "late-report-counts": _late_report_counts_for_a_newer_attempt,
+    "both-attempts-count": _both_attempts_count,
+    "a-loser-counts": _a_loser_counts,
     "lost-outputs-stay": _outputs_of_a_lost_executor_stay,
     "lost-launch-not-repeated": _lost_launch_is_not_repeated,
     "repeated-launch-runs-twice": _repeated_launch_runs_twice,

@@ -112,7 +112,17 @@ def test_jobs_and_job(onager, job):
     assert whole["state"] == "successful"
     assert whole["submitted_ms"] == 1000
     assert whole["stages"][1]["tasks"] == [
-        {"partition": 0, "state": "successful", "attempts": 1, "successes": 1, "executor_id": "", "failures": 0}
+        {
+            "partition": 0,
+            "state": "successful",
+            "attempts": 1,
+            "successes": 1,
+            "executor_id": "",
+            "failures": 0,
+            "speculated": False,
+            "speculative_executor_id": "",
+            "speculative_won": False,
+        }
     ]
     assert whole["spec"]["conf"] == {"k": "v"}
 

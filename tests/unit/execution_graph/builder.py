@@ -17,6 +17,7 @@ from execution_graph import (
     RunningStage,
     RunningTask,
     SinkSpec,
+    SpeculationPolicy,
     Stage,
     StageInput,
     StageSpec,
@@ -26,8 +27,10 @@ from execution_graph import (
     TaskOutput,
     TasksLaunched,
     TasksLost,
+    TasksSpeculated,
     TaskSucceeded,
     apply,
+    find_stragglers,
     pop_next_tasks,
     revive,
     submit,
@@ -130,7 +133,9 @@ class Job:
         event = revive(self.graph, self.tick())
         return event is not None and self.feed(event)
 
-    def launch(self, executor: str = "a", limit: int = 100, *, life: str = "1", list_number: int = 0) -> TasksLaunched:
+    def launch(
+        self, executor: str = "a", limit: int = 100, *, life: str = "1", list_number: int = 0
+    ) -> TasksLaunched | TasksSpeculated:
         """Start what is resolved, and put the next tasks into the executor's hands."""
         self.start()
         slot = ExecutorSlot(executor, executor + life, list_number)
@@ -139,9 +144,22 @@ class Job:
         assert self.feed(event)
         return event
 
-    def success(self, stage_id: int, partition: int) -> TaskSucceeded:
-        """Return the report that the running task has succeeded."""
-        task = self.held(stage_id, partition)
+    def second(self, stage_id: int, partition: int) -> RunningTask:
+        """Return the second attempt of a task."""
+        return self.running(stage_id).speculative[partition]
+
+    def speculate(self, executor: str = "s", *, life: str = "1", after_ms: int = 1_000) -> TasksSpeculated:
+        """Find stragglers after a while, and put their second attempts into the executor's hands."""
+        self.now_ms += after_ms
+        for found in find_stragglers(self.graph, ["a", "b", "s"], self.tick()):
+            assert self.feed(found)
+        event = self.launch(executor, life=life)
+        assert isinstance(event, TasksSpeculated)
+        return event
+
+    def success(self, stage_id: int, partition: int, task: RunningTask | None = None) -> TaskSucceeded:
+        """Return the report that the running task has succeeded, or *task* in its place."""
+        task = task or self.held(stage_id, partition)
         return TaskSucceeded(
             stage_id=stage_id,
             stage_attempt=self.stage(stage_id).attempt,
@@ -156,10 +174,16 @@ class Job:
         )
 
     def failed(
-        self, stage_id: int, partition: int, kind: FailureKind, *, fetch: FetchFailure | None = None
+        self,
+        stage_id: int,
+        partition: int,
+        kind: FailureKind,
+        *,
+        fetch: FetchFailure | None = None,
+        task: RunningTask | None = None,
     ) -> TaskFailed:
-        """Return the report that the running task has failed."""
-        task = self.held(stage_id, partition)
+        """Return the report that the running task has failed, or *task* in its place."""
+        task = task or self.held(stage_id, partition)
         return TaskFailed(
             stage_id=stage_id,
             stage_attempt=self.stage(stage_id).attempt,
@@ -181,6 +205,9 @@ class Job:
 
     def fail(self, stage_id: int, partition: int, kind: FailureKind) -> None:
         assert self.feed(self.failed(stage_id, partition, kind))
+
+    def fail_second(self, partition: int, kind: FailureKind, stage_id: int = 1) -> None:
+        assert self.feed(self.failed(stage_id, partition, kind, task=self.second(stage_id, partition)))
 
     def take_back(self, stage_id: int, partition: int, reason: FailureKind) -> TasksLost:
         task = self.held(stage_id, partition)
@@ -241,13 +268,26 @@ class Job:
         )
 
 
-def new_graph(limits: RetryLimits | None = None) -> ExecutionGraph:
-    return submit(job_id="job-1", name="a job", client_id="client", spec_digest="spec", at_ms=1_000, limits=limits)
+def new_graph(limits: RetryLimits | None = None, speculation: SpeculationPolicy | None = None) -> ExecutionGraph:
+    return submit(
+        job_id="job-1",
+        name="a job",
+        client_id="client",
+        spec_digest="spec",
+        at_ms=1_000,
+        limits=limits,
+        speculation=speculation,
+    )
 
 
-def planned(*stages: StageSpec, is_shared: bool = True, limits: RetryLimits | None = None) -> Job:
+def planned(
+    *stages: StageSpec,
+    is_shared: bool = True,
+    limits: RetryLimits | None = None,
+    speculation: SpeculationPolicy | None = None,
+) -> Job:
     """Return a job whose planning, on executor ``planner``, found *stages*."""
-    job = Job(graph=new_graph(limits), is_shared=is_shared)
+    job = Job(graph=new_graph(limits, speculation), is_shared=is_shared)
     job.launch("planner")
     has_sink = any(s.work is not StageWork.QUERY for s in stages)
     assert job.feed(job.plan(*stages, sink=SINK if has_sink else None))

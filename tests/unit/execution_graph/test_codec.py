@@ -13,12 +13,14 @@ from execution_graph import (
     FetchFailure,
     JobCancelled,
     LaunchesRepeated,
+    SpeculationPolicy,
     TasksLost,
     apply_all,
     decode_batch,
     decode_graph,
     encode_batch,
     encode_graph,
+    find_stragglers,
 )
 from execution_graph.stages import FailedStage, RunningStage
 from onager.errors import SchemaVersionError, StateCorruptError
@@ -81,7 +83,29 @@ def fused() -> Job:
     return job
 
 
-JOBS = [Job, unresolved_and_resolved, running_with_everything, rolled_back, successful, failed, cancelled, fused]
+def speculating() -> Job:
+    """Second attempts: one that runs, one that waits, one that has won."""
+    job = planned(stage(1, 6), speculation=SpeculationPolicy(quantile=0.5, min_task_runtime_ms=1))
+    job.launch("a")
+    job.succeed(1, 0, 1, 2)
+    job.speculate("s")
+    job.feed(job.success(1, 3, job.second(1, 3)))
+    job.fail(1, 5, FailureKind.TASK_KILLED)
+    job.feed(find_stragglers(job.graph, ["b"], job.now_ms + 5_000)[0])
+    return job
+
+
+JOBS = [
+    Job,
+    unresolved_and_resolved,
+    running_with_everything,
+    rolled_back,
+    successful,
+    failed,
+    cancelled,
+    fused,
+    speculating,
+]
 
 
 @pytest.mark.parametrize("make", JOBS)
@@ -106,6 +130,11 @@ def test_the_jobs_of_this_file_are_in_every_state() -> None:
     assert stage_1.running
     assert stage_1.returned
     assert isinstance(failed().stage(1), FailedStage)
+    stage_1 = speculating().stage(1)
+    assert isinstance(stage_1, RunningStage)
+    assert stage_1.speculatable == (5,)
+    assert list(stage_1.speculative) == [4]
+    assert set(stage_1.ledger.durations_ms) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("make", JOBS)
@@ -127,6 +156,7 @@ def test_every_event_survives_the_round_trip() -> None:
         replace(job.failed(1, 0, FailureKind.IO_ERROR), failure=failure(FailureKind.FETCH_FAILED, fetch=fetch)),
         job.success(1, 0),
         JobCancelled(reason="r", at_ms=1),
+        *speculating().log,
     ]
     job.lose("a")
     events += job.log[-1:]

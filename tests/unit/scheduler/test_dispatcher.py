@@ -2,9 +2,12 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from execution_graph import FailureKind, SpeculationPolicy, TasksLost
 from onager.ids import JobId
 from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
 from scheduler.jobs.blobs import BlobStore
@@ -13,8 +16,9 @@ from scheduler.jobs.reports import ReportReader
 from scheduler.jobs.results import ResultStore
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.speculation import Speculation
 from scheduler.tasks.task_manager import ExecutorReservation, TaskManager
-from tests.unit.scheduler.world import graph, planned, store
+from tests.unit.scheduler.world import graph, planned, store, succeeded
 
 JOB = JobId("job-1")
 
@@ -154,3 +158,55 @@ async def test_a_job_that_cannot_be_worked_on_keeps_no_other_from_its_slots(hall
     await hall.jobs.submit(graph("good", at_ms=2))
     task_sets = await hall.dispatcher.wait_for_work(hall.session(), 3, 5)
     assert "good" in {task_set.job_id for task_set in task_sets}
+
+
+async def straggling(hall, tasks=4):
+    """A job of which all tasks but the last are done, on e1, and the last is to be run a second time."""
+    await hall.jobs.submit(replace(graph(), speculation=SpeculationPolicy(min_task_runtime_ms=0)))
+    await hall.tasks.fill_reservations([_reservation(hall.session())])
+    await hall.writers.record(JOB, lambda _: Decision([planned(tasks)]))
+    await hall.tasks.fill_reservations([_reservation(hall.session())] * tasks)
+    await hall.writers.record(JOB, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
+    hall.clock.advance(60_000)
+    await hall.tasks.coordinator(JOB).speculate(["e1", "e2"])
+    return hall.jobs.cached(JOB).graph
+
+
+async def test_a_second_attempt_finds_the_executor_that_may_run_it(hall):
+    assert (await straggling(hall)).stages[1].speculatable == (3,)
+    mine = asyncio.create_task(hall.dispatcher.wait_for_work(hall.session("e1"), 2, 60))
+    await asyncio.sleep(0.01)
+    (task_set,) = await hall.dispatcher.wait_for_work(hall.session("e2"), 2, 5)
+    assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
+    assert not mine.done(), "it runs the first attempt"
+    mine.cancel()
+
+
+async def test_a_second_attempt_that_no_slot_fits_keeps_no_other_job_from_it(hall):
+    await straggling(hall)
+    await hall.jobs.submit(graph("other", at_ms=99))
+    (task_set,) = await hall.dispatcher.wait_for_work(hall.session("e1"), 1, 5)
+    assert task_set.job_id == "other"
+
+
+async def test_stragglers_are_looked_for_where_this_replica_acts(hall):
+    await straggling(hall)
+    await hall.writers.record(JOB, lambda g: Decision([_given_up(g)]))
+    (task_set,) = await hall.dispatcher.wait_for_work(hall.session("e1"), 1, 5)
+    assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
+    hall.clock.advance(60_000)
+    places = [1, 0]
+    turns = SimpleNamespace(place=lambda _: places.pop(0))
+    speculation = Speculation(
+        hall.jobs, hall.queue, hall.tasks, turns, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"}
+    )
+    await speculation.look()
+    assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another replica acts"
+    await speculation.look()
+    assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (3,)
+
+
+def _given_up(graph):
+    return TasksLost(
+        stage_id=1, stage_attempt=0, executor_id="e1", tasks=((3, 0),), reason=FailureKind.TASK_KILLED, at_ms=1
+    )

@@ -65,6 +65,15 @@ def test_the_load_of_others_leaves_the_job_itself_out():
     assert made.take() == A
 
 
+def test_a_job_that_was_passed_over_gets_slots_again_when_it_is_reconsidered():
+    made = queue(a=(0, 2, 1), b=(0, 2, 1))
+    made.pass_over(A)
+    assert [made.take(prefer=A), made.take()] == [B, B]
+    assert made.take() is None
+    made.reconsider()
+    assert made.take() == A
+
+
 def test_ten_thousand_waiting_jobs_cost_no_more_a_slot():
     made = FairQueue()
     for n in range(10_000):

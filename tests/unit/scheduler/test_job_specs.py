@@ -1,9 +1,11 @@
 import pytest
 
+from execution_graph import SpeculationPolicy
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES
 from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
+from scheduler.jobs.job_speculation import speculation_of
 
 
 def request(job_id="job-1", **spec):
@@ -36,6 +38,12 @@ def test_an_ordinary_job_passes():
         (request(conf={"sql.ansi": "1"}), InvalidSettingError, "spark"),
         (request(conf={"onager.weight": "heavy"}), InvalidSettingError, "above 0"),
         (request(conf={"onager.weight": "-1"}), InvalidSettingError, "above 0"),
+        (request(conf={"onager.speculation": "perhaps"}), InvalidSettingError, "give true or false"),
+        (request(conf={"onager.speculation.multiplier": "0.5"}), InvalidSettingError, "number from 1"),
+        (request(conf={"onager.speculation.quantile": "nan"}), InvalidSettingError, "number from 0 to 1"),
+        (request(conf={"onager.speculation.min-task-runtime-ms": "-5"}), InvalidSettingError, "whole milliseconds"),
+        (request(conf={"onager.speculation.min-task-runtime-ms": "9" * 5000}), InvalidSettingError, "whole"),
+        (request(conf={"onager.speculation.quantil": "0.5"}), InvalidSettingError, "onager.speculation.quantile"),
         (request(views=[pb.View(name="t")]), InvalidRequestError, "name and a path"),
         (request(views=[pb.View(name="t", path="p", format="xls")]), InvalidRequestError, "xls"),
         (request(views=[pb.View(name="t", path="p"), pb.View(name="T", path="q")]), InvalidRequestError, "twice"),
@@ -48,6 +56,21 @@ def test_an_ordinary_job_passes():
 def test_what_can_never_work_is_told(bad, error, text):
     with pytest.raises(error, match=text):
         check_submission(bad)
+
+
+def test_speculation_is_off_unless_asked_for():
+    assert speculation_of(request().spec) is None
+    assert speculation_of(request(conf={"onager.speculation": "false"}).spec) is None
+    assert speculation_of(request(conf={"onager.speculation.quantile": "0.5"}).spec) is None
+    assert speculation_of(request(conf={"onager.speculation": "True"}).spec) == SpeculationPolicy()
+    conf = {
+        "onager.speculation": "true",
+        "onager.speculation.multiplier": "3",
+        "onager.speculation.quantile": "0.9",
+        "onager.speculation.min-task-runtime-ms": "5000",
+    }
+    policy = SpeculationPolicy(multiplier=3.0, quantile=0.9, min_task_runtime_ms=5_000)
+    assert speculation_of(request(conf=conf).spec) == policy
 
 
 def test_another_protocol_is_told():

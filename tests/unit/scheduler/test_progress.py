@@ -1,8 +1,16 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import JobCancelled, apply_all
+from execution_graph import (
+    ExecutorSlot,
+    JobCancelled,
+    SpeculationPolicy,
+    apply_all,
+    find_stragglers,
+    pop_next_tasks,
+)
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_heads import head_of
@@ -78,3 +86,24 @@ def test_code_is_left_out_of_what_people_are_shown():
     assert shown.py_files[0].name == "m.py"
     assert not shown.py_files[0].content
     assert spec.python.pickled
+
+
+def test_a_task_that_ran_twice_at_once_says_so():
+    found = replace(graph(), speculation=SpeculationPolicy(quantile=0.5, min_task_runtime_ms=0))
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(2)])
+    found = apply_all(found, launches(found, 2))
+    found = apply_all(found, [succeeded(1, 0)])
+    found = apply_all(found, find_stragglers(found, ["e1", "e2"], 99_999))
+    found = apply_all(found, [pop_next_tasks(found, ExecutorSlot("e2", "life", 1), 1, 99_999)])
+
+    def told():
+        stage = teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress.stages[1]
+        task = stage.tasks[1]
+        return stage.tasks_speculated, task.attempts, task.speculated, task.speculative_executor_id
+
+    assert told() == (1, 2, True, "e2")
+    found = apply_all(found, [replace(succeeded(1, 1, attempt=1), executor_id="e2")])
+    assert told() == (1, 2, True, "")
+    stage = teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress.stages[1]
+    assert [t.speculative_won for t in stage.tasks] == [False, True]

@@ -1,0 +1,142 @@
+"""Stragglers: which running tasks take much longer than others of their stage, and their second attempts.
+
+Both attempts are in the graph, and the log decides which of them wins: the first success that it accepts. The other is
+then wanted by nobody, hence cancelled, and whatever it still reports is stale. While both run, what becomes of one is
+counted against nobody, because the partition goes on with the other.
+
+Decided on the graph's own times alone, so that every replica decides alike.
+
+Source: Spark's `TaskSetManager.checkSpeculatableTasks`: the median of successful tasks, and second attempts only where
+nothing else of the job waits.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from statistics import median
+
+from execution_graph.attempts import running_stage
+from execution_graph.events import StragglersFound, TasksSpeculated
+from execution_graph.graph import ExecutionGraph
+from execution_graph.settling import with_stage
+from execution_graph.stages import ExecutorSlot, RunningStage, RunningTask, StageWork
+
+
+def find_stragglers(graph: ExecutionGraph, executors: Collection[str], at_ms: int) -> tuple[StragglersFound, ...]:
+    """Return the tasks of which a second attempt shall run, given the *executors* that take work.
+
+    None of a job that does not want it, and none that only its own executor could run a second time.
+    """
+    if graph.speculation is None or not graph.is_active:
+        return ()
+    found = []
+    for stage in graph.stages:
+        tasks = _stragglers_of(graph, stage, executors, at_ms) if isinstance(stage, RunningStage) else ()
+        if tasks:
+            found.append(
+                StragglersFound(stage_id=stage.spec.stage_id, stage_attempt=stage.attempt, tasks=tasks, at_ms=at_ms)
+            )
+    return tuple(found)
+
+
+def pop_speculative(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms: int) -> TasksSpeculated | None:
+    """Return the launch of up to *limit* second attempts of stragglers that another executor runs, or None."""
+    for stage in graph.stages:
+        if not isinstance(stage, RunningStage):
+            continue
+        others = [p for p in stage.speculatable if stage.running[p].executor_id != slot.executor_id]
+        if others:
+            return TasksSpeculated(
+                stage_id=stage.spec.stage_id,
+                stage_attempt=stage.attempt,
+                executor_id=slot.executor_id,
+                incarnation=slot.incarnation,
+                list_number=slot.list_number,
+                tasks=tuple((p, stage.running[p].attempt + 1) for p in others[:limit]),
+                at_ms=at_ms,
+            )
+    return None
+
+
+def may_be_speculated(stage: RunningStage, partition: int) -> bool:
+    """Return whether a second attempt may run beside the one that runs: at most one, of work without side effects.
+
+    A stage that was fused with planning can be run by planning alone.
+    """
+    task = stage.running.get(partition)
+    return (
+        task is not None
+        and stage.spec.work is StageWork.QUERY
+        and stage.spec.plan_digest is not None
+        and partition not in stage.speculative
+        and stage.ledger.speculated.get(partition, -1) <= task.attempt
+    )
+
+
+def on_stragglers_found(graph: ExecutionGraph, event: StragglersFound) -> ExecutionGraph:
+    """Let second attempts wait to be handed out."""
+    stage = running_stage(graph, event.stage_id, event.stage_attempt)
+    if stage is None or graph.speculation is None:
+        return graph
+    found = {
+        p
+        for p, attempt in event.tasks
+        if may_be_speculated(stage, p) and stage.running[p].attempt == attempt and p not in stage.speculatable
+    }
+    if not found:
+        return graph
+    return with_stage(graph, replace(stage, speculatable=tuple(sorted({*stage.speculatable, *found}))))
+
+
+def on_tasks_speculated(graph: ExecutionGraph, event: TasksSpeculated) -> ExecutionGraph:
+    """Put second attempts into the executor's hands."""
+    stage = running_stage(graph, event.stage_id, event.stage_attempt)
+    if stage is None:
+        return graph
+    launched: dict[int, RunningTask] = {}
+    for partition, attempt in event.tasks:
+        if partition not in stage.speculatable:
+            continue
+        first = stage.running[partition]
+        if first.executor_id != event.executor_id and attempt == first.attempt + 1:
+            launched[partition] = RunningTask(
+                attempt=attempt,
+                executor_id=event.executor_id,
+                incarnation=event.incarnation,
+                launched_ms=event.at_ms,
+                list_number=event.list_number,
+            )
+    if not launched:
+        return graph
+    numbers = {p: task.attempt for p, task in launched.items()}
+    ledger = replace(stage.ledger, speculated=stage.ledger.speculated.update(numbers))
+    return with_stage(
+        graph,
+        replace(
+            stage,
+            speculatable=tuple(p for p in stage.speculatable if p not in launched),
+            speculative=stage.speculative.update(launched),
+            ledger=ledger,
+        ),
+    )
+
+
+def _stragglers_of(
+    graph: ExecutionGraph, stage: RunningStage, executors: Collection[str], at_ms: int
+) -> tuple[tuple[int, int], ...]:
+    policy, durations_ms = graph.speculation, stage.ledger.durations_ms
+    if policy is None or not durations_ms:
+        return ()
+    if len(stage.ledger.outputs) < max(1, int(policy.quantile * stage.spec.partitions)):
+        return ()
+    slow = [
+        (p, t)
+        for p, t in sorted(stage.running.items())
+        if at_ms - t.launched_ms > policy.min_task_runtime_ms
+        and p not in stage.speculatable
+        and may_be_speculated(stage, p)
+        and any(executor_id != t.executor_id for executor_id in executors)
+    ]
+    if not slow:
+        return ()
+    threshold_ms = policy.multiplier * median(durations_ms.values())
+    return tuple((p, t.attempt) for p, t in slow if at_ms - t.launched_ms > threshold_ms)

@@ -1,0 +1,60 @@
+"""What a job's conf says of second attempts of its stragglers: ``onager.speculation`` and its details."""
+
+import math
+from typing import Final
+
+from execution_graph import SpeculationPolicy
+from onager.errors import InvalidSettingError
+from onager.protocol import onager_pb2 as pb
+
+SPECULATION_KEY: Final = "onager.speculation"
+"""The conf key that asks for it: ``true`` or ``false``."""
+MULTIPLIER_KEY: Final = f"{SPECULATION_KEY}.multiplier"
+QUANTILE_KEY: Final = f"{SPECULATION_KEY}.quantile"
+MIN_RUNTIME_KEY: Final = f"{SPECULATION_KEY}.min-task-runtime-ms"
+
+_KEYS: Final = (SPECULATION_KEY, MULTIPLIER_KEY, QUANTILE_KEY, MIN_RUNTIME_KEY)
+_DEFAULTS: Final = SpeculationPolicy()
+_MAX_MULTIPLIER: Final = 1_000.0
+_DAY_MS: Final = 24 * 3_600 * 1_000
+
+
+def speculation_of(spec: pb.JobSpec) -> SpeculationPolicy | None:
+    """Return when second attempts of the job's tasks are run, None for never.
+
+    `InvalidSettingError` for a key or a value that is none, also where speculation is not asked for.
+    """
+    for key, value in spec.conf.items():
+        if key.startswith(f"{SPECULATION_KEY}.") and key not in _KEYS:
+            raise InvalidSettingError(key, value, f"there is no such setting; there are {', '.join(_KEYS)}")
+    policy = SpeculationPolicy(
+        multiplier=_number(spec, MULTIPLIER_KEY, _DEFAULTS.multiplier, 1.0, _MAX_MULTIPLIER),
+        quantile=_number(spec, QUANTILE_KEY, _DEFAULTS.quantile, 0.0, 1.0),
+        min_task_runtime_ms=_milliseconds(spec, MIN_RUNTIME_KEY, _DEFAULTS.min_task_runtime_ms),
+    )
+    text = spec.conf.get(SPECULATION_KEY, "false")
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidSettingError(SPECULATION_KEY, text, "give true or false")
+    return policy if text.strip().lower() == "true" else None
+
+
+def _number(spec: pb.JobSpec, key: str, default: float, least: float, most: float) -> float:
+    text = spec.conf.get(key)
+    if text is None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        raise InvalidSettingError(key, text, f"give a number from {least:g} to {most:g}, such as {default:g}")
+    return number
+
+
+def _milliseconds(spec: pb.JobSpec, key: str, default: int) -> int:
+    text = spec.conf.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_DAY_MS)) and int(text) <= _DAY_MS):
+        raise InvalidSettingError(key, text, f"give whole milliseconds, 0 to {_DAY_MS}, such as {default}")
+    return int(text)

@@ -1,0 +1,66 @@
+"""Looks for stragglers, regularly, in the jobs that want second attempts and that this scheduler acts on."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+
+import structlog
+
+from execution_graph import find_stragglers
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import JobId
+from scheduler.jobs.job_store import JobStore
+from scheduler.replicas.turns import Turns
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.task_manager import TaskManager
+
+log = structlog.get_logger(__name__)
+
+
+class Speculation:
+    """Says in the log which tasks are to be run twice; slots then find the second attempts like other tasks."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        queue: FairQueue,
+        tasks: TaskManager,
+        turns: Turns,
+        clock: Clock,
+        *,
+        interval_s: float,
+        executors: Callable[[], Collection[str]],
+    ) -> None:
+        self._jobs = jobs
+        self._queue = queue
+        self._tasks = tasks
+        self._turns = turns
+        self._clock = clock
+        self._interval_s = interval_s
+        self._executors = executors
+        """Those that take work."""
+
+    async def run(self) -> None:
+        """Look for as long as the scheduler lives."""
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once."""
+        executors = self._executors()
+        for job_id in list(self._slow_jobs(executors)):
+            try:
+                await self._tasks.coordinator(job_id).speculate(executors)
+            except OnagerError as error:
+                log.warning("stragglers_not_noted", job_id=job_id, error=str(error))
+
+    def _slow_jobs(self, executors: Collection[str]) -> Iterator[JobId]:
+        """Yield the jobs that have stragglers, as far as this replica knows without asking the store."""
+        now_ms = self._clock.now_ms()
+        for job_id in self._queue.running_jobs():
+            job = self._jobs.cached(job_id)
+            if job is None or job.graph.speculation is None or self._turns.place(job_id):
+                continue
+            if find_stragglers(job.graph, executors, now_ms):
+                yield job_id
