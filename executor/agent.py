@@ -100,7 +100,6 @@ class Agent:
         )
         self._is_pushed_to = settings.mode == "push"
         self._reporter.is_pushed_to = self._is_pushed_to
-        gateway.on_astray = self._membership.beat  # the others shall see what is missing
         self._changed = asyncio.Event()
         """Set whenever slots may have become free, or there is something else to say in a poll."""
         self._draining = asyncio.Event()
@@ -250,12 +249,14 @@ class Agent:
         for blob in request.blobs:
             self._blobs.offer(BlobDigest(blob.digest), blob.content)
         origin = Origin(request.holder, request.reply_to)
+        others = frozenset(request.live_holders) - {request.holder}
         is_leaving = self._draining.is_set()
         answer = pb.LaunchTasksResponse(list_number=self._list_number)
         for task_set in request.task_sets:
-            launch = self._attempts.accept(task_set, refuses_all=is_leaving, origin=origin)
+            launch = self._attempts.accept(task_set, refuses_all=is_leaving, origin=origin, live_holders=others)
             answer.refused.extend(map(task_id, launch.refused))
             answer.over.extend(map(task_id, launch.over))
+            answer.elsewhere.extend(map(task_id, launch.elsewhere))
             if launch.known:
                 self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
                 self._reporter.wake()

@@ -57,6 +57,8 @@ class Launch:
     """Held already, or acknowledged before: nothing runs twice."""
     over: tuple[TaskKey, ...] = ()
     """Those of `known` that were acknowledged before."""
+    elsewhere: tuple[TaskKey, ...] = ()
+    """Those of `known` that stay with the scheduler that they are from."""
 
 
 class AttemptTable:
@@ -103,19 +105,30 @@ class AttemptTable:
         """Return every held attempt, in order."""
         return sorted(self._held)
 
-    def accept(self, task_set: pb.TaskSet, *, refuses_all: bool = False, origin: Origin | None = None) -> Launch:
+    def accept(
+        self,
+        task_set: pb.TaskSet,
+        *,
+        refuses_all: bool = False,
+        origin: Origin | None = None,
+        live_holders: Collection[str] = (),
+    ) -> Launch:
         """Hold the tasks of *task_set* that are new, and queue them.
 
         Those that were polled for are refused when more than two tasks a slot would be held; of those pushed by
-        *origin* no more are taken than there are slots for, and those refused are not held.
+        *origin* no more are taken than there are slots for, and those refused are not held. A task that is here
+        already is from *origin* now, unless who sent it first is one of *live_holders*.
         """
-        accepted, refused, known, over = [], [], [], []
+        accepted, refused, known, over, elsewhere = [], [], [], [], []
         room = 2 * self._slots - len(self._held) if origin is None else self._slots - self._unfinished
         for key in task_keys(task_set):
             held = self._held.get(key)
             if held is not None:
-                held.origin = origin or held.origin
                 known.append(key)
+                if origin is not None and held.origin is not None and held.origin.holder in live_holders:
+                    elsewhere.append(key)
+                else:
+                    held.origin = origin or held.origin
             elif key in self._acknowledged.get(key.job_id, ()) or key in self._cleaned_up.get(key.job_id, ()):
                 known.append(key)
                 over.append(key)
@@ -128,7 +141,7 @@ class AttemptTable:
                 self._queue.append((key, task_set))
                 accepted.append(key)
                 room -= 1
-        return Launch(tuple(accepted), tuple(refused), tuple(known), tuple(over))
+        return Launch(tuple(accepted), tuple(refused), tuple(known), tuple(over), tuple(elsewhere))
 
     def take_startable(self) -> list[pb.TaskSet]:
         """Return the queued tasks that have a slot now, oldest first, those of one launch together."""

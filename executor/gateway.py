@@ -1,7 +1,6 @@
 """The executor's side of the wire: calls that any scheduler may answer, and blobs by their digest."""
 
 import hashlib
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,8 +44,6 @@ class SchedulerGateway:
         self._current = first % len(addresses)
         self._is_lost = False
         self._replies = ReplyChannels(self._access, clock or SystemClock())
-        self.on_astray: Callable[[], None] = lambda: None
-        """Called when the scheduler that launched a task did not take its report, and another one was told."""
 
     @property
     def addresses(self) -> str:
@@ -80,8 +77,6 @@ class SchedulerGateway:
             answer = await self._replies.report(reply_to, request)
         if answer is None:
             answer = await self._call("ReportTasks", request, timeout_s)
-            if reply_to:
-                self.on_astray()
         return answer
 
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:

@@ -133,8 +133,6 @@ class Membership:
                 interval_s = min(interval_s, _UNANSWERED_RETRY_S)
             else:
                 self._on_answer(request, answer)
-                if answer.again_ms:
-                    interval_s = min(interval_s, answer.again_ms / 1000)
             try:
                 async with asyncio.timeout(interval_s):
                     await self._heartbeat_due.wait()

@@ -20,10 +20,11 @@ from onager.protocol.onager_pb2_grpc import (
     add_OnagerExecutorGatewayServicer_to_server,
     add_OnagerSchedulerServicer_to_server,
 )
-from onager.protocol.security import ServerAccess
+from onager.protocol.security import ClientAccess, ServerAccess
 from scheduler.api.gateway import ExecutorGateway
 from scheduler.api.service import SchedulerService
 from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.executors.slots import SlotPool
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.jobs.job_heads import JobHead, JobHeads, shows
@@ -41,6 +42,10 @@ from scheduler.state_admin.admin import StateAdmin, without_credentials
 from scheduler.state_admin.restoring import check_no_restore_pending
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.launcher import Launcher
+from scheduler.tasks.push_scheduler import PushScheduler
+from scheduler.tasks.slot_keeper import SlotKeeper
+from scheduler.tasks.slot_ledger import SlotLedger
 from scheduler.tasks.speculation import Speculation
 from scheduler.tasks.task_manager import TaskManager
 from state_backend import StateBackendClient
@@ -103,6 +108,32 @@ class Replica:
             executors=self.executors.taking_work,
         )
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
+        ledger = SlotLedger()
+        self.slots = SlotPool(backend, self.peers.record.incarnation, ledger.held)
+        ledger.listen(self.slots.settle)
+        self.push = PushScheduler(
+            self.slots,
+            ledger,
+            self.tasks,
+            self.queue,
+            self.jobs,
+            self.writers,
+            self.executors,
+            self.peers,
+            self.turns,
+            clock,
+            policy=settings.task_distribution,
+        )
+        self.push.launcher = Launcher(
+            self.blobs,
+            ClientAccess(settings.peer_security, ()),
+            self.push,
+            holder=self.slots.holder,
+            reply_to=lambda: self.peers.record.address,
+            live_holders=lambda: self.peers.live_incarnations,
+            is_alive=self.executors.is_alive,
+        )
+        self.keeper = SlotKeeper(self.push, self.jobs, self.executors, self.peers, self.turns, clock)
         self.housekeeping = Housekeeping(
             settings, backend, self.jobs, self.heads, self.blobs, self.results, self.turns, clock
         )
@@ -122,7 +153,15 @@ class Replica:
             clock,
         )
         self.gateway = ExecutorGateway(
-            settings, self.executors, self.tasks, self.dispatcher, self.housekeeping, self.blobs, clock
+            settings,
+            self.executors,
+            self.tasks,
+            self.dispatcher,
+            self.push,
+            self.keeper,
+            self.housekeeping,
+            self.blobs,
+            clock,
         )
         self._to_adopt: dict[JobId, None] = {}
         self._to_adopt_later: set[JobId] = set()
@@ -142,6 +181,7 @@ class Replica:
         await self.heads.refresh(is_strict=True)
         await self.peers.refresh()
         await self.executors.start()
+        await self.slots.refresh()
         await self._adopt_all()
 
     async def run(self) -> None:
@@ -152,6 +192,9 @@ class Replica:
             group.create_task(self.executors.run())
             group.create_task(self.dispatcher.run())
             group.create_task(self.speculation.run())
+            group.create_task(self.slots.run())
+            group.create_task(self.push.run())
+            group.create_task(self.keeper.run())
             group.create_task(self._adopting())
             group.create_task(self._cleaning())
             group.create_task(self._sweeping())
@@ -163,6 +206,7 @@ class Replica:
     async def close(self) -> None:
         """Finish what is being written."""
         await self.writers.close()
+        await self.push.close()
 
     # ---------------------------------------------------------------- what follows from changes
 
@@ -171,14 +215,17 @@ class Replica:
         if not job.graph.is_active:
             log.info("job_ended", job_id=head.job_id, state=head.state.value, seq=job.seq)
             self.dispatcher.nudge(lambda session: any(key.job_id == head.job_id for key in session.held))
+            self.push.job_ended(JobId(head.job_id))
         if self.queue.has_runnable:
             self.dispatcher.wake()
+            self.push.wake()
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         self.watchers.changed(job_id)
         cached = self.jobs.cached(job_id)
         if head is None or not head.is_active:
             self.queue.remove(job_id)
+            self.push.job_ended(job_id)
             if head is None or (cached is not None and cached.graph.is_active):
                 self.jobs.forget(job_id)  # another replica ended it
         elif cached is None or not shows(head, cached.graph):

@@ -8,7 +8,8 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from onager.protocol.limits import DEFAULT_ADDRESS
-from onager.protocol.security import ServerSecurity, reached_at
+from onager.protocol.security import ClientSecurity, ServerSecurity, reached_at
+from scheduler.tasks.distribution import TaskDistribution
 
 _HOUR_S = 3600
 
@@ -38,6 +39,14 @@ class SchedulerSettings(BaseSettings):
     """Tokens, one a line: every call but those for health has to carry one; read again when the file changes."""
     insecure: bool = False
     """Whether other machines may be served without TLS, and without a token or certificate of theirs."""
+    peer_tls_ca: Path | None = None
+    """Certificates of the authorities that the certificates of other schedulers and of push executors are of. With TLS,
+    by default those of `tls_client_ca`, else `tls_cert` itself, which does for those that share it."""
+    peer_tls_cert: Path | None = None
+    """The certificate to show to them; by default `tls_cert` where callers have to show one here."""
+    peer_tls_key: Path | None = None
+    peer_auth_token_file: Path | None = None
+    """The token for them is its first line; by default `auth_token_file`."""
     exchange_dir: str = "var/exchange"
     """The directory that executors and schedulers share: a path, or a URI that Hadoop understands."""
     scheduler_id: str = Field(default_factory=lambda: f"scheduler-{secrets.token_hex(4)}")
@@ -65,6 +74,9 @@ class SchedulerSettings(BaseSettings):
     clean_up_repeat_ms: int = Field(default=30_000, ge=100)
     """How long one executor may take for a clean-up before another one is asked."""
 
+    task_distribution: TaskDistribution = TaskDistribution.BIAS
+    """Where slots of push executors are reserved: ``bias`` fills one executor before the next, ``round-robin`` takes
+    the emptiest, ``locality`` the one that has the stage's plan and input."""
     max_launches_per_append: int = Field(default=4_096, ge=1)
     """The most tasks that one append to a job's log hands out."""
     task_max_failures: int = Field(default=4, ge=1)
@@ -109,6 +121,18 @@ class SchedulerSettings(BaseSettings):
             tls_key=self.tls_key,
             tls_client_ca=self.tls_client_ca,
             auth_token_file=self.auth_token_file,
+            insecure=self.insecure,
+        )
+
+    @property
+    def peer_security(self) -> ClientSecurity:
+        """Return what the settings say of the way to other schedulers and to push executors."""
+        is_shown = self.tls_client_ca is not None
+        return ClientSecurity(
+            tls_ca=self.peer_tls_ca or (self.tls_cert and (self.tls_client_ca or self.tls_cert)),
+            tls_cert=self.peer_tls_cert or (self.tls_cert if is_shown else None),
+            tls_key=self.peer_tls_key or (self.tls_key if is_shown else None),
+            auth_token_file=self.peer_auth_token_file or self.auth_token_file,
             insecure=self.insecure,
         )
 

@@ -865,14 +865,12 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("cancel", "clean_ups", "again_ms")
+    __slots__ = ("cancel", "clean_ups")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
-    AGAIN_MS_FIELD_NUMBER: _ClassVar[int]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
-    again_ms: int
-    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., again_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ...) -> None: ...
 
 class PollWorkRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "free_slots", "list_number", "running", "wait_ms", "cleaned_up")
@@ -951,32 +949,36 @@ class DeregisterExecutorResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class LaunchTasksRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "task_sets", "holder", "reply_to", "blobs")
+    __slots__ = ("executor_id", "incarnation", "task_sets", "holder", "reply_to", "blobs", "live_holders")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     REPLY_TO_FIELD_NUMBER: _ClassVar[int]
     BLOBS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_HOLDERS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
     holder: str
     reply_to: str
     blobs: _containers.RepeatedCompositeFieldContainer[Blob]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., holder: _Optional[str] = ..., reply_to: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+    live_holders: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., holder: _Optional[str] = ..., reply_to: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., live_holders: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LaunchTasksResponse(_message.Message):
-    __slots__ = ("refused", "reason", "list_number", "over")
+    __slots__ = ("refused", "reason", "list_number", "over", "elsewhere")
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     OVER_FIELD_NUMBER: _ClassVar[int]
+    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
     refused: _containers.RepeatedCompositeFieldContainer[TaskId]
     reason: str
     list_number: int
     over: _containers.RepeatedCompositeFieldContainer[TaskId]
-    def __init__(self, refused: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., reason: _Optional[str] = ..., list_number: _Optional[int] = ..., over: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+    elsewhere: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, refused: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., reason: _Optional[str] = ..., list_number: _Optional[int] = ..., over: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
 
 class CancelTasksRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "tasks")

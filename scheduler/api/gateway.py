@@ -20,7 +20,9 @@ from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.settings import SchedulerSettings
 from scheduler.tasks.dispatcher import Dispatcher, note_launch
+from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.query_coordinator import Launch
+from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.task_manager import TaskManager
 
 log = structlog.get_logger(__name__)
@@ -41,6 +43,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         executors: ExecutorManager,
         tasks: TaskManager,
         dispatcher: Dispatcher,
+        push: PushScheduler,
+        keeper: SlotKeeper,
         housekeeping: Housekeeping,
         blobs: BlobStore,
         clock: Clock,
@@ -49,6 +53,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._executors = executors
         self._tasks = tasks
         self._dispatcher = dispatcher
+        self._push = push
+        self._keeper = keeper
         self._housekeeping = housekeeping
         self._blobs = blobs
         self._clock = clock
@@ -71,7 +77,15 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         session = await self._heard(request, context)
         if request.draining:
             await self._executors.drain(session)
-        return pb.HeartbeatResponse(cancel=await self._unwanted(session))
+        answer = pb.HeartbeatResponse()
+        if request.list_number:
+            # What polls are for otherwise.
+            await self._housekeeping.cleaned_up(request.cleaned_up)
+            self._keeper.heard_list(session, request.list_number, {task_key(t) for t in request.running})
+            if not session.is_draining:
+                answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))
+        answer.cancel.extend(await self._unwanted(session))
+        return answer
 
     @translated
     async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: N802
@@ -104,6 +118,13 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: N802
         """Apply reports, and fill the slots that they free."""
         session = await self._heard(request, context)
+        if session.record.mode == "push":
+            acknowledged = await self._push.report(session, request)
+            for key in acknowledged:
+                session.held.pop(key, None)
+            return pb.ReportTasksResponse(
+                acknowledged=[task_id(key) for key in acknowledged], cancel=await self._unwanted(session)
+            )
         freed = 0 if session.is_draining else request.freed_slots
         updated = await self._tasks.update_task_statuses(session.slot, request.reports, freed)
         for key in updated.acknowledged:

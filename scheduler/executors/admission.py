@@ -1,5 +1,6 @@
 """Which executors a scheduler takes in: those that speak its protocol, fit the others, and were not replaced."""
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
@@ -9,6 +10,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.executors.executor_records import ExecutorRecord
 
+_ADDRESS: Final = re.compile(r"\S+:[1-9]\d{0,4}")
 _MAX_SLOTS: Final = 1024
 _MAX_ID: Final = 128
 _REPLACED_REMEMBERED: Final = 1024
@@ -51,6 +53,13 @@ class Admission:
             raise ExecutorReplacedError(name)
         if not 1 <= request.slots <= _MAX_SLOTS:
             raise InvalidRequestError(f"executor {name} has {request.slots} slots; give 1 to {_MAX_SLOTS}")
+        if request.mode not in ("", "pull", "push"):
+            raise InvalidRequestError(f"executor {name} wants mode {request.mode!r}; use pull or push")
+        if request.mode == "push" and not _ADDRESS.fullmatch(request.address):
+            raise InvalidRequestError(
+                f"executor {name} is in push mode and gave no address to be sent work at, but {request.address!r}; "
+                "give --advertise HOST:PORT"
+            )
         _check_versions(request, {_versions(r) for r in others if r.executor_id != name})
 
 

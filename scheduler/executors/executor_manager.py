@@ -27,8 +27,9 @@ from scheduler.executors.executor_records import (
     local_process,
 )
 from scheduler.executors.executor_roster import ExecutorRoster
+from scheduler.executors.slots import SlotsRecord
 from scheduler.replicas.turns import Turns
-from state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Put, StateBackendClient
+from state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Op, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)
 
@@ -88,6 +89,18 @@ class ExecutorManager:
         """Return whether, by the store as last seen, this life of the executor goes on."""
         return self._roster.is_alive(executor_id, incarnation)
 
+    def find(self, executor_id: str) -> ExecutorRecord | None:
+        """Return the record as last seen."""
+        return self._roster.find(executor_id)
+
+    def records(self) -> Iterable[ExecutorRecord]:
+        """Return all executors by the store as last seen, those lately lost included."""
+        return iter(self._roster)
+
+    def session(self, executor_id: ExecutorId) -> ExecutorSession | None:
+        """Return the session with an executor that talks with this replica."""
+        return self._sessions.get(executor_id)
+
     @property
     def total_slots(self) -> int:
         """Return the slots of all executors that take work."""
@@ -143,11 +156,14 @@ class ExecutorManager:
                 exchange_dir=request.exchange_dir,
                 registered_ms=self._clock.now_ms(),
                 lease_id=lease.id,
+                mode="push" if request.mode == "push" else "pull",
+                address=request.address,
             )
             result = await self._backend.put_txn(
                 [
                     Put(Keyspace.Executors, executor_id, record.encoded()),
                     Put(Keyspace.Heartbeats, executor_id, request.incarnation.encode(), lease=lease.id),
+                    *_slots(record, before),
                 ],
                 expect={(Keyspace.Executors, executor_id): revision},
             )
@@ -304,7 +320,11 @@ class ExecutorManager:
             self._roster.expect(gone)
             try:
                 result = await self._backend.put_txn(
-                    [Put(Keyspace.Executors, executor_id, gone.encoded()), Delete(Keyspace.Heartbeats, executor_id)],
+                    [
+                        Put(Keyspace.Executors, executor_id, gone.encoded()),
+                        Delete(Keyspace.Heartbeats, executor_id),
+                        Delete(Keyspace.Slots, executor_id),
+                    ],
                     expect={(Keyspace.Executors, executor_id): revision},
                 )
             except BaseException:
@@ -439,3 +459,13 @@ class ExecutorManager:
                 return
         if not self._turns.is_alone and self._looked_s - session.seen_s >= 2 * self.lease_ttl_s:
             self._end_session(session)  # it talks with another replica, or its lease is over
+
+
+def _slots(record: ExecutorRecord, before: ExecutorRecord | None) -> list[Op]:
+    """Return what registration writes of an executor's slots; one that is only told again keeps those that it has."""
+    if before is not None and before.incarnation == record.incarnation and before.state != "lost":
+        return []
+    if record.mode == "pull":
+        return [] if before is None else [Delete(Keyspace.Slots, record.executor_id)]
+    slots = SlotsRecord(executor_id=record.executor_id, incarnation=record.incarnation, total=record.slots)
+    return [Put(Keyspace.Slots, record.executor_id, slots.encoded())]

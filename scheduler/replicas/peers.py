@@ -91,6 +91,11 @@ class Peers:
         return others if self._leaving.is_set() else others | {self.id}
 
     @property
+    def live_incarnations(self) -> frozenset[str]:
+        """Return which lives of schedulers go on by the store as last seen, this very one among them."""
+        return frozenset(record.incarnation for _, record in self._records.values()) | {self.record.incarnation}
+
+    @property
     def is_registered(self) -> bool:
         """Return whether the others see this very life of the scheduler, by the store as last seen."""
         found = self._records.get(self.id)

@@ -1,6 +1,7 @@
 """Which job a free slot goes to: the one with the fewest running tasks for its weight, then the oldest."""
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 
 from execution_graph import ExecutionGraph, ResolvedStage, available_tasks, running_count
@@ -89,6 +90,15 @@ class FairQueue:
         best.planned += 1
         self._push(best)
         return best.job_id
+
+    def claims(self, slots: int) -> list[JobId]:
+        """Return whose the next so many slots would be, in order."""
+        found: list[JobId] = []
+        while len(found) < slots and (job_id := self.take()) is not None:
+            found.append(job_id)
+        for job_id, taken in Counter(found).items():
+            self.give_back(job_id, taken)
+        return found
 
     def give_back(self, job_id: JobId, slots: int) -> None:
         """Take back *slots* that were given by `take`.

@@ -1,7 +1,7 @@
 """Runs simulations: many new seeds, or one again with its whole trace.
 
-python -m tests.simulation --seeds 2000 [--from SEED] [--jobs 2]
-python -m tests.simulation --seed N --trace
+python -m tests.simulation --seeds 2000 [--from SEED] [--jobs 2] [--mode push]
+python -m tests.simulation --seed N --trace [--mode push]
 """
 
 import argparse
@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from tests.simulation.world import Report, simulate
 
@@ -22,23 +23,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many new seeds")
     parser.add_argument("--from", dest="first", type=int, help="the first of them; else drawn")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="how many at once")
+    parser.add_argument("--mode", choices=("pull", "push"), help="of all executors; else drawn for each")
     given = parser.parse_args(arguments)
     if given.seed is not None:
-        report = simulate(given.seed, tell=print if given.trace else None)
+        report = simulate(given.seed, tell=print if given.trace else None, mode=given.mode)
         print(report.told())
         print(f"trace {report.digest}")
         return 0 if report.violation is None else 1
     first = secrets.randbelow(2**40) if given.first is None else given.first
-    return run_many(range(first, first + given.seeds), given.jobs)
+    return run_many(range(first, first + given.seeds), given.jobs, given.mode)
 
 
-def run_many(seeds: Sequence[int], jobs: int) -> int:
+def run_many(seeds: Sequence[int], jobs: int, mode: str | None = None) -> int:
     """Simulate *seeds*, and print what was found; return 0 when nothing was."""
     print(f"{len(seeds)} seeds from {seeds[0]}", flush=True)
     began_s, counts, bad = time.monotonic(), Counter[str](), list[Report]()
     steps, virtual_s = 0, 0.0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for report in pool.imap_unordered(simulate, seeds, chunksize=4):
+        for report in pool.imap_unordered(partial(simulate, mode=mode), seeds, chunksize=4):
             counts += report.counts
             steps, virtual_s = steps + report.steps, virtual_s + report.virtual_s
             if report.violation is not None:

@@ -311,6 +311,10 @@ class Observer(RunLedger):
 
     def answered(self, call: Any, request: Any, answer: Any) -> None:
         """Look at an answer at the moment that a server gives it."""
+        if call.method == "LaunchTasks":
+            self.counts["pushed"] += sum(len(task_set.tasks) for task_set in request.task_sets)
+            self.counts["refused"] += len(answer.refused)
+            self.counts["pushed again"] += len(answer.over) + len(answer.elsewhere)
         if call.method != "ReportTasks":
             return
         acknowledged = {task_key(task) for task in answer.acknowledged}

@@ -21,6 +21,10 @@ from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.jobs.job_heads import JobHead
 from scheduler.jobs.job_store import JobStore
 from scheduler.replicas.peers import Peers
+from scheduler.tasks.launcher import Launcher
+from scheduler.tasks.push_scheduler import PushScheduler
+from scheduler.tasks.slot_keeper import SlotKeeper
+from scheduler.tasks.slot_ledger import SlotLedger
 from scheduler.tasks.task_manager import TaskManager, _JobReports
 from state_backend import (
     Committed as TxnCommitted,
@@ -155,10 +159,10 @@ def _lost_launch_is_not_repeated() -> AbstractContextManager[Any]:
 def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
     """An executor starts whatever it is sent, also what it has."""
 
-    def accept(self: AttemptTable, task_set: pb.TaskSet, *, refuses_all: bool = False) -> Launch:
+    def accept(self: AttemptTable, task_set: pb.TaskSet, **how: Any) -> Launch:
         self._held = {key: a for key, a in self._held.items() if key.job_id != task_set.job_id or a.report is not None}
         self._acknowledged.clear()
-        return _accept(self, task_set, refuses_all=refuses_all)
+        return _accept(self, task_set, **how)
 
     return mock.patch.object(AttemptTable, "accept", accept)
 
@@ -291,6 +295,52 @@ def _retention_forgets_results() -> AbstractContextManager[Any]:
     return mock.patch.object(Housekeeping, "remove", remove)
 
 
+def _slot_is_never_given_back() -> AbstractContextManager[Any]:
+    """A reserved slot for which there is no task stays in the scheduler's hand (Ballista: leaked reservations)."""
+    return mock.patch.object(SlotLedger, "give_back")
+
+
+def _slots_of_dead_schedulers_stay_theirs() -> AbstractContextManager[Any]:
+    """What a scheduler held when it died is nobody's until the executor starts again (Ballista #132)."""
+
+    async def keep(self: SlotKeeper) -> None:
+        return None
+
+    return mock.patch.object(SlotKeeper, "_take_out_the_dead", keep)
+
+
+def _launch_that_fails_is_forgotten() -> AbstractContextManager[Any]:
+    """A launch that an executor did not answer is taken for one that it has (Ballista: never reset)."""
+    return mock.patch.object(Launcher, "_put_back")
+
+
+def _launches_of_dead_schedulers_are_not_sent() -> AbstractContextManager[Any]:
+    """What a scheduler committed and had not sent when it died runs nowhere, for ever."""
+
+    async def leave(self: SlotKeeper) -> None:
+        return None
+
+    return mock.patch.object(SlotKeeper, "_send_again", leave)
+
+
+def _refused_launch_is_forgotten() -> AbstractContextManager[Any]:
+    """Tasks that an executor refuses count as running there."""
+    return mock.patch.object(PushScheduler, "refused")
+
+
+def _pushed_launch_runs_twice() -> AbstractContextManager[Any]:
+    """A push executor runs what comes again, if it is done with it."""
+
+    def accept(self: AttemptTable, task_set: pb.TaskSet, **how: Any) -> Launch:
+        if how.get("origin") is not None:
+            self._acknowledged.clear()
+            self._cleaned_up.clear()
+            self._held = {key: a for key, a in self._held.items() if a.report is None}
+        return _accept(self, task_set, **how)
+
+    return mock.patch.object(AttemptTable, "accept", accept)
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "append-expects-no-absence": _append_expects_no_absence,
     "unknown-taken-for-failure": _unknown_is_taken_for_failure,
@@ -313,4 +363,10 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "shared-blob-goes": _blob_goes_while_another_job_names_it,
     "other-replicas-not-woken": _other_replicas_are_not_woken,
     "retention-forgets": _retention_forgets_results,
+    "slot-never-given-back": _slot_is_never_given_back,
+    "dead-holders-stay": _slots_of_dead_schedulers_stay_theirs,
+    "failed-launch-forgotten": _launch_that_fails_is_forgotten,
+    "dead-schedulers-launches-not-sent": _launches_of_dead_schedulers_are_not_sent,
+    "refused-launch-forgotten": _refused_launch_is_forgotten,
+    "pushed-launch-runs-twice": _pushed_launch_runs_twice,
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from executor.agent import Agent, Ending
 from executor.gateway import SchedulerGateway
 from executor.membership import Identity
+from executor.push import ExecutorService
 from executor.settings import ExecutorSettings
 from onager.errors import OnagerError
 from onager.ids import Incarnation
@@ -142,8 +143,9 @@ class SimulatedReplica:
 class SimulatedExecutor:
     """A place where one executor runs, life after life, under one id."""
 
-    def __init__(self, world: "World", number: int, rng: random.Random, slots: int) -> None:
-        self.world, self.rng, self.slots = world, rng, slots
+    def __init__(self, world: "World", number: int, rng: random.Random, slots: int, mode: str) -> None:
+        self.world, self.rng, self.slots, self.mode = world, rng, slots, mode
+        self.address = f"127.0.0.1:{6_000 + number}"
         self.name = f"executor-{number}"
         self.lives = 0
         self.process: Process | None = None
@@ -157,7 +159,7 @@ class SimulatedExecutor:
 
     def start(self) -> None:
         self.lives += 1
-        self.world.trace(f"{self.life} starts")
+        self.world.trace(f"{self.life} starts in {self.mode} mode")
         self.process = self.world.loop.start_process(self.name)
         self.world.loop.spawn(self.process, self._main(self.process))
 
@@ -167,14 +169,22 @@ class SimulatedExecutor:
         addresses = [r.address for r in world.replicas]
         self.rng.shuffle(addresses)
         settings = _EXECUTOR.model_copy(
-            update={"scheduler": ",".join(addresses), "slots": self.slots, "executor_id": self.name}
+            update={
+                "scheduler": ",".join(addresses),
+                "slots": self.slots,
+                "executor_id": self.name,
+                "mode": self.mode,
+            }
         )
         self.worker = SimulatedWorker(self.life, world.exchange, self.rng, world.task_rates, clock, world.observer)
         identity = Identity(
             incarnation=Incarnation(self.life), pid=self.lives, spark_version="4.3.0", python_version="3.11"
         )
-        async with SchedulerGateway(settings.scheduler_addresses) as gateway:
-            self.agent = Agent(settings, identity, self.worker, gateway, clock)
+        async with SchedulerGateway(settings.scheduler_addresses, clock=clock) as gateway:
+            address = self.address if self.mode == "push" else ""
+            self.agent = Agent(settings, identity, self.worker, gateway, clock, address=address)
+            if address:
+                world.network.listen(address, process, ExecutorService(self.agent))
             try:
                 outcome = await self.agent.run()
             except Exception as error:  # noqa: BLE001 - an agent must not end by itself

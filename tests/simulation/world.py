@@ -15,6 +15,7 @@ from unittest import mock
 import structlog
 
 from onager.errors import OnagerError
+from scheduler.tasks.distribution import TaskDistribution
 from state_backend.faulty import APPLIES_TO, FaultKind
 from state_backend.local import Engine
 from state_backend.memory import MemoryBackend, MemoryStore
@@ -64,7 +65,14 @@ class Report:
 class World:
     """One simulation."""
 
-    def __init__(self, seed: int, *, tell: Callable[[str], None] | None = None, planted: str | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        tell: Callable[[str], None] | None = None,
+        planted: str | None = None,
+        mode: str | None = None,
+    ) -> None:
         self.seed = seed
         self._planted = planted
         self.rng = random.Random(f"world {seed}")
@@ -90,15 +98,23 @@ class World:
             "clean_up_repeat_ms": 5_000,
             "result_retention_s": 3_600,
             "record_retention_s": 7_200,
+            "task_distribution": self._rng("distribution", 0).choice(list(TaskDistribution)),
         }
         self.replicas = [
             SimulatedReplica(self, n, self._rng("replica", n)) for n in range(self.rng.choice((1, 2, 3, 3)))
         ]
         self.executors = [
-            SimulatedExecutor(self, n, self._rng("executor", n), self.rng.choice((1, 2, 2, 4)))
+            SimulatedExecutor(
+                self,
+                n,
+                self._rng("executor", n),
+                self.rng.choice((1, 2, 2, 4)),
+                self._rng("mode", n).choice(("pull", "push")) if mode is None else mode,
+            )
             for n in range(self.rng.choice((1, 2, 3)))
         ]
         self.clients: list[SimulatedClient] = []
+        self._draw_way = self._rng("ways", 0).random
 
     def _rng(self, what: str, number: int) -> random.Random:
         return random.Random(f"{what} {number} {self.seed}")
@@ -198,6 +214,7 @@ class World:
         await asyncio.sleep(1.0)
         self._check()
         Oracles(self).check_jobs()
+        await self._settle(Oracles(self).are_slots_free, "slots are still held")
         await self._grow_old()
 
     def _submit_jobs(self) -> float:
@@ -280,7 +297,7 @@ class World:
             case 6 | 13:
                 self._pause(executor, rng.choice((0.5, 4.0, 8.0)) * (0.2 + rng.random()))
             case 7 | 8:
-                pair = (rng.choice((client.name, executor.name)), replica.address)
+                pair = self._draw_pair(client, executor, replica)
                 self.trace(f"{pair} are cut off")
                 self.network.cut.add(pair)
                 self.later(rng.uniform(0.1, 6), self.network.cut.discard, pair)
@@ -299,6 +316,15 @@ class World:
                     executor.worker.die()
             case _:
                 pass
+
+    def _draw_pair(
+        self, client: SimulatedClient, executor: SimulatedExecutor, replica: SimulatedReplica
+    ) -> tuple[str, str]:
+        """Return who will not reach which address."""
+        pair = (self.rng.choice((client.name, executor.name)), replica.address)
+        if executor.mode == "push" and self._draw_way() < 0.3:
+            pair = (replica.name, executor.address)
+        return pair
 
     async def _restart(self, replica: SimulatedReplica) -> None:
         await replica.stop()
@@ -428,6 +454,11 @@ def _refuse(_: Any) -> Any:
     raise OnagerError("the simulation is over")
 
 
-def simulate(seed: int, *, tell: Callable[[str], None] | None = None, planted: str | None = None) -> Report:
-    """Run the simulation of *seed*, with the bug *planted* in the product if one is named."""
-    return World(seed, tell=tell, planted=planted).run()
+def simulate(
+    seed: int, *, tell: Callable[[str], None] | None = None, planted: str | None = None, mode: str | None = None
+) -> Report:
+    """Run the simulation of *seed*, with the bug *planted* in the product if one is named.
+
+    Executors are in the *mode* given, or each in one that the seed draws.
+    """
+    return World(seed, tell=tell, planted=planted, mode=mode).run()

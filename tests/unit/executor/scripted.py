@@ -61,7 +61,6 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     blob_requests: list = field(default_factory=list)
     goodbyes: list = field(default_factory=list)
     acknowledges: bool = True
-    again_ms: int = 0
     before: dict = field(default_factory=dict)
     after: dict = field(default_factory=dict)
 
@@ -81,7 +80,7 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         cancels, self.cancels = self.cancels, []
         clean_ups = self.clean_ups if request.list_number else []
         self.clean_ups = [c for c in self.clean_ups if c not in clean_ups]
-        return pb.HeartbeatResponse(cancel=[task_id(k) for k in cancels], clean_ups=clean_ups, again_ms=self.again_ms)
+        return pb.HeartbeatResponse(cancel=[task_id(k) for k in cancels], clean_ups=clean_ups)
 
     async def PollWork(self, request, context):
         self.polls.append(request)

@@ -61,7 +61,8 @@ def test_who_launched_an_attempt_last_hears_of_it():
     table.accept(task_set(0), origin=Origin("one", "h:1"))
     assert table.accept(task_set(0), origin=Origin("two", "h:2")).known == (key(0),)
     assert table.origin(key(0)) == Origin("two", "h:2")
-    table.accept(task_set(0))
+    third = table.accept(task_set(0), origin=Origin("three", "h:3"), live_holders={"two"})
+    assert (third.known, third.elsewhere) == ((key(0),), (key(0),))
     assert table.origin(key(0)) == Origin("two", "h:2")
 
 

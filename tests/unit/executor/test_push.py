@@ -127,19 +127,15 @@ async def test_reports_go_to_who_launched_and_name_whose_slot_it_was():
             assert request.freed_slots == 1
 
 
-async def test_a_launcher_that_is_gone_is_passed_over_and_the_others_get_a_list():
-    async with pushed(heartbeat_interval_ms=60_000) as (r, stub):
+async def test_a_launcher_that_is_gone_is_passed_over():
+    async with pushed() as (r, stub):
         server, port = await serve(r.gateway)
         await server.stop(None)
-        beats = len(r.gateway.heartbeats)
         await stub.LaunchTasks(launch(task_set(0), reply_to=f"127.0.0.1:{port}"))
-        await stub.LaunchTasks(launch(task_set(1), reply_to=f"127.0.0.1:{port}"))
-        await until(lambda: len(r.worker.started) == 2)
+        await until(lambda: r.worker.started)
         r.worker.succeed(key(0))
         await until(lambda: r.gateway.reports)
         assert r.gateway.reported() == [key(0)]
-        await until(lambda: len(r.gateway.heartbeats) > beats)
-        assert key(1) in keys(r.gateway.heartbeats[-1].running)
 
 
 async def test_a_launcher_that_hangs_delays_a_report_by_a_second():
@@ -168,14 +164,6 @@ async def test_heartbeats_carry_numbered_lists_and_bring_clean_ups():
         done = len(r.gateway.heartbeats)
         await until(lambda: len(r.gateway.heartbeats) > done + 1)
         assert not r.gateway.heartbeats[-1].cleaned_up
-
-
-async def test_a_scheduler_may_want_another_list_soon():
-    async with pushed() as (r, _):
-        r.gateway.lease_ttl_ms = 600
-        r.gateway.again_ms = 20
-        beats = len(r.gateway.heartbeats)
-        await until(lambda: len(r.gateway.heartbeats) > beats + 6, within_s=1.0)
 
 
 async def test_a_draining_executor_takes_nothing_and_ends_when_it_has_reported():

@@ -1,0 +1,277 @@
+"""Puts committed launches into the hands of push executors: batched, repeated until they are taken or refused."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import grpc
+import structlog
+
+from onager.errors import OnagerError, UnknownExecutorError
+from onager.ids import BlobDigest, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MIB
+from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
+from onager.protocol.security import ClientAccess
+from onager.protocol.task_keys import task_id, task_key, task_keys
+from scheduler.executors.executor_records import ExecutorRecord
+from scheduler.jobs.blobs import BlobStore
+
+log = structlog.get_logger(__name__)
+
+_ANSWER_S: Final = 2.0
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+_SETS_PER_CALL: Final = 64
+_INLINE_BYTES: Final = 4 * MIB
+"""Plans that go along with one call; larger ones the executor fetches."""
+_PLANS_KEPT: Final = 64
+
+_StageKey = tuple[str, int, int]
+
+
+class OnLaunched(Protocol):
+    """Who is told what executors make of launches."""
+
+    def taken(self, record: ExecutorRecord, keys: Sequence[TaskKey], list_number: int) -> None:
+        """The executor has *keys*, and its lists above *list_number* show it."""
+        ...
+
+    def refused(self, record: ExecutorRecord, keys: Sequence[TaskKey], reason: str, *, is_full: bool) -> None:
+        """The executor does not run *keys*; *is_full* when it has no slots for them."""
+        ...
+
+    def elsewhere(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
+        """The executor has *keys* from another scheduler that lives, and reports to that."""
+        ...
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """What one life of an executor is to be told."""
+
+    record: ExecutorRecord
+    channel: grpc.aio.Channel
+    stub: Any
+    task_sets: "OrderedDict[_StageKey, pb.TaskSet]" = field(default_factory=OrderedDict)
+    cancels: dict[TaskKey, None] = field(default_factory=dict)
+    sent_plans: set[str] = field(default_factory=set)
+    sending: "asyncio.Task[None] | None" = None
+    pause_s: float = _FIRST_PAUSE_S
+
+    @property
+    def life(self) -> tuple[str, str]:
+        return self.record.executor_id, self.record.incarnation
+
+
+class Launcher:
+    """The way to push executors, one call to each at a time; what comes meanwhile goes with the next."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        access: ClientAccess,
+        listener: OnLaunched,
+        *,
+        holder: str,
+        reply_to: Callable[[], str],
+        live_holders: Callable[[], Iterable[str]],
+        is_alive: Callable[[str, str], bool],
+    ) -> None:
+        self._blobs = blobs
+        self._access = access
+        self._listener = listener
+        self._holder = holder
+        self._reply_to = reply_to
+        self._live_holders = live_holders
+        self._is_alive = is_alive
+        self._outboxes: dict[tuple[str, str], _Outbox] = {}
+        self._plans: OrderedDict[str, bytes] = OrderedDict()
+
+    def launch(self, record: ExecutorRecord, task_sets: Iterable[pb.TaskSet]) -> None:
+        """Send tasks that are the executor's by what is committed; those of one stage go together."""
+        outbox = self._outbox(record)
+        for task_set in task_sets:
+            key = (task_set.job_id, task_set.stage_id, task_set.stage_attempt)
+            waiting = outbox.task_sets.get(key)
+            if waiting is None:
+                waiting = outbox.task_sets[key] = pb.TaskSet()
+                waiting.CopyFrom(task_set)
+            else:
+                known = {(task.partition, task.task_attempt) for task in waiting.tasks}
+                waiting.tasks.extend(t for t in task_set.tasks if (t.partition, t.task_attempt) not in known)
+        self._send(outbox)
+
+    def cancel(self, record: ExecutorRecord, keys: Iterable[TaskKey]) -> None:
+        """Stop tasks; what is not launched yet never will be."""
+        outbox = self._outbox(record)
+        outbox.cancels |= dict.fromkeys(keys)
+        self._withdraw(outbox, outbox.cancels)
+        self._send(outbox)
+
+    def has_plan(self, executor_id: str, incarnation: str, digest: str) -> bool:
+        """Return whether this life of the executor was sent the plan from here."""
+        outbox = self._outboxes.get((executor_id, incarnation))
+        return outbox is not None and digest in outbox.sent_plans
+
+    async def close_life(self, executor_id: str, incarnation: str) -> None:
+        """Forget a life of an executor that is over."""
+        outbox = self._outboxes.pop((executor_id, incarnation), None)
+        if outbox is not None:
+            if outbox.sending is not None:
+                outbox.sending.cancel()
+            await outbox.channel.close(None)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for life in list(self._outboxes):
+            await self.close_life(*life)
+
+    # ---------------------------------------------------------------- sending
+
+    def _outbox(self, record: ExecutorRecord) -> _Outbox:
+        life = (record.executor_id, record.incarnation)
+        outbox = self._outboxes.get(life)
+        if outbox is None:
+            channel = self._access.aio_channel(record.address)
+            outbox = self._outboxes[life] = _Outbox(record, channel, OnagerExecutorStub(channel))
+        return outbox
+
+    def _send(self, outbox: _Outbox) -> None:
+        if outbox.sending is None or outbox.sending.done():
+            outbox.sending = asyncio.create_task(self._work_off(outbox), name=f"launches to {outbox.record.address}")
+
+    async def _work_off(self, outbox: _Outbox) -> None:
+        await asyncio.sleep(0)  # what is launched in the same moment goes along
+        while (outbox.task_sets or outbox.cancels) and self._is_alive(*outbox.life):
+            try:
+                if outbox.cancels:
+                    await self._send_cancels(outbox)
+                if outbox.task_sets:
+                    await self._send_launches(outbox)
+            except UnknownExecutorError:
+                self._give_up(outbox)
+            except OnagerError as error:
+                log.info("launches_not_delivered", executor_id=outbox.record.executor_id, error=str(error))
+                await asyncio.sleep(outbox.pause_s)
+                outbox.pause_s = min(_LONGEST_PAUSE_S, 2 * outbox.pause_s)
+            else:
+                outbox.pause_s = _FIRST_PAUSE_S
+        outbox.task_sets.clear()
+        outbox.cancels.clear()
+
+    async def _send_launches(self, outbox: _Outbox) -> None:
+        record = outbox.record
+        chosen = dict(list(outbox.task_sets.items())[:_SETS_PER_CALL])
+        plans = await self._plans_for(outbox, chosen.values())
+        # Some may have been cancelled, and others may have come, while the plans were read.
+        chosen = {key: outbox.task_sets.pop(key) for key in chosen if key in outbox.task_sets}
+        if not chosen:
+            return
+        request = pb.LaunchTasksRequest(
+            executor_id=record.executor_id,
+            incarnation=record.incarnation,
+            task_sets=chosen.values(),
+            holder=self._holder,
+            reply_to=self._reply_to(),
+            blobs=plans,
+            live_holders=sorted(self._live_holders()),
+        )
+        try:
+            answer: pb.LaunchTasksResponse = await self._call(outbox, "LaunchTasks", request)
+        except BaseException:
+            self._put_back(outbox, chosen)
+            raise
+        outbox.sent_plans.update(task_set.plan_digest for task_set in chosen.values() if task_set.plan_digest)
+        self._tell(record, [key for task_set in chosen.values() for key in task_keys(task_set)], answer)
+
+    def _put_back(self, outbox: _Outbox, task_sets: dict[_StageKey, pb.TaskSet]) -> None:
+        later = list(outbox.task_sets.values())
+        outbox.task_sets = OrderedDict(task_sets)
+        for task_set in later:
+            key = (task_set.job_id, task_set.stage_id, task_set.stage_attempt)
+            if key in outbox.task_sets:
+                outbox.task_sets[key].tasks.extend(task_set.tasks)
+            else:
+                outbox.task_sets[key] = task_set
+        self._withdraw(outbox, outbox.cancels)
+
+    def _tell(self, record: ExecutorRecord, keys: Sequence[TaskKey], answer: pb.LaunchTasksResponse) -> None:
+        refused, over = [task_key(t) for t in answer.refused], [task_key(t) for t in answer.over]
+        elsewhere = [task_key(t) for t in answer.elsewhere]
+        if refused:
+            self._listener.refused(record, refused, answer.reason, is_full=True)
+        if over:
+            self._listener.refused(record, over, "the executor has run it before", is_full=False)
+        if elsewhere:
+            self._listener.elsewhere(record, elsewhere)
+        others = {*refused, *over, *elsewhere}
+        self._listener.taken(record, [key for key in keys if key not in others], answer.list_number)
+
+    def _give_up(self, outbox: _Outbox) -> None:
+        """Take back what was to go to a life that is over: another one answers at its address."""
+        keys = [key for task_set in outbox.task_sets.values() for key in task_keys(task_set)]
+        outbox.task_sets.clear()
+        outbox.cancels.clear()
+        if keys:
+            self._listener.refused(outbox.record, keys, "another life of the executor answers", is_full=False)
+
+    async def _send_cancels(self, outbox: _Outbox) -> None:
+        keys = list(outbox.cancels)
+        request = pb.CancelTasksRequest(
+            executor_id=outbox.record.executor_id,
+            incarnation=outbox.record.incarnation,
+            tasks=[task_id(key) for key in keys],
+        )
+        await self._call(outbox, "CancelTasks", request)
+        for key in keys:
+            outbox.cancels.pop(key, None)
+
+    def _withdraw(self, outbox: _Outbox, keys: Iterable[TaskKey]) -> None:
+        unwanted = set(keys)
+        for stage, task_set in list(outbox.task_sets.items()):
+            left = [task for key, task in zip(task_keys(task_set), task_set.tasks, strict=True) if key not in unwanted]
+            if not left:
+                del outbox.task_sets[stage]
+            elif len(left) < len(task_set.tasks):
+                kept = [pb.TaskAttempt(partition=t.partition, task_attempt=t.task_attempt) for t in left]
+                del task_set.tasks[:]
+                task_set.tasks.extend(kept)
+
+    async def _call(self, outbox: _Outbox, method: str, request: Any) -> Any:
+        address = outbox.record.address
+        self._access.check(address, "address of the executor")
+        try:
+            return await getattr(outbox.stub, method)(request, timeout=_ANSWER_S, metadata=self._access.metadata())
+        except grpc.aio.AioRpcError as raw:
+            raise self._access.error_of(raw, address) from raw
+
+    # ---------------------------------------------------------------- plans
+
+    async def _plans_for(self, outbox: _Outbox, task_sets: Iterable[pb.TaskSet]) -> list[pb.Blob]:
+        found: list[pb.Blob] = []
+        size = 0
+        for digest in dict.fromkeys(t.plan_digest for t in task_sets if t.plan_digest):
+            if digest in outbox.sent_plans:
+                continue
+            content = await self._plan(digest)
+            if content is not None and size + len(content) <= _INLINE_BYTES:
+                size += len(content)
+                found.append(pb.Blob(digest=digest, content=content))
+        return found
+
+    async def _plan(self, digest: str) -> bytes | None:
+        content = self._plans.get(digest)
+        if content is None:
+            try:
+                content = await self._blobs.get(BlobDigest(digest))
+            except OnagerError as error:
+                log.debug("plan_not_sent_along", digest=digest, error=str(error))
+                return None  # the executor fetches it, and says what is wrong with it
+            if len(content) <= _INLINE_BYTES:
+                self._plans[digest] = content
+        while len(self._plans) > _PLANS_KEPT:
+            self._plans.popitem(last=False)
+        return content

@@ -1,0 +1,342 @@
+"""Push mode: reserves slots for jobs that wait, keeps freed ones in hand, and has what is launched delivered.
+
+Any replica may fill any slot that it holds, with tasks of any job, as in pull mode. So that not all reserve slots for
+the same tasks, each does it for the jobs that it comes first for; for others only when nobody has done so for a while.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from execution_graph import FailureKind, RunningStage, TasksLost
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key, task_keys
+from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
+from scheduler.executors.slots import SlotPool
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.job_writers import Decision, JobWriters
+from scheduler.replicas.peers import Peers
+from scheduler.replicas.turns import Turns
+from scheduler.tasks.distribution import FreeSlots, Place, TaskDistribution, distribute
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.launcher import Launcher
+from scheduler.tasks.query_coordinator import Launch
+from scheduler.tasks.slot_ledger import SlotLedger
+from scheduler.tasks.task_manager import ExecutorReservation, TaskManager
+
+log = structlog.get_logger(__name__)
+
+_TICK_S: Final = 0.25
+"""How often free slots and waiting tasks are looked at, besides when one of them has changed."""
+_MOMENT_S: Final = 0.3
+"""How long a waiting job with free slots around is left to each of the replicas that come before."""
+_CALM_S: Final = 0.01
+_LONGEST_CALM_S: Final = 0.2
+"""How long to rest after rounds that have filled nothing."""
+_REFUSED_PAUSE_S: Final = 0.5
+"""How long no slots are reserved of an executor that had none for a task: its books are being put right."""
+_CLAIMS_REMEMBERED: Final = 10_000
+_CLAIMS_AT_ONCE: Final = 1_024
+
+
+class PushScheduler:
+    """The push executors' slots in this replica's hand, from reservation to release."""
+
+    def __init__(
+        self,
+        pool: SlotPool,
+        ledger: SlotLedger,
+        tasks: TaskManager,
+        queue: FairQueue,
+        jobs: JobStore,
+        writers: JobWriters,
+        executors: ExecutorManager,
+        peers: Peers,
+        turns: Turns,
+        clock: Clock,
+        *,
+        policy: TaskDistribution,
+    ) -> None:
+        self.pool = pool
+        self.ledger = ledger
+        self.launcher: Launcher
+        """Set by who puts the parts together: it tells this one what becomes of launches."""
+        self._tasks = tasks
+        self._queue = queue
+        self._jobs = jobs
+        self._writers = writers
+        self._executors = executors
+        self._peers = peers
+        self._turns = turns
+        self._clock = clock
+        self._policy = policy
+        self._wake = asyncio.Event()
+        self._waiting_since_s: dict[JobId, float] = {}
+        self._not_before_s: dict[ExecutorId, float] = {}
+        self._claimed: OrderedDict[TaskKey, None] = OrderedDict()
+        self._losing: set[asyncio.Task[None]] = set()
+        self.on_elsewhere: Callable[[Sequence[TaskKey]], None] = lambda _: None
+        self.confirmed: dict[TaskKey, int] = {}
+        """The number of the executor's last list before it took the task."""
+        pool.listen(self.wake)
+
+    def wake(self) -> None:
+        """Say that tasks, or slots, may have become free."""
+        self._wake.set()
+
+    # ---------------------------------------------------------------- the loop
+
+    async def run(self) -> None:
+        """Fill free slots for as long as the scheduler lives."""
+        calm_s = _CALM_S
+        while True:
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                if not self._queue.has_runnable:
+                    continue
+            self._wake.clear()
+            try:
+                filled = await self.fill()
+            except OnagerError as error:
+                log.warning("push_slots_not_filled", error=str(error))
+                filled = 0
+            # Slots that are taken and given back wake us, too.
+            calm_s = _CALM_S if filled else min(_LONGEST_CALM_S, 2 * calm_s)
+            if not filled:
+                await asyncio.sleep(calm_s)
+
+    async def fill(self) -> int:
+        """Reserve slots for the jobs whose turn it is, and fill them; return how many tasks were launched."""
+        if not self._peers.is_registered:
+            return 0  # others would take the holds of one whom they do not see for a dead one's
+        launched = 0
+        passed_over: set[ExecutorId] = set()
+        while slots := [s for s in self._free_slots() if s.executor_id not in passed_over]:
+            claims = self._claims(sum(s.free for s in slots))
+            places = distribute(self._policy, slots, claims, self._affinity)
+            reservations = await self.reserve_slots(places)
+            if not reservations:
+                return launched
+            unfilled = await self._fill(reservations)
+            launched += len(reservations) - len(unfilled)
+            if not unfilled:
+                return launched
+            # There is less to do than it seemed; or it is second attempts, which need another executor.
+            passed_over |= {reservation.executor_id for reservation in unfilled}
+        if not passed_over:
+            self._waiting_since_s.clear()
+        return launched
+
+    def _free_slots(self) -> list[FreeSlots]:
+        now_s = self._clock.monotonic_s()
+        found = []
+        for record in self._executors.records():
+            executor_id = ExecutorId(record.executor_id)
+            if record.mode != "push" or record.state != "alive" or self._not_before_s.get(executor_id, 0.0) > now_s:
+                continue
+            free = self.pool.free(executor_id, Incarnation(record.incarnation))
+            if free:
+                found.append(FreeSlots(executor_id, free, record.slots))
+        return sorted(found, key=lambda s: s.executor_id)
+
+    def _claims(self, slots: int) -> list[JobId]:
+        """Return whose the next so many slots are by right, those of jobs left out that others see to."""
+        fair = self._queue.claims(min(slots, _CLAIMS_AT_ONCE))
+        now_s = self._clock.monotonic_s()
+        self._waiting_since_s = {job_id: self._waiting_since_s.get(job_id, now_s) for job_id in fair}
+        return [
+            job_id for job_id in fair if self._turns.has_come(job_id, now_s - self._waiting_since_s[job_id], _MOMENT_S)
+        ]
+
+    def _affinity(self, job_id: JobId, executor_id: ExecutorId) -> float:
+        """Return the part of the input of the job's next tasks that the executor holds, and 1 if it has their plan."""
+        job = self._jobs.cached(job_id)
+        record = self._executors.find(executor_id)
+        if job is None or record is None:
+            return 0.0
+        for stage in job.graph.stages:
+            if isinstance(stage, RunningStage) and stage.pending_count:
+                sources = [job.graph.stages[i.stage_id].ledger.outputs.values() for i in stage.spec.inputs]
+                outputs = [output for source in sources for output in source]
+                here = sum(output.bytes for output in outputs if output.executor_id == executor_id)
+                plan = stage.spec.plan_digest or ""
+                has_plan = self.launcher.has_plan(executor_id, record.incarnation, plan)
+                return has_plan + here / (sum(output.bytes for output in outputs) or 1)
+        return 0.0
+
+    # ---------------------------------------------------------------- reservations
+
+    async def reserve_slots(self, places: Iterable[Place]) -> list[ExecutorReservation]:
+        """Take the slots at *places* as far as they are free still; each is tied to the job that it is for."""
+        wanted: dict[ExecutorId, list[JobId]] = defaultdict(list)
+        for place in places:
+            wanted[place.executor_id].append(place.job_id)
+        taken = await asyncio.gather(*(self._reserve(executor_id, jobs) for executor_id, jobs in wanted.items()))
+        return [reservation for some in taken for reservation in some]
+
+    async def _reserve(self, executor_id: ExecutorId, jobs: Sequence[JobId]) -> list[ExecutorReservation]:
+        record = self._executors.find(executor_id)
+        if record is None:
+            return []
+        incarnation = Incarnation(record.incarnation)
+        taken = await self.pool.take(
+            executor_id,
+            incarnation,
+            len(jobs),
+            lambda slots: self.ledger.take_in_hand(executor_id, incarnation, slots),
+        )
+        return [ExecutorReservation(executor_id, incarnation, 0, job_id) for job_id in jobs[:taken]]
+
+    def cancel_reservations(self, reservations: Iterable[ExecutorReservation]) -> None:
+        """Give slots back for which there is no task."""
+        lives = Counter((r.executor_id, r.incarnation) for r in reservations)
+        for (executor_id, incarnation), slots in lives.items():
+            self.ledger.give_back(executor_id, incarnation, slots)
+
+    async def _fill(self, reservations: Sequence[ExecutorReservation]) -> Sequence[ExecutorReservation]:
+        """Have slots in the hand filled; return those that were not, and are given back."""
+        try:
+            filled = await self._tasks.fill_reservations(reservations)
+        except BaseException:
+            self.cancel_reservations(reservations)
+            raise
+        self._deliver(filled.launches, {r.executor_id: r.incarnation for r in reservations})
+        self.cancel_reservations(filled.unfilled)
+        return filled.unfilled
+
+    def _deliver(self, launches: Iterable[Launch], lives: Mapping[ExecutorId, Incarnation]) -> None:
+        """Send what is committed, and keep account of the slots that it takes."""
+        now_s = self._clock.monotonic_s()
+        for launch in launches:
+            executor_id = ExecutorId(launch.executor_id)
+            incarnation = lives[executor_id]
+            record = self._executors.find(executor_id)
+            if record is None or not self._executors.is_alive(executor_id, incarnation):
+                continue  # it is lost, and the jobs are told
+            keys = task_keys(launch.task_set)
+            self.ledger.launch(executor_id, incarnation, keys, now_s)
+            session = self._executors.session(executor_id)
+            if session is not None and session.incarnation == incarnation:
+                session.held.update(dict.fromkeys(keys, now_s))
+            self.launcher.launch(record, [launch.task_set])
+
+    # ---------------------------------------------------------------- reports
+
+    async def report(self, session: ExecutorSession, request: pb.ReportTasksRequest) -> Collection[TaskKey]:
+        """Apply reports, and fill the slots that they free, in the same append where that is fair.
+
+        Return what is acknowledged; what is launched is on its way.
+        """
+        executor_id, incarnation = session.executor_id, session.incarnation
+        holders = {task_key(report.task): report.holder for report in request.reports}
+        mine = self.ledger.begin_report(executor_id, incarnation, holders)
+        claimed = self._claim(session, {key: h for key, h in holders.items() if key not in mine})
+        ours = mine | set(claimed)
+        refills = len(ours) if request.freed_slots and not session.is_draining else 0
+        stored: set[TaskKey] = set()
+        try:
+            updated = await self._tasks.update_task_statuses(session.slot, request.reports, refills)
+            stored = set(updated.acknowledged)
+        finally:
+            freed = self.ledger.end_report(executor_id, incarnation, ours, stored)
+            self._settle_claims(executor_id, {key: h for key, h in claimed.items() if key in stored})
+            self.ledger.forget(executor_id, [key for key in claimed if key not in stored])
+        for key in stored:
+            self.confirmed.pop(key, None)
+        self._deliver(updated.launches, {executor_id: incarnation})
+        left = max(0, freed - sum(launch.tasks for launch in updated.launches))
+        reservations = list(updated.reservations)[:left]
+        self.ledger.give_back(executor_id, incarnation, left - len(reservations))
+        if reservations:
+            await self._fill(reservations)
+        return updated.acknowledged
+
+    def _claim(self, session: ExecutorSession, holders: dict[TaskKey, str]) -> dict[TaskKey, str]:
+        """Take over the slots of tasks that other replicas launched and that this one is told of, each once."""
+        claimed = {}
+        for key, holder in holders.items():
+            if holder and holder != self.pool.holder and key not in self._claimed:
+                self._claimed[key] = None
+                claimed[key] = holder
+        while len(self._claimed) > _CLAIMS_REMEMBERED:
+            self._claimed.popitem(last=False)
+        if claimed:
+            now_s = self._clock.monotonic_s()
+            self.ledger.adopt(session.executor_id, session.incarnation, claimed, now_s)
+            self.ledger.begin_report(session.executor_id, session.incarnation, claimed)
+        return claimed
+
+    def _settle_claims(self, executor_id: ExecutorId, claimed: dict[TaskKey, str]) -> None:
+        if claimed:
+            self.pool.settle(executor_id, Counter(claimed.values()))
+
+    # ---------------------------------------------------------------- what the launcher tells
+
+    def taken(self, record: ExecutorRecord, keys: Sequence[TaskKey], list_number: int) -> None:
+        """Note that the executor has the tasks."""
+        for key in keys:
+            if self.ledger.has(ExecutorId(record.executor_id), key):
+                self.confirmed[key] = list_number
+
+    def refused(self, record: ExecutorRecord, keys: Sequence[TaskKey], reason: str, *, is_full: bool) -> None:
+        """Take tasks back that the executor does not run: they are handed out again, uncounted."""
+        executor_id = ExecutorId(record.executor_id)
+        log.info("launch_refused", executor_id=executor_id, tasks=[str(key) for key in keys], reason=reason)
+        self.ledger.forget(executor_id, keys)
+        if is_full:
+            self._not_before_s[executor_id] = self._clock.monotonic_s() + _REFUSED_PAUSE_S
+        by_job: dict[JobId, list[TaskKey]] = defaultdict(list)
+        for key in keys:
+            by_job[key.job_id].append(key)
+        for job_id, some in by_job.items():
+            task = asyncio.create_task(self._lose(job_id, executor_id, some))
+            self._losing.add(task)
+            task.add_done_callback(self._losing.discard)
+
+    def elsewhere(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
+        """Strike out tasks whose slots another replica holds."""
+        self.ledger.forget(ExecutorId(record.executor_id), keys)
+        self.on_elsewhere(keys)
+
+    async def _lose(self, job_id: JobId, executor_id: ExecutorId, keys: Sequence[TaskKey]) -> None:
+        stages: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for key in sorted(keys):
+            stages[key.stage_id, key.stage_attempt].append((key.partition, key.task_attempt))
+        events = [
+            TasksLost(
+                stage_id=stage_id,
+                stage_attempt=attempt,
+                executor_id=executor_id,
+                tasks=tuple(tasks),
+                reason=FailureKind.LAUNCH_LOST,
+                at_ms=self._clock.now_ms(),
+            )
+            for (stage_id, attempt), tasks in stages.items()
+        ]
+        try:
+            await self._writers.record(job_id, lambda _: Decision(events))
+        except OnagerError as error:
+            # The graph believes in them still: whoever looks after launches sends them again.
+            log.warning("refusal_not_stored", job_id=job_id, executor_id=executor_id, error=str(error))
+
+    # ---------------------------------------------------------------- ends
+
+    def job_ended(self, job_id: JobId) -> None:
+        """Stop what a job that is over still runs."""
+        for (executor_id, incarnation), keys in self.ledger.tasks_of(job_id).items():
+            record = self._executors.find(executor_id)
+            if record is not None and record.incarnation == incarnation and record.state != "lost":
+                self.launcher.cancel(record, keys)
+
+    async def close(self) -> None:
+        """Close the connections to executors."""
+        await self.launcher.close()

@@ -1,0 +1,133 @@
+"""What this replica holds of push executors: slots in its hand, and the tasks that it has launched into others."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
+
+
+@dataclass(slots=True)
+class _Account:
+    incarnation: Incarnation
+    in_hand: int = 0
+    launched: dict[TaskKey, float] = field(default_factory=dict)
+    """Since when, by the steady clock."""
+    reporting: dict[TaskKey, float] = field(default_factory=dict)
+    """Reported, and not yet known to be stored."""
+
+    @property
+    def held(self) -> int:
+        return self.in_hand + len(self.launched) + len(self.reporting)
+
+
+class SlotLedger:
+    """Books of slots, by executor; pure."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[ExecutorId, _Account] = {}
+        self._on_change: Callable[[ExecutorId], None] = lambda _: None
+
+    def listen(self, listener: Callable[[ExecutorId], None]) -> None:
+        """Call *listener* whenever the number of an executor's slots that are held has changed by itself."""
+        self._on_change = listener
+
+    def held(self, executor_id: ExecutorId, incarnation: Incarnation) -> int:
+        """Return how many slots of this life are held."""
+        account = self._accounts.get(executor_id)
+        return 0 if account is None or account.incarnation != incarnation else account.held
+
+    def has(self, executor_id: ExecutorId, key: TaskKey) -> bool:
+        """Return whether the task is in the books."""
+        account = self._accounts.get(executor_id)
+        return account is not None and (key in account.launched or key in account.reporting)
+
+    def launched(self) -> Iterator[tuple[ExecutorId, Incarnation, TaskKey, float]]:
+        """Yield every launched task, and since when it is here."""
+        for executor_id, account in list(self._accounts.items()):
+            for key, since_s in list(account.launched.items()):
+                yield executor_id, account.incarnation, key, since_s
+
+    def lives(self) -> list[tuple[ExecutorId, Incarnation]]:
+        """Return the lives of executors of which there are books."""
+        return [(executor_id, account.incarnation) for executor_id, account in self._accounts.items()]
+
+    # ---------------------------------------------------------------- movements
+
+    def take_in_hand(self, executor_id: ExecutorId, incarnation: Incarnation, slots: int) -> None:
+        """Note slots that were reserved."""
+        self._account(executor_id, incarnation).in_hand += slots
+
+    def give_back(self, executor_id: ExecutorId, incarnation: Incarnation, slots: int) -> None:
+        """Note that slots are in the hand no more."""
+        account = self._account(executor_id, incarnation)
+        account.in_hand = max(0, account.in_hand - slots)
+        self._on_change(executor_id)
+
+    def launch(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], now_s: float) -> None:
+        """Note tasks that go into slots from the hand."""
+        account = self._account(executor_id, incarnation)
+        for key in keys:
+            if key not in account.launched:
+                account.launched[key] = now_s
+                if account.in_hand:
+                    account.in_hand -= 1
+                else:
+                    self._on_change(executor_id)
+
+    def adopt(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], now_s: float) -> None:
+        """Note tasks whose slots another replica held."""
+        account = self._account(executor_id, incarnation)
+        account.launched |= {key: now_s for key in keys if key not in account.reporting}
+        self._on_change(executor_id)
+
+    def forget(self, executor_id: ExecutorId, keys: Iterable[TaskKey]) -> int:
+        """Strike out launched tasks whose slots are not ours any more; return how many there were."""
+        account = self._accounts.get(executor_id)
+        gone = 0 if account is None else sum(account.launched.pop(key, None) is not None for key in keys)
+        if gone:
+            self._on_change(executor_id)
+        return gone
+
+    def begin_report(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey]) -> set[TaskKey]:
+        """Return which of *keys* are launched here, and keep them until `end_report`."""
+        account = self._account(executor_id, incarnation)
+        mine = {key for key in keys if key in account.launched}
+        account.reporting |= {key: account.launched.pop(key) for key in mine}
+        return mine
+
+    def end_report(
+        self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], stored: set[TaskKey]
+    ) -> int:
+        """Put into the hand the slots of those of *keys* that are *stored*; return how many they are."""
+        account = self._account(executor_id, incarnation)
+        freed = 0
+        for key in keys:
+            since_s = account.reporting.pop(key, None)
+            if since_s is None:
+                continue  # this life has ended meanwhile
+            if key in stored:
+                account.in_hand += 1
+                freed += 1
+            else:
+                account.launched[key] = since_s
+        return freed
+
+    def close(self, executor_id: ExecutorId, incarnation: Incarnation) -> None:
+        """Close the books of a life that is over."""
+        account = self._accounts.get(executor_id)
+        if account is not None and account.incarnation == incarnation:
+            del self._accounts[executor_id]
+
+    def tasks_of(self, job_id: JobId) -> dict[tuple[ExecutorId, Incarnation], list[TaskKey]]:
+        """Return the launched tasks of a job, by the executor that has them."""
+        found: dict[tuple[ExecutorId, Incarnation], list[TaskKey]] = {}
+        for executor_id, incarnation, key, _ in self.launched():
+            if key.job_id == job_id:
+                found.setdefault((executor_id, incarnation), []).append(key)
+        return found
+
+    def _account(self, executor_id: ExecutorId, incarnation: Incarnation) -> _Account:
+        account = self._accounts.get(executor_id)
+        if account is None or account.incarnation != incarnation:
+            account = self._accounts[executor_id] = _Account(incarnation)
+        return account
