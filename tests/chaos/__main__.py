@@ -98,7 +98,9 @@ def _has_mounts() -> bool:
 
 
 def _print(summary: Summary) -> None:
-    print(f"\n{len(summary.faults)} faults in {summary.minutes:g} minutes; jobs: {summary.jobs}\n")
+    jobs = ", ".join(f"{count} {what}" for what, count in summary.jobs.items() if what != "longest_s")
+    print(f"\n{len(summary.faults)} faults in {summary.minutes:g} minutes; jobs: {jobs}; "
+          f"the longest took {summary.jobs['longest_s']} s\n")  # fmt: skip
     for verdict in summary.verdicts:
         print(f"{'clean    ' if verdict.is_clean else 'NOT CLEAN'}  {verdict.oracle}")
         for finding in verdict.findings:

@@ -111,7 +111,7 @@ class ChaosCluster:
     def send_to_all(self, executor: str, number: signal.Signals) -> None:
         """Send *number* to the executor, its JVM and its Python workers."""
         for process in self._below(executor):
-            _send(process, number)
+            send(process, number)
         self.part(executor).send(number)
 
     def _below(self, executor: str) -> list[psutil.Process]:
@@ -165,8 +165,10 @@ def _is_called(process: psutil.Process, name: str) -> bool:
         return False
 
 
-def _send(process: psutil.Process, number: signal.Signals) -> None:
+def send(process: psutil.Process, number: signal.Signals) -> bool:
+    """Send *number*; return whether the process was there."""
     try:
         process.send_signal(number)
     except psutil.NoSuchProcess:
-        return
+        return False
+    return True

@@ -6,20 +6,21 @@ import os
 import random  # noqa: TID251 seeded
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
-from tests.chaos.cluster import ChaosCluster
+from tests.chaos.cluster import ChaosCluster, send
 from tests.chaos.schedule import Fault, FaultKind
 
 _LOOK_S: Final = 0.5
 _RESTART_S: Final = 1.0
 _BALLAST: Final = "ballast"
 _LEADER_WAIT_S: Final = 10.0
+
+Done = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
+"""What was hurt, and how that is undone."""
 
 
 @dataclass(slots=True)
@@ -119,14 +120,16 @@ class Injector:
             await undo()
             record.until_s = time.monotonic()
 
-    async def _inject(self, fault: Fault) -> tuple[str, Callable[[], Any]] | None:
+    async def _inject(self, fault: Fault) -> Done | None:  # noqa: PLR0911 - one for each kind
         if fault.target == "etcd":
             return await self._hurt_etcd(fault.kind)
         match fault.kind:
             case FaultKind.KILL_REPLICA | FaultKind.KILL_EXECUTOR:
                 return self._kill(fault.target)
-            case FaultKind.KILL_JVM | FaultKind.KILL_PYTHON_WORKER:
-                return self._kill_below(fault)
+            case FaultKind.KILL_ALL_REPLICAS:
+                return self._kill(*(part.name for part in self._cluster.local.named("scheduler")))
+            case FaultKind.KILL_JVM | FaultKind.KILL_PYTHON_WORKER | FaultKind.PAUSE_JVM:
+                return self._hurt_below(fault)
             case FaultKind.PAUSE_REPLICA | FaultKind.PAUSE_EXECUTOR:
                 return self._pause(fault.target)
             case FaultKind.FILL_DISK:
@@ -134,7 +137,7 @@ class Injector:
             case _:
                 return self._hurt_link(fault)
 
-    def _kill(self, *names: str) -> tuple[str, Callable[[], Any]]:
+    def _kill(self, *names: str) -> Done:
         self._down.update(names)
         for name in names:
             self._cluster.part(name).kill()
@@ -145,19 +148,22 @@ class Injector:
 
         return ", ".join(names), undo
 
-    def _kill_below(self, fault: Fault) -> tuple[str, Callable[[], Any]] | None:
-        """Kill the executor's JVM, or a Python worker of that."""
+    def _hurt_below(self, fault: Fault) -> Done | None:
+        """Kill or pause the executor's JVM, or kill a Python worker of that."""
         found = self._cluster.python_workers(fault.target)
-        if fault.kind is FaultKind.KILL_JVM:
+        if fault.kind is not FaultKind.KILL_PYTHON_WORKER:
             found = [jvm] if (jvm := self._cluster.jvm(fault.target)) else []
-        for process in found[:1]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                what = f"{fault.target} ({process.name()} {process.pid})"
-                process.kill()
-                return what, _nothing
-        return None
+        if not found:
+            return None
+        number = signal.SIGSTOP if fault.kind is FaultKind.PAUSE_JVM else signal.SIGKILL
 
-    def _pause(self, name: str) -> tuple[str, Callable[[], Any]]:
+        async def undo() -> None:
+            if number == signal.SIGSTOP:
+                send(found[0], signal.SIGCONT)
+
+        return (f"{fault.target} (process {found[0].pid})", undo) if send(found[0], number) else None
+
+    def _pause(self, name: str) -> Done:
         self._cluster.send_to_all(name, signal.SIGSTOP)
 
         async def undo() -> None:
@@ -165,7 +171,7 @@ class Injector:
 
         return name, undo
 
-    async def _hurt_etcd(self, kind: FaultKind) -> tuple[str, Callable[[], Any]] | None:
+    async def _hurt_etcd(self, kind: FaultKind) -> Done | None:
         leader = await self._await_leader()
         members = [part.name for part in self._cluster.local.named("etcd")]
         followers = [member for member in members if member != leader]
@@ -189,7 +195,7 @@ class Injector:
             await asyncio.sleep(0.2)
         return leader
 
-    def _hurt_link(self, fault: Fault) -> tuple[str, Callable[[], Any]]:
+    def _hurt_link(self, fault: Fault) -> Done:
         proxies = self._cluster.links[fault.target]
         whose = "etcd" if fault.target.startswith("scheduler") else "HAProxy"
         if len(proxies) > 1 and self._rng.random() < 0.5:
@@ -221,7 +227,7 @@ class Injector:
         detail = {FaultKind.HOLD: f", {' and '.join(ways)}", FaultKind.DELAY: f", {' and '.join(ways)} {delay_s:.2f} s"}
         return f"{fault.target} to {whose}{detail.get(fault.kind, '')}", undo
 
-    def _fill_disk(self) -> tuple[str, Callable[[], Any]]:
+    def _fill_disk(self) -> Done:
         assert self._disk is not None
         ballast = self._disk / _BALLAST
         written = 0
@@ -241,7 +247,3 @@ class Injector:
         if not part.is_running:
             part.start()
         self._down.discard(name)
-
-
-async def _nothing() -> None:
-    return

@@ -11,6 +11,7 @@ class FaultKind(StrEnum):
     """What can be done to a cluster."""
 
     KILL_REPLICA = "kill -9 replica"
+    KILL_ALL_REPLICAS = "kill -9 all replicas"
     KILL_EXECUTOR = "kill -9 executor"
     KILL_JVM = "kill -9 JVM of executor"
     KILL_PYTHON_WORKER = "kill -9 Python worker of executor"
@@ -19,6 +20,7 @@ class FaultKind(StrEnum):
     KILL_ETCD_MAJORITY = "kill -9 two members of etcd"
     PAUSE_REPLICA = "SIGSTOP replica"
     PAUSE_EXECUTOR = "SIGSTOP executor and JVM"
+    PAUSE_JVM = "SIGSTOP JVM of executor"
     PAUSE_ETCD_LEADER = "SIGSTOP leader of etcd"
     PAUSE_ETCD_FOLLOWER = "SIGSTOP follower of etcd"
     CUT = "cut connections"
@@ -36,7 +38,8 @@ class Fault:
     at_s: float
     kind: FaultKind
     target: str
-    """A part; or who connects, for faults of connections; or ``etcd``, of which a member is chosen when it strikes."""
+    """A part, or all ``schedulers``; who connects, for faults of connections; ``etcd``, for a member of it that is
+    chosen when the fault strikes."""
     lasts_s: float
 
     def earlier(self, by_s: float) -> "Fault":
@@ -57,8 +60,10 @@ _LINKS: Final = "links"
 _RULES: Final = {
     FaultKind.KILL_REPLICA: _Rule("scheduler", 0.5, 8, 3),
     FaultKind.PAUSE_REPLICA: _Rule("scheduler", 0.5, 9, 2),
+    FaultKind.KILL_ALL_REPLICAS: _Rule("schedulers", 0.2, 5, 5),
     FaultKind.KILL_EXECUTOR: _Rule("executor", 0.5, 10, 15),
     FaultKind.PAUSE_EXECUTOR: _Rule("executor", 0.5, 12, 5),
+    FaultKind.PAUSE_JVM: _Rule("executor", 0.5, 12, 3),
     FaultKind.KILL_JVM: _Rule("executor", 0, 0, 15),
     FaultKind.KILL_PYTHON_WORKER: _Rule("executor", 0, 0, 3),
     FaultKind.KILL_ETCD_FOLLOWER: _Rule("etcd", 1, 8, 4),
@@ -75,9 +80,9 @@ _RULES: Final = {
 }
 """Leases are 4 s (replicas) and 6 s (executors): many pauses outlast them."""
 _AT_ONCE: Final = 2
-_MOST_HURT: Final = {"scheduler": 2, "executor": 2, "etcd": 1, "disk": 1, _LINKS: 2}
+_MOST_HURT: Final = {"scheduler": 2, "schedulers": 1, "executor": 2, "etcd": 1, "disk": 1, _LINKS: 2}
 _CALM_S: Final = 3.0
-_MEAN_GAP_S: Final = 5.0
+_MEAN_GAP_S: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,8 @@ class Targets:
 def schedule(seed: int, seconds: float, targets: Targets) -> tuple[Fault, ...]:
     """Return the faults of *seconds* of chaos, in the order in which they strike; all are undone by then.
 
-    Two may overlap, etcd has one at a time, and of replicas and executors one is always left alone. Kinds come from
-    a shuffled deck, so that even a short run has met most of them.
+    Two may overlap, etcd has one at a time, and one executor is always left alone. Kinds come from a shuffled deck, so
+    that even a short run has met most of them.
     """
     rng = random.Random(seed)
     kinds = _decks(rng, targets)
