@@ -97,10 +97,14 @@ def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> f
     )
 
 
-def is_held(graph: ExecutionGraph, task: HeldTask, executor_id: str) -> bool:
-    """Return whether the graph believes this very attempt in the executor's hands: a report of any other is stale."""
+def is_held(graph: ExecutionGraph, task: HeldTask, executor_id: str, incarnation: str | None = None) -> bool:
+    """Return whether the graph believes this very attempt in the hands of the executor, in this life of it if given.
+
+    A report of any other is stale.
+    """
     stage = running_stage(graph, task.stage_id, task.stage_attempt) if graph.is_active else None
-    return stage is not None and held(stage, task.partition, task.task_attempt, executor_id) is not None
+    found = None if stage is None else held(stage, task.partition, task.task_attempt, executor_id)
+    return found is not None and incarnation in (None, found.incarnation)
 
 
 def lives_at_work(graph: ExecutionGraph) -> frozenset[ExecutorLife]:

@@ -18,10 +18,12 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import (
     add_OnagerExecutorGatewayServicer_to_server,
+    add_OnagerReplicaServicer_to_server,
     add_OnagerSchedulerServicer_to_server,
 )
 from onager.protocol.security import ClientAccess, ServerAccess
 from scheduler.api.gateway import ExecutorGateway
+from scheduler.api.replica_service import ReplicaService
 from scheduler.api.service import SchedulerService
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.executors.slots import SlotPool
@@ -35,6 +37,9 @@ from scheduler.jobs.progress import ProgressTeller
 from scheduler.jobs.reports import ReportReader
 from scheduler.jobs.results import ResultStore
 from scheduler.jobs.watchers import JobWatchers
+from scheduler.replicas.acting import Acting
+from scheduler.replicas.other_replicas import OtherReplicas
+from scheduler.replicas.peer_calls import PeerCalls
 from scheduler.replicas.peers import Peers
 from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
@@ -42,7 +47,10 @@ from scheduler.state_admin.admin import StateAdmin, without_credentials
 from scheduler.state_admin.restoring import check_no_restore_pending
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.job_actor import LocalActor
+from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.launcher import Launcher
+from scheduler.tasks.list_comparison import ListComparison
 from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.slot_ledger import SlotLedger
@@ -54,7 +62,7 @@ log = structlog.get_logger(__name__)
 
 _ADOPT_AT_ONCE: Final = 16
 _MOMENT_S: Final = 0.01
-"""How much later than the one before it each scheduler turns to a job: about the time that an append takes."""
+"""How long a new job is left to the scheduler that took it in: about the time that an append takes."""
 
 
 class Replica:
@@ -72,21 +80,42 @@ class Replica:
             lease_ttl_s=settings.scheduler_lease_ttl_ms / 1000,
         )
         self.turns = Turns(self.peers)
+        self.acting = Acting(self.peers)
         self.heads = JobHeads(backend, clock, interval_ms=settings.heads_interval_ms)
         self.jobs = JobStore(backend, self.heads, clock)
-        self.writers = JobWriters(self.jobs, clock)
+        self.writers = JobWriters(self.jobs, clock, self.acting.follows)
         self.blobs = BlobStore(backend)
         self.results = ResultStore(backend)
         self.queue = FairQueue()
         self.watchers = JobWatchers()
-        self.tasks = TaskManager(
+        self.loads = JobLoads(self.queue, self.heads, self.acting)
+        self.local = LocalActor(
             self.jobs,
             self.writers,
             ReportReader(self.blobs, self.results, clock),
             self.queue,
+            self.acting,
             clock,
             max_launches=settings.max_launches_per_append,
             cluster_slots=lambda: self.executors.total_slots,
+        )
+        self.others = OtherReplicas(
+            self.peers,
+            self.acting,
+            self.loads,
+            PeerCalls(
+                self.peers,
+                ClientAccess(settings.peer_security, ()),
+                clock,
+                timeout_s=settings.forward_timeout_ms / 1000,
+            ),
+        )
+        self.tasks = TaskManager(
+            self.local,
+            self.queue,
+            self.loads,
+            actor_of=lambda job_id: self.others.actor_of(job_id) or self.local,
+            max_launches=settings.max_launches_per_append,
         )
         self.executors = ExecutorManager(
             backend,
@@ -94,15 +123,14 @@ class Replica:
             lease_ttl_s=settings.executor_lease_ttl_s,
             connection_grace_s=settings.connection_grace_ms / 1000,
             lost_retention_s=settings.lost_executor_retention_s,
-            on_lost=self.tasks.lose_executor,
-            on_take_over=self.tasks.catch_up,
+            on_lost=self.local.lose_executor,
+            on_take_over=self.local.catch_up,
             turns=self.turns,
         )
         self.speculation = Speculation(
             self.jobs,
-            self.queue,
-            self.tasks,
-            self.turns,
+            self.local,
+            self.acting,
             clock,
             interval_s=settings.speculation_interval_ms / 1000,
             executors=self.executors.taking_work,
@@ -134,6 +162,15 @@ class Replica:
             is_alive=self.executors.is_alive,
         )
         self.keeper = SlotKeeper(self.push, self.jobs, self.executors, self.peers, self.turns, clock)
+        self.lists = ListComparison(
+            self.local,
+            self.others.actors,
+            self.acting,
+            self.heads,
+            lambda: self.executors.sessions,
+            lambda session: self.dispatcher.nudge(lambda other: other is session),
+            clock,
+        )
         self.housekeeping = Housekeeping(
             settings, backend, self.jobs, self.heads, self.blobs, self.results, self.turns, clock
         )
@@ -142,7 +179,8 @@ class Replica:
             settings,
             self.jobs,
             self.heads,
-            self.tasks,
+            self.local,
+            self.acting,
             self.executors,
             self.peers,
             teller,
@@ -156,19 +194,23 @@ class Replica:
             settings,
             self.executors,
             self.tasks,
+            self.lists,
             self.dispatcher,
             self.push,
             self.keeper,
             self.housekeeping,
             self.blobs,
-            clock,
+            catch_up=self.local.catch_up,
         )
+        self.for_replicas = ReplicaService(self.local, self.loads)
         self._to_adopt: dict[JobId, None] = {}
         self._to_adopt_later: set[JobId] = set()
         self._adopt_wake = asyncio.Event()
         self._clean_wake = asyncio.Event()
         self.jobs.listen(self._on_commit)
         self.heads.listen(self._on_head)
+        self.loads.listen(self._on_load)
+        self.acting.listen(self._on_acting)
 
     # ---------------------------------------------------------------- life
 
@@ -191,6 +233,8 @@ class Replica:
             group.create_task(self.heads.run())
             group.create_task(self.executors.run())
             group.create_task(self.dispatcher.run())
+            group.create_task(self.others.run())
+            group.create_task(self.lists.run())
             group.create_task(self.speculation.run())
             group.create_task(self.slots.run())
             group.create_task(self.push.run())
@@ -207,15 +251,24 @@ class Replica:
         """Finish what is being written."""
         await self.writers.close()
         await self.push.close()
+        await self.others.close()
 
     # ---------------------------------------------------------------- what follows from changes
 
     def _on_commit(self, job: StoredJob, head: JobHead) -> None:
-        self.watchers.changed(JobId(head.job_id))
-        if not job.graph.is_active:
-            log.info("job_ended", job_id=head.job_id, state=head.state.value, seq=job.seq)
-            self.dispatcher.nudge(lambda session: any(key.job_id == head.job_id for key in session.held))
-            self.push.job_ended(JobId(head.job_id))
+        job_id = JobId(head.job_id)
+        if job.graph.is_active:
+            self.acting.read(job_id)
+        else:
+            self.acting.ended(job_id)
+            self.push.job_ended(job_id)
+            log.info("job_ended", job_id=job_id, state=head.state.value, seq=job.seq)
+            self._stop_tasks_of(job_id)
+        self.loads.on_commit(job, head)
+        self.watchers.changed(job_id)
+
+    def _on_load(self, job_id: JobId) -> None:
+        self.watchers.changed(job_id)
         if self.queue.has_runnable:
             self.dispatcher.wake()
             self.push.wake()
@@ -224,25 +277,38 @@ class Replica:
         self.watchers.changed(job_id)
         cached = self.jobs.cached(job_id)
         if head is None or not head.is_active:
-            self.queue.remove(job_id)
+            self.acting.ended(job_id)
+            self.local.forget(job_id)
             self.push.job_ended(job_id)
             if head is None or (cached is not None and cached.graph.is_active):
                 self.jobs.forget(job_id)  # another replica ended it
-        elif cached is None or not shows(head, cached.graph):
+            self._stop_tasks_of(job_id)
+        elif self.acting.is_mine(job_id) and (cached is None or not shows(head, cached.graph)):
             self._adopt_in_turn(job_id, head, is_new=cached is None)  # or another replica moved it on
+        self.loads.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
 
+    def _stop_tasks_of(self, job_id: JobId) -> None:
+        self.dispatcher.nudge(lambda session: any(key.job_id == job_id for key in session.held))
+
+    def _on_acting(self) -> None:
+        """Begin to act on what was another replica's."""
+        self._to_adopt |= dict.fromkeys(self._not_followed())
+        self._adopt_wake.set()
+        self.dispatcher.wake()
+
+    def _not_followed(self) -> list[JobId]:
+        active = (JobId(head.job_id) for head in self.heads if head.is_active)
+        return [job_id for job_id in active if self.acting.is_mine(job_id) and not self.acting.follows(job_id)]
+
     def _adopt_in_turn(self, job_id: JobId, head: JobHead, *, is_new: bool) -> None:
-        """Adopt the job once those have had their moment who come before: for a new one who took it in, as well."""
-        places = self.turns.place(job_id)
-        if is_new and head.state is JobState.QUEUED and not self.turns.is_alone:
-            places += 1
-        if not places:
+        """Begin to act on the job; with a new one give whoever took it in a moment to hand its planning out."""
+        if not (is_new and head.state is JobState.QUEUED) or self.turns.is_alone:
             self._adopt_now(job_id)
         elif job_id not in self._to_adopt_later:
             self._to_adopt_later.add(job_id)
-            asyncio.get_running_loop().call_later(places * _MOMENT_S, self._adopt_now, job_id)
+            asyncio.get_running_loop().call_later(_MOMENT_S, self._adopt_now, job_id)
 
     def _adopt_now(self, job_id: JobId) -> None:
         self._to_adopt_later.discard(job_id)
@@ -254,8 +320,7 @@ class Replica:
     # ---------------------------------------------------------------- loops
 
     async def _adopt_all(self) -> None:
-        unknown = [JobId(h.job_id) for h in self.heads if h.is_active and not self.queue.knows(JobId(h.job_id))]
-        self._to_adopt |= dict.fromkeys(unknown)
+        self._to_adopt |= dict.fromkeys(self._not_followed())
         await self._adopt()
 
     async def _adopt(self) -> None:
@@ -263,7 +328,9 @@ class Replica:
             some = list(self._to_adopt)[:_ADOPT_AT_ONCE]
             for job_id in some:
                 del self._to_adopt[job_id]
-            await asyncio.gather(*(self.tasks.adopt(job_id) for job_id in some))
+            await asyncio.gather(*(self.local.adopt(job_id) for job_id in some))
+            for lost in self.executors.recent_losses():
+                await self.local.lose_executor(lost, jobs=some)
 
     async def _adopting(self) -> None:
         await self._forever(self._adopt, self._adopt_wake)
@@ -301,7 +368,9 @@ class Replica:
     async def sweep(self) -> None:
         """Do one round of what is done regularly."""
         await self._adopt_all()
-        for executor_id, incarnation in self.tasks.strays(self.executors.is_alive):
+        if not self.turns.is_alone:
+            await self.local.catch_up()  # somebody may have acted for this scheduler, and nothing have happened since
+        for executor_id, incarnation in self.local.strays(self.executors.is_alive):
             await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
         await self.housekeeping.sweep()
         await self.housekeeping.collect_orphans()
@@ -322,6 +391,7 @@ async def serve(
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
     add_OnagerSchedulerServicer_to_server(replica.service, server)
     add_OnagerExecutorGatewayServicer_to_server(replica.gateway, server)
+    add_OnagerReplicaServicer_to_server(replica.for_replicas, server)
     checks = checks or AsyncHealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]

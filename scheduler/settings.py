@@ -79,6 +79,11 @@ class SchedulerSettings(BaseSettings):
     the emptiest, ``locality`` the one that has the stage's plan and input."""
     max_launches_per_append: int = Field(default=4_096, ge=1)
     """The most tasks that one append to a job's log hands out."""
+    session_max_tasks: int = Field(default=0, ge=0, le=1_000_000)
+    """The most tasks that jobs of one session have running at a time, where they do not say so themselves; 0: any
+    number. It goes for what is submitted to this scheduler from then on."""
+    forward_timeout_ms: int = Field(default=500, ge=50, le=60_000)
+    """How long another scheduler may take to answer what is handed over to it; after that this one acts itself."""
     task_max_failures: int = Field(default=4, ge=1)
     """The so-manieth counted failure of one partition fails its job."""
     stage_max_failures: int = Field(default=4, ge=1)

@@ -993,3 +993,109 @@ class CancelTasksRequest(_message.Message):
 class CancelTasksResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class JobLoad(_message.Message):
+    __slots__ = ("job_id", "running", "available", "log_seq", "head_revision")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    LOG_SEQ_FIELD_NUMBER: _ClassVar[int]
+    HEAD_REVISION_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    running: int
+    available: int
+    log_seq: int
+    head_revision: int
+    def __init__(self, job_id: _Optional[str] = ..., running: _Optional[int] = ..., available: _Optional[int] = ..., log_seq: _Optional[int] = ..., head_revision: _Optional[int] = ...) -> None: ...
+
+class ForwardedSlots(_message.Message):
+    __slots__ = ("job_id", "executor_id", "incarnation", "list_number", "slots")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    executor_id: str
+    incarnation: str
+    list_number: int
+    slots: int
+    def __init__(self, job_id: _Optional[str] = ..., executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
+
+class FilledSlots(_message.Message):
+    __slots__ = ("task_sets", "failed")
+    TASK_SETS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
+    failed: bool
+    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., failed: _Optional[bool] = ...) -> None: ...
+
+class ForwardedReports(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "list_number", "reports", "freed_slots")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    FREED_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    list_number: int
+    reports: _containers.RepeatedCompositeFieldContainer[TaskReport]
+    freed_slots: int
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ...) -> None: ...
+
+class AppliedReports(_message.Message):
+    __slots__ = ("acknowledged", "task_sets")
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    TASK_SETS_FIELD_NUMBER: _ClassVar[int]
+    acknowledged: _containers.RepeatedCompositeFieldContainer[TaskId]
+    task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
+    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ...) -> None: ...
+
+class ForwardedList(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "list_number", "held", "disproves")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    DISPROVES_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    list_number: int
+    held: _containers.RepeatedCompositeFieldContainer[TaskId]
+    disproves: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., held: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., disproves: _Optional[bool] = ...) -> None: ...
+
+class ComparedList(_message.Message):
+    __slots__ = ("task_sets", "cancel")
+    TASK_SETS_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
+    cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
+    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+
+class ForwardRequest(_message.Message):
+    __slots__ = ("scheduler_id", "loads", "reports", "slots", "lists")
+    SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
+    LOADS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
+    scheduler_id: str
+    loads: _containers.RepeatedCompositeFieldContainer[JobLoad]
+    reports: _containers.RepeatedCompositeFieldContainer[ForwardedReports]
+    slots: _containers.RepeatedCompositeFieldContainer[ForwardedSlots]
+    lists: _containers.RepeatedCompositeFieldContainer[ForwardedList]
+    def __init__(self, scheduler_id: _Optional[str] = ..., loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[ForwardedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[ForwardedSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ForwardedList, _Mapping]]] = ...) -> None: ...
+
+class ForwardResponse(_message.Message):
+    __slots__ = ("loads", "reports", "slots", "lists")
+    LOADS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
+    loads: _containers.RepeatedCompositeFieldContainer[JobLoad]
+    reports: _containers.RepeatedCompositeFieldContainer[AppliedReports]
+    slots: _containers.RepeatedCompositeFieldContainer[FilledSlots]
+    lists: _containers.RepeatedCompositeFieldContainer[ComparedList]
+    def __init__(self, loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[AppliedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[FilledSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ComparedList, _Mapping]]] = ...) -> None: ...

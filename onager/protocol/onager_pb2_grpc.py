@@ -1086,3 +1086,82 @@ class OnagerExecutor:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class OnagerReplicaStub:
+    """---------------------------------------------------------------- for other schedulers
+
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Forward = channel.unary_unary(
+                '/onager.v1.OnagerReplica/Forward',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.ForwardRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ForwardResponse.FromString,
+                _registered_method=True)
+
+
+class OnagerReplicaServicer:
+    """---------------------------------------------------------------- for other schedulers
+
+    """
+
+    def Forward(self, request, context):
+        """Hands over what concerns jobs that the callee acts on. Everything may be repeated, and the callee never hands it on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_OnagerReplicaServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Forward': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forward,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.ForwardRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ForwardResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'onager.v1.OnagerReplica', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('onager.v1.OnagerReplica', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class OnagerReplica:
+    """---------------------------------------------------------------- for other schedulers
+
+    """
+
+    @staticmethod
+    def Forward(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerReplica/Forward',
+            onager_dot_protocol_dot_onager__pb2.ForwardRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ForwardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

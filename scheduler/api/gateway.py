@@ -1,14 +1,13 @@
 """What executors call: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import structlog
 
-from onager.clock import Clock
 from onager.errors import UnknownExecutorError
-from onager.ids import BlobDigest, TaskKey
+from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
@@ -19,16 +18,14 @@ from scheduler.executors.executor_records import ExecutorSession
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.settings import SchedulerSettings
-from scheduler.tasks.dispatcher import Dispatcher, note_launch
+from scheduler.tasks.dispatcher import Dispatcher
+from scheduler.tasks.list_comparison import YOUNG_S, ListComparison
 from scheduler.tasks.push_scheduler import PushScheduler
-from scheduler.tasks.query_coordinator import Launch
+from scheduler.tasks.reservations import Launch
 from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.task_manager import TaskManager
 
 log = structlog.get_logger(__name__)
-
-YOUNG_S: Final = 0.5
-"""A task handed out so lately may be on its way: a list without it says nothing yet."""
 
 Context = Any
 Call = pb.HeartbeatRequest | pb.PollWorkRequest | pb.ReportTasksRequest
@@ -42,29 +39,32 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         settings: SchedulerSettings,
         executors: ExecutorManager,
         tasks: TaskManager,
+        lists: ListComparison,
         dispatcher: Dispatcher,
         push: PushScheduler,
         keeper: SlotKeeper,
         housekeeping: Housekeeping,
         blobs: BlobStore,
-        clock: Clock,
+        *,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._executors = executors
         self._tasks = tasks
+        self._lists = lists
         self._dispatcher = dispatcher
         self._push = push
         self._keeper = keeper
         self._housekeeping = housekeeping
         self._blobs = blobs
-        self._clock = clock
+        self._catch_up = catch_up
 
     @translated
     async def RegisterExecutor(  # noqa: N802
         self, request: pb.RegisterExecutorRequest, context: Context
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
-        await self._tasks.catch_up()
+        await self._catch_up()
         await self._executors.register(request, context.peer())
         return pb.RegisterExecutorResponse(
             scheduler_id=self._settings.scheduler_id,
@@ -96,8 +96,9 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         repeated: list[Launch] = []
         is_young = False
         if request.list_number > session.list_number:
-            session.list_number = request.list_number
-            repeated, is_young = await self._compare(session, {task_key(t) for t in request.running})
+            repeated, is_young = await self._lists.take(
+                session, request.list_number, {task_key(t) for t in request.running}
+            )
         answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
         await self._add_news(session, answer)
         if not (answer.task_sets or answer.cancel or answer.clean_ups):
@@ -134,9 +135,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             filled = await self._tasks.fill_reservations(updated.reservations)
             launches += filled.launches
             self._dispatcher.credit(session, len(filled.unfilled))
-        now_s = self._clock.monotonic_s()
-        for launch in launches:
-            note_launch(session, launch, now_s)
+        self._lists.note(session, launches)
         return pb.ReportTasksResponse(
             acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
@@ -169,30 +168,15 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         await self._executors.renew(session)
         return session
 
-    async def _compare(self, session: ExecutorSession, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
-        """Hold a later list against the graphs; return repeated launches, and whether it came too early for some."""
-        now_s = self._clock.monotonic_s()
-        young = {key for key, at_s in session.held.items() if now_s - at_s < YOUNG_S and key not in listed}
-        wanted = self._tasks.wanted(session.executor_id, session.incarnation)
-        session.held = {
-            **{key: session.held[key] for key in young},
-            **{key: session.held.get(key, now_s) for key in listed},
-        }
-        if not wanted - listed - young:
-            return [], bool(young)
-        launches = await self._tasks.reconcile(session.slot, listed | young, wanted)
-        for launch in launches:
-            note_launch(session, launch, now_s)
-        return launches, bool(young)
-
     async def _unwanted(self, session: ExecutorSession) -> list[pb.TaskId]:
         """Return the tasks that the executor holds and nobody wants."""
         if not session.held:
             return []
-        unwanted = await self._tasks.unwanted(session.executor_id, session.incarnation, list(session.held))
-        return [task_id(key) for key in unwanted]
+        return [task_id(key) for key in await self._lists.unwanted(session)]
 
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
+        answer.task_sets.extend(session.late_task_sets)
+        session.late_task_sets.clear()
         answer.cancel.extend(await self._unwanted(session))
         if not session.is_draining:
             answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))

@@ -25,16 +25,17 @@ from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.job_heads import JobHead, JobHeads
-from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
+from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, terms_of
 from scheduler.jobs.job_speculation import speculation_of
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.progress import ProgressTeller, broken_failure, progress_of_head
 from scheduler.jobs.results import ResultStore, check_fetchable, stream_result
 from scheduler.jobs.watchers import JobWatchers
+from scheduler.replicas.acting import Acting
 from scheduler.replicas.peers import Peers
 from scheduler.settings import SchedulerSettings
 from scheduler.state_admin.admin import StateAdmin
-from scheduler.tasks.task_manager import TaskManager
+from scheduler.tasks.job_actor import LocalActor
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +54,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         settings: SchedulerSettings,
         jobs: JobStore,
         heads: JobHeads,
-        tasks: TaskManager,
+        local: LocalActor,
+        acting: Acting,
         executors: ExecutorManager,
         peers: Peers,
         teller: ProgressTeller,
@@ -66,7 +68,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._settings = settings
         self._jobs = jobs
         self._heads = heads
-        self._tasks = tasks
+        self._local = local
+        self._acting = acting
         self._executors = executors
         self._peers = peers
         self._teller = teller
@@ -80,6 +83,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:  # noqa: ARG002, N802
         """Store a job; it is durable when this returns."""
         check_submission(request)
+        terms = terms_of(request.spec, request.client_id, self._settings.session_max_tasks)
         job_id = JobId(request.job_id)
         content = encode_spec(request.spec)
         await self._blobs.put(job_id, [content])
@@ -96,7 +100,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             speculation=speculation_of(request.spec),
         )
         try:
-            _, existed = await self._jobs.submit(graph, weight=weight_of(request.spec))
+            _, existed = await self._jobs.submit(graph, terms)
         except JobConflictError:
             await self._blobs.release(job_id, [digest_of(content)])
             raise
@@ -160,7 +164,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         before = await self._jobs.fresh(job_id)
         if not before.graph.is_active:
             return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
-        graph = await self._tasks.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
+        graph = await self._local.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
         log.info("job_cancelled", job_id=job_id, reason=request.reason)
         return pb.CancelJobResponse(cancelled=graph.state.value == "cancelled", state=wire.STATE[graph.state])
 
@@ -249,7 +253,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
     async def _progress(self, job_id: JobId, *, is_fresh: bool) -> pb.JobProgress:
         try:
-            job = await (self._jobs.fresh(job_id) if is_fresh else self._jobs.get(job_id))
+            is_current = self._acting.follows(job_id) and not is_fresh
+            job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
             return self._teller.progress(job.graph)
         except (StateCorruptError, SchemaVersionError) as error:
             return self._broken(job_id, str(error))

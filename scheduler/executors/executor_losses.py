@@ -1,4 +1,4 @@
-"""Telling the jobs that an executor is lost: at once where that was found, elsewhere if it is still to be done."""
+"""Telling the jobs that an executor is lost: each scheduler those that it acts on, however it learned of the loss."""
 
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -13,23 +13,21 @@ from scheduler.executors.executor_roster import ExecutorRoster
 
 log = structlog.get_logger(__name__)
 
-_MOMENT_S: Final = 0.5
-"""How long the scheduler that found a loss has for it, before others look whether jobs were told."""
+_REMEMBERED_S: Final = 60.0
+"""How long ago an executor was lost of which a job is told that this scheduler begins to act on."""
 
 
 class OnLost(Protocol):
     """What applies a loss to the jobs."""
 
-    async def __call__(self, lost: ExecutorLost, *, is_late: bool = False) -> None:
-        """Apply *lost*; with *is_late* another scheduler is likely to have done it."""
+    async def __call__(self, lost: ExecutorLost) -> None:
+        """Apply *lost*; `OnagerError` when some job could not be told."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Owed:
     lost: ExecutorLost
-    since_s: float
-    is_late: bool
 
 
 class ExecutorLosses:
@@ -39,26 +37,31 @@ class ExecutorLosses:
         self._on_lost = on_lost
         self._clock = clock
         self._owed: dict[tuple[str, str], _Owed] = {}
+        self._recent: dict[tuple[str, str], tuple[float, ExecutorLost]] = {}
 
-    async def tell(
-        self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool = False, is_late: bool = False
-    ) -> None:
+    @property
+    def recent(self) -> list[ExecutorLost]:
+        """Return the losses of the last minute."""
+        horizon_s = self._clock.monotonic_s() - _REMEMBERED_S
+        self._recent = {life: found for life, found in self._recent.items() if found[0] > horizon_s}
+        return [lost for _, lost in self._recent.values()]
+
+    async def tell(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool = False) -> None:
         """Tell the jobs; what could not be stored now is told again by `tell_due`."""
-        await self._pay(self._owe(executor_id, incarnation, reason, is_drained=is_drained, is_late=is_late))
+        await self._pay(self._owe(executor_id, incarnation, reason, is_drained=is_drained))
 
     def found_elsewhere(self, record: ExecutorRecord, reason: str) -> None:
-        """Tell the jobs in a moment, should the scheduler that found the loss not have done so."""
+        """Tell the jobs with the next look."""
         if (record.executor_id, record.incarnation) not in self._owed:
             is_drained = record.state == "draining"
-            self._owe(record.executor_id, record.incarnation, reason, is_drained=is_drained, is_late=True)
+            self._owe(record.executor_id, record.incarnation, reason, is_drained=is_drained)
 
     async def tell_due(self, roster: ExecutorRoster) -> None:
-        """Tell what could not be stored before, and what others had their moment for.
+        """Tell what could not be stored before, and what another scheduler has found.
 
         A life that was declared lost by mistake, and has registered again since, has lost nothing.
         """
-        now_s = self._clock.monotonic_s()
-        due = [owed for owed in self._owed.values() if not owed.is_late or now_s - owed.since_s >= _MOMENT_S]
+        due = list(self._owed.values())
         if due:
             await roster.refresh()
         for owed in due:
@@ -67,7 +70,7 @@ class ExecutorLosses:
             else:
                 await self._pay(owed)
 
-    def _owe(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool, is_late: bool) -> _Owed:
+    def _owe(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool) -> _Owed:
         lost = ExecutorLost(
             executor_id=executor_id,
             incarnation=incarnation,
@@ -75,12 +78,13 @@ class ExecutorLosses:
             at_ms=self._clock.now_ms(),
             is_drained=is_drained,
         )
-        owed = self._owed[executor_id, incarnation] = _Owed(lost, self._clock.monotonic_s(), is_late)
+        owed = self._owed[executor_id, incarnation] = _Owed(lost)
+        self._recent[executor_id, incarnation] = (self._clock.monotonic_s(), lost)
         return owed
 
     async def _pay(self, owed: _Owed) -> None:
         try:
-            await self._on_lost(owed.lost, is_late=owed.is_late)
+            await self._on_lost(owed.lost)
         except OnagerError as error:
             log.warning("executor_loss_not_applied", executor_id=owed.lost.executor_id, error=str(error))
         else:

@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from execution_graph import ExecutorLost
 from onager.clock import Clock
 from onager.errors import (
     LeaseExpiredError,
@@ -356,7 +357,11 @@ class ExecutorManager:
 
     async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:
         """Tell the jobs of a life that is over and that some of them still count on."""
-        await self._losses.tell(executor_id, incarnation, reason, is_late=not self._turns.is_alone)
+        await self._losses.tell(executor_id, incarnation, reason)
+
+    def recent_losses(self) -> list[ExecutorLost]:
+        """Return the losses that a job has to be told of which this scheduler begins to act on."""
+        return [lost for lost in self._losses.recent if not self.is_alive(lost.executor_id, lost.incarnation)]
 
     # ---------------------------------------------------------------- loops
 

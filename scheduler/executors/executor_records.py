@@ -53,6 +53,12 @@ class ExecutorSession:
     suspect_s: float | None = None
     """When its connection broke, until it is heard of again."""
     is_gone: bool = False
+    compared: dict[str, int] = field(default_factory=dict)
+    """The latest list that each other replica has held against its graphs."""
+    unwanted: dict[TaskKey, None] = field(default_factory=dict)
+    """What other replicas say that it need not go on with, until it is told."""
+    late_task_sets: list[pb.TaskSet] = field(default_factory=list)
+    """Launches that other replicas have repeated, until they are on their way."""
 
     @property
     def executor_id(self) -> ExecutorId:
@@ -137,6 +143,8 @@ class Offer:
     """Set when the poll has something to say."""
     settled: asyncio.Event = field(default_factory=_set_event)
     """Clear while slots of it are being filled."""
+    filling: int = 0
+    """How many rounds of filling slots of it go on."""
 
     @property
     def can_be_filled(self) -> bool:

@@ -25,7 +25,23 @@ CleanUpOwed = Literal["none", "intermediate", "all"]
 """What of a job's exchange data still has to go: nothing, all but its result, or all."""
 
 
-class JobHead(Record):
+class JobTerms(Record):
+    """What a job was submitted with that says how many slots it gets beside others."""
+
+    weight: float = 1.0
+    """Its share of the slots against that of other jobs."""
+    session: str = ""
+    """Jobs of the same session share a limit of running tasks."""
+    session_max_tasks: int = 0
+    """How many tasks the session may have running for this job to get one more; 0 for any number."""
+
+    @property
+    def terms(self) -> "JobTerms":
+        """Return the terms alone."""
+        return JobTerms(weight=self.weight, session=self.session, session_max_tasks=self.session_max_tasks)
+
+
+class JobHead(JobTerms):
     """What is to be known of a job without reading its graph."""
 
     job_id: str
@@ -35,8 +51,6 @@ class JobHead(Record):
     submitted_ms: int
     started_ms: int | None = None
     ended_ms: int | None = None
-    weight: float = 1.0
-    """Its share of the slots against that of other jobs."""
     stages: int = 1
     stages_done: int = 0
     has_runnable_work: bool = True
@@ -56,7 +70,7 @@ class JobHead(Record):
         return not self.state.is_terminal and self.broken is None
 
 
-def head_of(graph: ExecutionGraph, weight: float) -> JobHead:
+def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
     """Return the head that goes with *graph*."""
     error = graph.outcome.failure.message[:_ERROR_CHARS] if isinstance(graph.outcome, Failed) else None
     result = graph.result_stage
@@ -69,7 +83,9 @@ def head_of(graph: ExecutionGraph, weight: float) -> JobHead:
         submitted_ms=graph.submitted_ms,
         started_ms=graph.started_ms,
         ended_ms=graph.ended_ms,
-        weight=weight,
+        weight=terms.weight,
+        session=terms.session,
+        session_max_tasks=terms.session_max_tasks,
         stages=len(graph.stages),
         stages_done=sum(isinstance(s, SuccessfulStage) for s in graph.stages),
         has_runnable_work=has_runnable_work(graph),

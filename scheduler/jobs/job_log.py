@@ -17,13 +17,14 @@ from typing import Final
 from execution_graph import EventBatch, ExecutionGraph, JobState, apply_all, decode_batch, decode_graph, encode_graph
 from onager.errors import StateCorruptError
 from onager.ids import JobId
-from scheduler.records import Record, pack, unpack
+from scheduler.jobs.job_heads import JobTerms
+from scheduler.records import pack, unpack
 from state_backend import KeyRange, Keyspace, KeyValue, Op, Put, Snapshot, split_value
 
 HEADER_KEYSPACES: Final = (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.FailedJobs)
 
 
-class JobHeader(Record):
+class JobHeader(JobTerms):
     """Names the newest snapshot of a job."""
 
     job_id: str
@@ -37,7 +38,6 @@ class JobHeader(Record):
     """Of the graph, before compression: what the log is weighed against."""
     batch_id: str
     """The batch that this snapshot was committed with, to settle a write of unknown outcome."""
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

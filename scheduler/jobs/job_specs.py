@@ -16,13 +16,20 @@ from onager.errors import (
 from onager.ids import is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
+from scheduler.jobs.job_heads import JobTerms
 from scheduler.jobs.job_speculation import speculation_of
 
 WEIGHT_KEY: Final = "onager.weight"
 """The conf key with a job's share of the slots against that of other jobs."""
 
+SESSION_KEY: Final = "onager.session"
+"""The conf key that names the session of a job; by default each client has one of its own."""
+SESSION_MAX_TASKS_KEY: Final = "onager.session.max-tasks"
+"""The conf key with the most tasks that a job's session may have running for the job to get one more; 0: any number."""
+
 _MAX_NAME_CHARS: Final = 256
 _MAX_WEIGHT: Final = 1000.0
+_MAX_TASKS: Final = 1_000_000
 _SINK_FORMATS: Final = ("parquet", "csv", "json", "orc")
 _SINK_MODES: Final = ("error", "overwrite", "append")
 _VIEW_FORMATS: Final = ("", "parquet", "csv", "json", "orc", "text")
@@ -65,6 +72,22 @@ def weight_of(spec: pb.JobSpec) -> float:
     return weight
 
 
+def terms_of(spec: pb.JobSpec, client_id: str, session_max_tasks: int) -> JobTerms:
+    """Return what *spec* says of the job's share of slots; by default the client's session and *session_max_tasks*.
+
+    `InvalidSettingError` for what cannot be used.
+    """
+    session = spec.conf.get(SESSION_KEY, client_id)
+    if SESSION_KEY in spec.conf and not (session.isprintable() and 0 < len(session) <= _MAX_NAME_CHARS):
+        raise InvalidSettingError(SESSION_KEY, session, f"give a name of 1 to {_MAX_NAME_CHARS} printable characters")
+    text = spec.conf.get(SESSION_MAX_TASKS_KEY, str(session_max_tasks))
+    if not text.isascii() or not text.isdecimal() or int(text) > _MAX_TASKS:
+        raise InvalidSettingError(
+            SESSION_MAX_TASKS_KEY, text, f"give a whole number from 0 to {_MAX_TASKS}; 0: no limit"
+        )
+    return JobTerms(weight=weight_of(spec), session=session, session_max_tasks=int(text))
+
+
 def encode_spec(spec: pb.JobSpec) -> bytes:
     """Return *spec* as stored: protobuf's JSON, equal bytes for equal specs."""
     plain = json_format.MessageToDict(spec, preserving_proto_field_name=True)
@@ -105,7 +128,7 @@ def _check_conf(spec: pb.JobSpec) -> None:
     for key, value in spec.conf.items():
         if not key.startswith(("spark.", "onager.")) or any(c.isspace() for c in key):
             raise InvalidSettingError(key, value, "a conf key starts with 'spark.' or 'onager.' and has no spaces")
-    weight_of(spec)
+    terms_of(spec, "", 0)
     speculation_of(spec)
 
 

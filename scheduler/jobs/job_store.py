@@ -23,7 +23,7 @@ from onager.errors import (
 )
 from onager.ids import JobId
 from scheduler.jobs import job_log
-from scheduler.jobs.job_heads import JobHead, JobHeads, head_of, unreadable_head
+from scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
 from scheduler.jobs.job_log import JobHeader, StoredJob
 from scheduler.records import pack
 from state_backend import (
@@ -93,13 +93,14 @@ class JobStore:
         """Return the job as this replica last saw it, without asking the store."""
         return self._active.get(job_id) or self._ended.get(job_id)
 
-    async def submit(self, graph: ExecutionGraph, *, weight: float = 1.0) -> tuple[StoredJob, bool]:
+    async def submit(self, graph: ExecutionGraph, terms: JobTerms | None = None) -> tuple[StoredJob, bool]:
         """Store a new job; return it, and whether it existed already.
 
         A job of the same id and spec is the same job, however long ago it was submitted and whatever became of it;
         with another spec it is a `JobConflictError`.
         """
         job_id = JobId(graph.job_id)
+        terms = terms or JobTerms()
         snapshot = _snapshot_name(0)
         chunks, size = job_log.snapshot_ops(job_id, snapshot, graph)
         header = JobHeader(
@@ -110,9 +111,9 @@ class JobStore:
             chunks=len(chunks),
             snapshot_bytes=size,
             batch_id=secrets.token_hex(8),
-            weight=weight,
+            **terms.model_dump(include={"weight", "session", "session_max_tasks"}),
         )
-        head = head_of(graph, weight)
+        head = head_of(graph, terms)
         ops = [
             *chunks,
             Put(Keyspace.ActiveJobs, job_id, header.encoded()),
@@ -165,7 +166,7 @@ class JobStore:
             self._active.pop(job_id, None)
             self._ended.pop(job_id, None)
             raise JobNotFoundError(job_id)
-        self._learn(job, head_of(job.graph, job.header.weight), None)
+        self._learn(job, head_of(job.graph, job.header), None)
         return job
 
     async def fresh(self, job_id: JobId) -> StoredJob:
@@ -192,7 +193,7 @@ class JobStore:
             job = job_log.follow(known, found.ranges[0].items)
         except (StateCorruptError, SchemaVersionError):
             return await self.load(job_id)  # which marks what is damaged
-        self._learn(job, head_of(job.graph, header.weight), None)
+        self._learn(job, head_of(job.graph, header), None)
         return self.cached(job_id) or job
 
     async def append(self, job: StoredJob, events: Sequence[Event]) -> Committed | Lost:
@@ -223,10 +224,10 @@ class JobStore:
             return await self._commit_snapshot(job, batch_id, graph)
         header = job.header
         key = job_log.log_key(header.job_id, header.generation, job.seq + 1)
-        head = head_of(graph, header.weight)
+        head = head_of(graph, header)
         ops: list[Op] = [Put(Keyspace.JobLog, key, value)]
         # What is stored goes with the graph that this batch follows; the head as last seen may be older than that.
-        if head != head_of(job.graph, header.weight) or head != self.heads.get(JobId(header.job_id)):
+        if head != head_of(job.graph, header) or head != self.heads.get(JobId(header.job_id)):
             ops.append(Put(Keyspace.JobHeads, header.job_id, head.encoded()))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
         revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch_id))
@@ -252,7 +253,7 @@ class JobStore:
                 "batch_id": batch_id,
             }
         )
-        head = head_of(graph, old.weight)
+        head = head_of(graph, old)
         keyspace = job_log.end_keyspace(graph)
         ops: list[Op] = [
             Put(keyspace, old.job_id, header.encoded()),

@@ -41,8 +41,10 @@ class _Asked:
 class JobWriters:
     """One queue of deciders for each job that is being worked on."""
 
-    def __init__(self, jobs: JobStore, clock: Clock) -> None:
+    def __init__(self, jobs: JobStore, clock: Clock, is_followed: Callable[[JobId], bool] = lambda _: True) -> None:
+        """Begin with a job as it is in the cache where *is_followed* says so, else as it is stored."""
         self._jobs = jobs
+        self._is_followed = is_followed
         self._clock = clock
         self._queues: dict[JobId, deque[_Asked]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,10 +92,10 @@ class JobWriters:
             del self._queues[job_id]
 
     async def _round(self, job_id: JobId, queue: deque[_Asked], taken: list[_Asked]) -> None:
-        is_first = True
+        may_be_cached = self._is_followed(job_id)
         while True:
-            job = await (self._jobs.get(job_id) if is_first else self._jobs.fresh(job_id))
-            is_first = False
+            job = await (self._jobs.get(job_id) if may_be_cached else self._jobs.fresh(job_id))
+            may_be_cached = False
             graph, events = self._decide(job, queue, taken)
             if not events:
                 break

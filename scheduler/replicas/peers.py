@@ -101,6 +101,11 @@ class Peers:
         found = self._records.get(self.id)
         return found is not None and found[1].incarnation == self.record.incarnation
 
+    def find(self, scheduler_id: SchedulerId) -> SchedulerRecord | None:
+        """Return the record of another scheduler as last seen."""
+        found = self._records.get(scheduler_id)
+        return None if found is None else found[1]
+
     def infos(self) -> list[pb.SchedulerInfo]:
         """Return what people are told of all schedulers, by id."""
         records = {scheduler_id: record for scheduler_id, (_, record) in self._records.items()}

@@ -16,6 +16,11 @@ def rank(key: str, member: str, members: Iterable[str]) -> int:
     return sum(_score(key, other) > mine for other in members if other != member)
 
 
+def first(key: str, members: Iterable[str]) -> str:
+    """Return which of *members*, of whom there is one at least, comes first for *key*."""
+    return max(members, key=lambda member: _score(key, member))
+
+
 def _score(key: str, member: str) -> tuple[bytes, str]:
     # The lengths keep ("a", "bc") apart from ("ab", "c").
     name = f"{len(member)}:{member}{key}".encode()

@@ -182,7 +182,7 @@ class _JobCheck:
         if belongs is not job.keyspace:
             found.error("misplaced", job.keyspace, job.job_id, f"the job is {graph.state}, and belongs into {belongs}")
         if job.head is not None and job.head.job_id == job.job_id:
-            self._check_head(job.head, head_of(graph, header.weight))
+            self._check_head(job.head, head_of(graph, header))
         if graph.is_active:
             job.lives |= lives_at_work(graph)
 

@@ -13,12 +13,14 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
 from scheduler.executors.executor_records import ExecutorSession, Offer
 from scheduler.tasks.fair_queue import FairQueue
-from scheduler.tasks.query_coordinator import Launch
-from scheduler.tasks.task_manager import ExecutorReservation, TaskManager
+from scheduler.tasks.reservations import ExecutorReservation, Launch
+from scheduler.tasks.task_manager import TaskManager
 
 log = structlog.get_logger(__name__)
 
 _PAUSE_S: Final = 0.1
+_ROUND_S: Final = 0.05
+"""A round of filling that takes longer goes on beside the next one: another replica may be slow to answer."""
 
 
 class Dispatcher:
@@ -30,6 +32,7 @@ class Dispatcher:
         self._clock = clock
         self._offers: dict[ExecutorId, Offer] = {}
         self._wake = asyncio.Event()
+        self._rounds: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """Say that tasks, or slots, may have become free."""
@@ -69,24 +72,32 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Fill slots for as long as the scheduler lives."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._fill()
-            except OnagerError as error:
-                log.warning("slots_not_filled", error=str(error))
-                await asyncio.sleep(_PAUSE_S)
-                self._wake.set()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                started = asyncio.create_task(self._fill())
+                self._rounds.add(started)
+                started.add_done_callback(self._rounds.discard)
+                await asyncio.wait([started], timeout=_ROUND_S)
+                if started.done():
+                    started.result()
+        finally:
+            for going_on in self._rounds:
+                going_on.cancel()
 
     async def _fill(self) -> None:
         """Fill slots while there are some; those of an executor for which no task is fit are passed over."""
         passed_over: set[ExecutorId] = set()
-        while reservations := self._reservations(self._queue.available, passed_over):
-            unfilled = await self._fill_some(reservations)
-            if not unfilled:
-                return
-            passed_over |= {reservation.executor_id for reservation in unfilled}
+        try:
+            while reservations := self._reservations(self._queue.available, passed_over):
+                unfilled = await self._fill_some(reservations)
+                if not unfilled:
+                    return
+                passed_over |= {reservation.executor_id for reservation in unfilled}
+        except OnagerError as error:
+            log.warning("slots_not_filled", error=str(error))
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._wake.set)
 
     async def _fill_some(self, reservations: Sequence[ExecutorReservation]) -> Sequence[ExecutorReservation]:
         taken: dict[ExecutorId, int] = {}
@@ -95,15 +106,22 @@ class Dispatcher:
         offers = {executor_id: self._offers[executor_id] for executor_id in taken}
         for executor_id, slots in taken.items():
             offers[executor_id].credit -= slots
+            offers[executor_id].filling += 1
             offers[executor_id].settled.clear()
         try:
             filled = await self._tasks.fill_reservations(reservations)
             for reservation in filled.unfilled:
                 offers[reservation.executor_id].credit += 1
             self._hand_over(filled.launches, offers)
+        except BaseException:
+            for executor_id, slots in taken.items():
+                offers[executor_id].credit += slots
+            raise
         finally:
             for offer in offers.values():
-                offer.settled.set()
+                offer.filling -= 1
+                if not offer.filling:
+                    offer.settled.set()
         return filled.unfilled
 
     def _hand_over(self, launches: Iterable[Launch], offers: Mapping[ExecutorId, Offer]) -> None:

@@ -1,11 +1,23 @@
-"""Which job a free slot goes to: the one with the fewest running tasks for its weight, then the oldest."""
+"""Which job a free slot goes to: the one with the fewest running tasks for its weight, then the oldest.
+
+All active jobs of the cluster are in it, whichever replica acts on them. A job whose session has as many tasks running
+as it may waits for one of them to end.
+"""
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from execution_graph import ExecutionGraph, ResolvedStage, available_tasks, running_count
 from onager.ids import JobId
+
+
+@dataclass(slots=True)
+class _Session:
+    slots: int = 0
+    """What its jobs have running, or were given."""
+    jobs: int = 0
+    barred: dict[JobId, None] = field(default_factory=dict)
+    """Jobs that wait for the session to have fewer tasks running."""
 
 
 @dataclass(slots=True)
@@ -20,11 +32,12 @@ class _Share:
     version: int = 0
     waiting: int = 0
     """What it adds to the tasks that wait over all jobs."""
+    session: str = ""
+    session_max_tasks: int = 0
+    """How many tasks its session may have running for it to be given one more; 0 for any number."""
+    counted: int = 0
+    """What it adds to its session's slots."""
     is_passed_over: bool = False
-
-    @property
-    def is_runnable(self) -> bool:
-        return self.available > self.planned and not self.is_passed_over
 
     @property
     def key(self) -> tuple[float, int, str]:
@@ -39,37 +52,44 @@ class FairQueue:
         self._heap: list[tuple[tuple[float, int, str], int, JobId]] = []
         self._waiting = 0
         self._passed_over: list[_Share] = []
+        self._sessions: dict[str, _Session] = {}
 
-    def update(self, job_id: JobId, *, submitted_ms: int, weight: float, running: int, available: int) -> None:
-        """Take in how many tasks of a job run and wait, as committed."""
+    def update(
+        self,
+        job_id: JobId,
+        *,
+        submitted_ms: int,
+        weight: float,
+        running: int,
+        available: int,
+        session: str = "",
+        session_max_tasks: int = 0,
+    ) -> None:
+        """Take in how many tasks of a job run and wait."""
         share = self._shares.get(job_id)
         if share is None:
-            self._shares[job_id] = share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available)
+            share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available)
+            share.session, share.session_max_tasks = session, session_max_tasks
+            self._shares[job_id] = share
+            self._sessions.setdefault(session, _Session()).jobs += 1
         elif (share.running, share.available) == (running, available):
             return
         else:
             share.running, share.available = running, available
         self._push(share)
 
-    def follow(self, job_id: JobId, graph: ExecutionGraph, weight: float) -> None:
-        """Take in a committed graph; stages that wait to be started count as waiting tasks."""
-        available = available_tasks(graph)
-        for stage in graph.stages:
-            if isinstance(stage, ResolvedStage):
-                available += stage.spec.partitions - len(stage.ledger.outputs)
-        self.update(
-            job_id,
-            submitted_ms=graph.submitted_ms,
-            weight=weight,
-            running=running_count(graph),
-            available=available,
-        )
-
     def remove(self, job_id: JobId) -> None:
         """Forget a job that has ended."""
         share = self._shares.pop(job_id, None)
-        if share is not None:
-            self._waiting -= share.waiting
+        if share is None:
+            return
+        self._waiting -= share.waiting
+        session = self._sessions[share.session]
+        session.jobs -= 1
+        session.barred.pop(job_id, None)
+        self._count(share, 0)
+        if not session.jobs:
+            del self._sessions[share.session]
 
     def knows(self, job_id: JobId) -> bool:
         """Return whether the job is here."""
@@ -85,7 +105,7 @@ class FairQueue:
         if best is None:
             return None
         share = self._shares.get(prefer) if prefer is not None else None
-        if share is not None and share.is_runnable and share.key[0] <= best.key[0]:
+        if share is not None and self._is_runnable(share) and share.key[0] <= best.key[0]:
             best = share
         best.planned += 1
         self._push(best)
@@ -99,6 +119,20 @@ class FairQueue:
         for job_id, taken in Counter(found).items():
             self.give_back(job_id, taken)
         return found
+
+    def plan(self, job_id: JobId, slots: int) -> None:
+        """Count *slots* as the job's that it may be given besides, until they are given back."""
+        share = self._shares.get(job_id)
+        if share is not None and slots:
+            share.planned += slots
+            self._push(share)
+
+    def room(self, job_id: JobId) -> float:
+        """Return how many tasks the job may have running for its session to keep to its limit; infinite without one."""
+        share = self._shares.get(job_id)
+        if share is None or not share.session_max_tasks:
+            return float("inf")
+        return share.session_max_tasks - (self._sessions[share.session].slots - share.counted)
 
     def give_back(self, job_id: JobId, slots: int) -> None:
         """Take back *slots* that were given by `take`.
@@ -170,22 +204,45 @@ class FairQueue:
         found = [(s.running, s.job_id) for s in self._shares.values() if s.running]
         return [(job_id, running) for running, job_id in heapq.nlargest(limit, found)]
 
+    def _is_runnable(self, share: _Share) -> bool:
+        if share.available <= share.planned or share.is_passed_over:
+            return False
+        return not share.session_max_tasks or self._sessions[share.session].slots < share.session_max_tasks
+
     def _push(self, share: _Share) -> None:
-        share.version += 1
         waiting = max(0, share.available - share.planned)
         self._waiting += waiting - share.waiting
         share.waiting = waiting
-        if share.is_runnable:
-            heapq.heappush(self._heap, (share.key, share.version, share.job_id))
+        self._count(share, share.running + share.planned)
+        self._enter(share)
         if len(self._heap) > 64 + 4 * len(self._shares):
-            self._heap = [(s.key, s.version, s.job_id) for s in self._shares.values() if s.is_runnable]
+            self._heap = [(s.key, s.version, s.job_id) for s in self._shares.values() if s.available > s.planned]
             heapq.heapify(self._heap)
+
+    def _enter(self, share: _Share) -> None:
+        share.version += 1
+        if share.available > share.planned:
+            heapq.heappush(self._heap, (share.key, share.version, share.job_id))
+
+    def _count(self, share: _Share, slots: int) -> None:
+        """Take in that the job has *slots* of its session's; those that waited for fewer may go on."""
+        session = self._sessions[share.session]
+        has_fewer = slots < share.counted
+        session.slots += slots - share.counted
+        share.counted = slots
+        if has_fewer and session.barred:
+            barred = list(session.barred)
+            session.barred.clear()
+            for job_id in barred:
+                self._enter(self._shares[job_id])
 
     def _best(self) -> _Share | None:
         while self._heap:
             _, version, job_id = self._heap[0]
             share = self._shares.get(job_id)
-            if share is not None and share.version == version and share.is_runnable:
-                return share
+            if share is not None and share.version == version and share.available > share.planned:
+                if self._is_runnable(share):
+                    return share
+                self._sessions[share.session].barred[job_id] = None
             heapq.heappop(self._heap)
         return None

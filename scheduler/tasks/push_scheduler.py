@@ -27,9 +27,9 @@ from scheduler.replicas.turns import Turns
 from scheduler.tasks.distribution import FreeSlots, Place, TaskDistribution, distribute
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.launcher import Launcher
-from scheduler.tasks.query_coordinator import Launch
+from scheduler.tasks.reservations import ExecutorReservation, Launch
 from scheduler.tasks.slot_ledger import SlotLedger
-from scheduler.tasks.task_manager import ExecutorReservation, TaskManager
+from scheduler.tasks.task_manager import TaskManager
 
 log = structlog.get_logger(__name__)
 

@@ -23,8 +23,8 @@ from execution_graph import (
 )
 from onager.clock import Clock
 from onager.ids import JobId
-from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_writers import Decision, JobWriters
+from scheduler.tasks.reservations import Launch
 from scheduler.tasks.stage_coordinator import StageCoordinator
 
 
@@ -34,20 +34,6 @@ class Share:
 
     slot: ExecutorSlot
     tasks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Tasks that are an executor's by what is committed."""
-
-    executor_id: str
-    event: LaunchEvent
-    task_set: pb.TaskSet
-
-    @property
-    def tasks(self) -> int:
-        """Return how many they are."""
-        return len(self.event.tasks)
 
 
 @dataclass(slots=True)
@@ -70,8 +56,11 @@ class QueryCoordinator:
         """Set stages running that were left resolved, by a replica that died between."""
         await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
 
-    async def launch(self, shares: Sequence[Share], cluster_slots: int) -> list[Launch]:
-        """Hand out up to each share's number of tasks, and return those that now are in the executors' hands."""
+    async def launch(self, shares: Sequence[Share], cluster_slots: int, *, room: float = math.inf) -> list[Launch]:
+        """Hand out up to each share's number of tasks, and return those that now are in the executors' hands.
+
+        The job is given no more than makes *room* running ones.
+        """
         decided = _Decided()
 
         def decide(graph: ExecutionGraph) -> Decision:
@@ -79,37 +68,41 @@ class QueryCoordinator:
             events = self._revived(graph)
             graph = apply_all(graph, events)
             for share in shares:
-                graph = self._pop(graph, share, decided)
+                graph = self._pop(graph, share, room, decided)
             return Decision([*events, *decided.launches], graph)
 
         graph = await self._writers.record(self.job_id, decide)
         return self._launches(graph, decided, cluster_slots)
 
     async def report(
-        self, events: Sequence[Event], slot: ExecutorSlot, freed: int, load_of_others: float, weight: float, slots: int
+        self,
+        events: Sequence[Event],
+        share: Share,
+        cluster_slots: int,
+        *,
+        fair: float = math.inf,
+        room: float = math.inf,
     ) -> list[Launch]:
-        """Apply what *slot*'s executor reported, and hand it the next tasks in the same append.
+        """Apply what an executor reported, and hand it the next tasks in the same append.
 
-        It is given up to *freed* tasks, for as long as the job then has no more running for its weight than another
-        that waits (*load_of_others*).
+        It is given up to *share*'s tasks, for as long as the job then has no more than *fair* + 1 running, which is
+        when another that waits has the better claim, and no more than *room*.
         """
         decided = _Decided()
 
         def decide(graph: ExecutionGraph) -> Decision:
             decided.launches = []
             graph = apply_all(graph, events)
-            if not freed:
+            if not share.tasks:
                 return Decision(events, graph)
             started = self._revived(graph)
             graph = apply_all(graph, started)
-            limit = freed
-            if load_of_others < float("inf"):
-                limit = max(0, min(freed, math.floor(load_of_others * weight - running_count(graph)) + 1))
-            graph = self._pop(graph, Share(slot, limit), decided)
+            limit = room if fair == math.inf else min(room, math.floor(fair) + 1)
+            graph = self._pop(graph, share, limit, decided)
             return Decision([*events, *started, *decided.launches], graph)
 
         graph = await self._writers.record(self.job_id, decide)
-        return self._launches(graph, decided, slots)
+        return self._launches(graph, decided, cluster_slots)
 
     async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask], cluster_slots: int) -> list[Launch]:
         """Draw what follows from an executor's list: lost launches are repeated once, and then taken back."""
@@ -144,8 +137,11 @@ class QueryCoordinator:
         started = revive(graph, self._clock.now_ms())
         return [] if started is None else [started]
 
-    def _pop(self, graph: ExecutionGraph, share: Share, decided: _Decided) -> ExecutionGraph:
+    def _pop(self, graph: ExecutionGraph, share: Share, limit: float, decided: _Decided) -> ExecutionGraph:
+        """Hand out tasks until the share is used up, or *limit* of the job run."""
         left = share.tasks
+        if limit < math.inf:
+            left = min(left, math.floor(limit) - running_count(graph))
         while left > 0:
             launched = pop_next_tasks(graph, share.slot, left, self._clock.now_ms())
             if launched is None:
@@ -164,5 +160,5 @@ class QueryCoordinator:
             coordinator = self._stages.get(event.stage_id)
             if coordinator is None or coordinator.attempt != event.stage_attempt:
                 coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id)
-            launches.append(Launch(event.executor_id, event, coordinator.task_set(event, cluster_slots)))
+            launches.append(Launch(event.executor_id, coordinator.task_set(event, cluster_slots)))
         return launches

@@ -10,9 +10,8 @@ from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId
 from scheduler.jobs.job_store import JobStore
-from scheduler.replicas.turns import Turns
-from scheduler.tasks.fair_queue import FairQueue
-from scheduler.tasks.task_manager import TaskManager
+from scheduler.replicas.acting import Acting
+from scheduler.tasks.job_actor import LocalActor
 
 log = structlog.get_logger(__name__)
 
@@ -23,18 +22,16 @@ class Speculation:
     def __init__(
         self,
         jobs: JobStore,
-        queue: FairQueue,
-        tasks: TaskManager,
-        turns: Turns,
+        local: LocalActor,
+        acting: Acting,
         clock: Clock,
         *,
         interval_s: float,
         executors: Callable[[], Collection[str]],
     ) -> None:
         self._jobs = jobs
-        self._queue = queue
-        self._tasks = tasks
-        self._turns = turns
+        self._local = local
+        self._acting = acting
         self._clock = clock
         self._interval_s = interval_s
         self._executors = executors
@@ -51,16 +48,16 @@ class Speculation:
         executors = self._executors()
         for job_id in list(self._slow_jobs(executors)):
             try:
-                await self._tasks.coordinator(job_id).speculate(executors)
+                await self._local.coordinator(job_id).speculate(executors)
             except OnagerError as error:
                 log.warning("stragglers_not_noted", job_id=job_id, error=str(error))
 
     def _slow_jobs(self, executors: Collection[str]) -> Iterator[JobId]:
         """Yield the jobs that have stragglers, as far as this replica knows without asking the store."""
         now_ms = self._clock.now_ms()
-        for job_id in self._queue.running_jobs():
+        for job_id in self._acting.followed:
             job = self._jobs.cached(job_id)
-            if job is None or job.graph.speculation is None or self._turns.place(job_id):
+            if job is None or job.graph.speculation is None:
                 continue
             if find_stragglers(job.graph, executors, now_ms):
                 yield job_id

@@ -21,11 +21,11 @@ from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.jobs.job_heads import JobHead
 from scheduler.jobs.job_store import JobStore
 from scheduler.replicas.peers import Peers
+from scheduler.tasks.job_actor import LocalActor, _JobReports
 from scheduler.tasks.launcher import Launcher
 from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.slot_ledger import SlotLedger
-from scheduler.tasks.task_manager import TaskManager, _JobReports
 from state_backend import (
     Committed as TxnCommitted,
 )
@@ -39,7 +39,7 @@ from state_backend import (
 from state_backend.kept_lease import KeptLease
 
 _settle = JobStore._settle
-_update_job = TaskManager._update_job
+_update_job = LocalActor._update_job
 _accept = AttemptTable.accept
 _submit = JobStore.submit
 
@@ -90,11 +90,11 @@ def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
 def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
     """What could not be stored is acknowledged all the same (X6, X13: only memory knows it)."""
 
-    async def update(self: TaskManager, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
+    async def update(self: LocalActor, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
         _, _, freed_now, launches = await _update_job(self, job_id, mine, executor, freed)
         return job_id, mine.keys, freed_now, launches
 
-    return mock.patch.object(TaskManager, "_update_job", update)
+    return mock.patch.object(LocalActor, "_update_job", update)
 
 
 @contextmanager
@@ -238,7 +238,7 @@ def _loss_of_the_own_lease_is_not_told() -> Iterator[None]:
 def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
     """A submission that is repeated late runs the job again (X19's other side)."""
 
-    async def submit(self: JobStore, graph: Any, *, weight: float = 1.0) -> Any:
+    async def submit(self: JobStore, graph: Any, terms: Any = None) -> Any:
         backend = self._backend
 
         class Blind:
@@ -251,7 +251,7 @@ def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
 
         self._backend = Blind()  # type: ignore[assignment]
         try:
-            return await _submit(self, graph, weight=weight)
+            return await _submit(self, graph, terms)
         finally:
             self._backend = backend
 
@@ -280,10 +280,10 @@ def _conflict_is_ignored() -> AbstractContextManager[Any]:
 def _other_replicas_are_not_woken() -> AbstractContextManager[Any]:
     """A replica works on what was submitted to itself alone (L10: jobs of the other one starve)."""
 
-    async def adopt(self: TaskManager, job_id: Any) -> None:
+    async def adopt(self: LocalActor, job_id: Any) -> None:
         return None
 
-    return mock.patch.object(TaskManager, "adopt", adopt)
+    return mock.patch.object(LocalActor, "adopt", adopt)
 
 
 def _retention_forgets_results() -> AbstractContextManager[Any]:

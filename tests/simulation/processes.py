@@ -91,7 +91,7 @@ class SimulatedReplica:
                 await self.store.close()
                 await asyncio.sleep(0.5)
         self.replica = replica
-        world.network.listen(self.address, process, replica.service, replica.gateway)
+        world.network.listen(self.address, process, replica.service, replica.gateway, replica.for_replicas)
         world.trace(f"{self.name}#{self.lives} serves")
         self.loops = asyncio.create_task(replica.run())
         try:

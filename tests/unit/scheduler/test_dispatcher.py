@@ -16,9 +16,12 @@ from scheduler.jobs.reports import ReportReader
 from scheduler.jobs.results import ResultStore
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.job_actor import LocalActor
+from scheduler.tasks.job_loads import JobLoads
+from scheduler.tasks.reservations import ExecutorReservation
 from scheduler.tasks.speculation import Speculation
-from scheduler.tasks.task_manager import ExecutorReservation, TaskManager
-from tests.unit.scheduler.world import graph, planned, store, succeeded
+from scheduler.tasks.task_manager import TaskManager
+from tests.unit.scheduler.world import acting_alone, graph, planned, store, succeeded
 
 JOB = JobId("job-1")
 
@@ -30,10 +33,15 @@ class Hall:
         self.writers = JobWriters(self.jobs, clock)
         self.queue = FairQueue()
         reader = ReportReader(BlobStore(backend), ResultStore(backend), clock)
-        self.tasks = TaskManager(
-            self.jobs, self.writers, reader, self.queue, clock, max_launches=100, cluster_slots=lambda: 4
+        self.acting = acting = acting_alone(backend, clock)
+        loads = JobLoads(self.queue, self.jobs.heads, acting)
+        self.jobs.listen(lambda job, _: acting.read(job.graph.job_id))
+        self.local = local = LocalActor(
+            self.jobs, self.writers, reader, self.queue, acting, clock, max_launches=100, cluster_slots=lambda: 4
         )
+        self.tasks = TaskManager(local, self.queue, loads, actor_of=lambda _: local, max_launches=100)
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
+        self.jobs.listen(loads.on_commit)
         self.jobs.listen(lambda *_: self.dispatcher.wake())
 
     def session(self, executor_id="e1", state="alive"):
@@ -168,7 +176,7 @@ async def straggling(hall, tasks=4):
     await hall.tasks.fill_reservations([_reservation(hall.session())] * tasks)
     await hall.writers.record(JOB, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
     hall.clock.advance(60_000)
-    await hall.tasks.coordinator(JOB).speculate(["e1", "e2"])
+    await hall.local.coordinator(JOB).speculate(["e1", "e2"])
     return hall.jobs.cached(JOB).graph
 
 
@@ -195,13 +203,11 @@ async def test_stragglers_are_looked_for_where_this_replica_acts(hall):
     (task_set,) = await hall.dispatcher.wait_for_work(hall.session("e1"), 1, 5)
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)
-    places = [1, 0]
-    turns = SimpleNamespace(place=lambda _: places.pop(0))
-    speculation = Speculation(
-        hall.jobs, hall.queue, hall.tasks, turns, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"}
-    )
+    acting = SimpleNamespace(followed=[])
+    speculation = Speculation(hall.jobs, hall.local, acting, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"})
     await speculation.look()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another replica acts"
+    acting.followed = hall.acting.followed
     await speculation.look()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (3,)
 

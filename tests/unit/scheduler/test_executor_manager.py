@@ -43,7 +43,7 @@ def lost():
 
 @pytest.fixture
 async def manager(backend, clock, lost):
-    async def on_lost(event, *, is_late=False):
+    async def on_lost(event):
         lost.append(event)
 
     manager = ExecutorManager(
@@ -201,7 +201,7 @@ async def test_who_speaks_after_its_lease_ran_out_and_was_not_missed_goes_on(man
 async def test_who_was_declared_lost_elsewhere_is_told_to_register(manager, clock, backend):
     session = await manager.register(request(), PEER)
 
-    async def on_lost(event, *, is_late=False):
+    async def on_lost(event):
         pass
 
     other = ExecutorManager(
@@ -246,7 +246,7 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
     await manager.register(request(), PEER)
     told = []
 
-    async def on_lost(event, *, is_late=False):
+    async def on_lost(event):
         told.append(event)
 
     successor = ExecutorManager(
@@ -272,7 +272,7 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
 async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
     told = []
 
-    async def on_lost(event, *, is_late=False):
+    async def on_lost(event):
         told.append(event)
         if len(told) == 1:
             raise UnknownExecutorError("the store is away")

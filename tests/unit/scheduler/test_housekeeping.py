@@ -8,7 +8,7 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.housekeeping import Housekeeping, blobs_of, clean_up_of
-from scheduler.jobs.job_heads import JobHeads, head_of
+from scheduler.jobs.job_heads import JobHeads, JobTerms, head_of
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.results import InlineResult, ResultStore
 from scheduler.replicas.peers import Peers
@@ -131,6 +131,6 @@ async def test_blobs_of_a_submission_under_way_are_no_orphans(house, clock):
 async def test_every_blob_of_a_graph_is_named(house, clock):
     job = await ended(house, clock)
     assert blobs_of(job.graph) == {"d" * 64, "p"}
-    head = head_of(job.graph, 1.0)
+    head = head_of(job.graph, JobTerms())
     assert clean_up_of(job.graph, head.model_copy(update={"clean_up": "all"})) == pb.CleanUp(job_id=JOB)
     assert apply_all(job.graph, [JobCancelled(reason="late", at_ms=2)]) is job.graph

@@ -6,7 +6,7 @@ from execution_graph import ExecutorLost, JobCancelled, StagesStarted, apply_all
 from onager.errors import JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId
 from scheduler.jobs import job_store
-from scheduler.jobs.job_heads import JobHead, head_of
+from scheduler.jobs.job_heads import JobHead, JobTerms, head_of
 from scheduler.jobs.job_log import JobHeader
 from scheduler.jobs.job_store import Committed, Lost
 from state_backend import Keyspace
@@ -264,5 +264,5 @@ async def test_a_head_is_written_that_another_replica_changed_and_this_one_did_n
     # The loss brings back what was there when this replica last wrote the head, but not what is stored by now.
     await step(mine, await mine.load(JOB), [ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=5)])
     head = JobHead.decoded((await backend.get(Keyspace.JobHeads, JOB)).value, JOB)
-    assert head == head_of((await other.load(JOB)).graph, 1.0)
+    assert head == head_of((await other.load(JOB)).graph, JobTerms())
     assert head.has_runnable_work

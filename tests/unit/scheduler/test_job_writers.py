@@ -93,7 +93,7 @@ async def test_the_rest_of_a_report_is_nothing_once_the_job_is_cancelled(jobs, c
     writers = JobWriters(jobs, clock)
     coordinator = await with_running(writers, clock, 3)
     await writers.record(JOB, lambda _: Decision([JobCancelled(reason="no", at_ms=7)]))
-    launches = await coordinator.report([succeeded(1, 0)], SLOT, 1, float("inf"), 1.0, 1)
+    launches = await coordinator.report([succeeded(1, 0)], Share(SLOT, 1), 1)
     assert launches == []
 
 
@@ -104,5 +104,5 @@ async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
     await writers.record(JOB, lambda _: Decision([planned(10)]))
     await coordinator.launch([Share(SLOT, 4)], 1)
     reported = [succeeded(1, 0), succeeded(1, 1)]
-    launches = await coordinator.report(reported, SLOT, 2, 2.0, 1.0, 4)
+    launches = await coordinator.report(reported, Share(SLOT, 2), 4, fair=2.0)
     assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2

@@ -13,7 +13,7 @@ from execution_graph import (
 )
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.jobs.job_heads import head_of
+from scheduler.jobs.job_heads import JobTerms, head_of
 from scheduler.jobs.progress import ProgressTeller, progress_of_head, without_code
 from scheduler.tasks.fair_queue import FairQueue
 from tests.unit.scheduler.test_job_store import launches
@@ -73,7 +73,7 @@ def test_a_cancelled_job_says_why():
     progress = teller().progress(found)
     assert progress.state == pb.CANCELLED
     assert progress.failure.message == "enough"
-    assert progress_of_head(head_of(found, 1.0)).state == pb.CANCELLED
+    assert progress_of_head(head_of(found, JobTerms())).state == pb.CANCELLED
 
 
 def test_code_is_left_out_of_what_people_are_shown():

@@ -9,7 +9,7 @@ from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.jobs.blobs import digest_of
 from scheduler.replica import Replica
 from scheduler.settings import SchedulerSettings
-from scheduler.tasks.task_manager import ExecutorReservation
+from scheduler.tasks.reservations import ExecutorReservation
 from state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")

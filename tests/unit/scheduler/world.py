@@ -14,6 +14,8 @@ from execution_graph import (
 )
 from scheduler.jobs.job_heads import JobHeads
 from scheduler.jobs.job_store import JobStore
+from scheduler.replicas.acting import Acting
+from scheduler.replicas.peers import Peers
 from state_backend import Committed, Keyspace, OutcomeUnknown
 from state_backend.memory import MemoryBackend
 
@@ -64,6 +66,10 @@ def succeeded(stage_id, partition, at_ms=9, attempt=0):
 def store(backend, clock):
     heads = JobHeads(backend, clock, interval_ms=500)
     return JobStore(backend, heads, clock)
+
+
+def acting_alone(backend, clock):
+    return Acting(Peers(backend, clock, scheduler_id="s1", address="127.0.0.1:1", lease_ttl_s=4))
 
 
 async def keys(backend, *keyspaces):

@@ -1,0 +1,181 @@
+"""Another replica, acting on its jobs: what is for it goes in few calls, many parts in each."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from execution_graph import ExecutorSlot
+from onager.ids import JobId, SchedulerId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MIB
+from onager.protocol.task_keys import task_id, task_key
+from scheduler.replicas.peer_calls import PeerCalls
+from scheduler.tasks.job_actor import NotActingError
+from scheduler.tasks.job_loads import JobLoads
+from scheduler.tasks.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
+
+_CALLS_AT_ONCE: Final = 2
+"""With more under way, what comes waits and goes together with the next call."""
+_CALL_BYTES: Final = 4 * MIB
+"""A call takes no more parts when it has so much; one part may be larger."""
+
+
+@dataclass(slots=True)
+class _Part:
+    field: str
+    message: Any
+    done: "asyncio.Future[Any]"
+
+
+class RemoteActor:
+    """One other replica."""
+
+    def __init__(self, scheduler_id: SchedulerId, own_id: SchedulerId, calls: PeerCalls, loads: JobLoads) -> None:
+        self.scheduler_id = scheduler_id
+        self._own_id = own_id
+        self._calls = calls
+        self._loads = loads
+        self._waiting: deque[_Part] = deque()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._told = 0
+        """The number of the latest change of a load that the replica was told."""
+        self._busy: Counter[str] = Counter()
+
+    def is_busy_with(self, executor_id: str) -> bool:
+        """Return whether an answer is awaited that may hold tasks for the executor."""
+        return self._busy[executor_id] > 0
+
+    @property
+    def answers(self) -> bool:
+        """Return whether it is worth asking."""
+        return self._calls.answers(self.scheduler_id)
+
+    # ---------------------------------------------------------------- acting
+
+    async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
+        """Hand reports over."""
+        message = pb.ForwardedReports(
+            executor_id=executor.executor_id,
+            incarnation=executor.incarnation,
+            list_number=executor.list_number,
+            reports=reports,
+            freed_slots=freed,
+        )
+        applied: pb.AppliedReports = await self._send("reports", message, executor.executor_id)
+        launches = [Launch(executor.executor_id, task_set) for task_set in applied.task_sets]
+        left = freed - sum(launch.tasks for launch in launches)
+        return Updated(
+            [task_key(task) for task in applied.acknowledged], launches, [ExecutorReservation.of(executor)] * left
+        )
+
+    async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+        """Hand slots over, those of one executor together."""
+        by_slot = Counter(reservation.slot for reservation in reservations)
+        parts = [
+            self._send(
+                "slots",
+                pb.ForwardedSlots(
+                    job_id=job_id,
+                    executor_id=slot.executor_id,
+                    incarnation=slot.incarnation,
+                    list_number=slot.list_number,
+                    slots=slots,
+                ),
+                slot.executor_id,
+            )
+            for slot, slots in by_slot.items()
+        ]
+        launches: list[Launch] = []
+        found = await asyncio.gather(*parts, return_exceptions=True)
+        failures = [part for part in found if isinstance(part, BaseException) or part.failed]
+        for slot, part in zip(by_slot, found, strict=True):
+            if not isinstance(part, BaseException):
+                launches += [Launch(slot.executor_id, task_set) for task_set in part.task_sets]
+        if failures and not launches:
+            first = failures[0]
+            raise first if isinstance(first, BaseException) else NotActingError(f"{self.scheduler_id} cannot")
+        return Filled(launches, unfilled(reservations, launches))
+
+    async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
+        """Hand a list over."""
+        message = pb.ForwardedList(
+            executor_id=slot.executor_id,
+            incarnation=slot.incarnation,
+            list_number=slot.list_number,
+            held=[task_id(key) for key in held],
+            disproves=disproves,
+        )
+        found: pb.ComparedList = await self._send("lists", message)
+        launches = [Launch(slot.executor_id, task_set) for task_set in found.task_sets]
+        return Compared(launches, [task_key(task) for task in found.cancel])
+
+    async def tell(self) -> None:
+        """Tell how much the jobs of this replica have to do, if that is new to the other one and no call does it."""
+        if self._told < self._loads.latest_change and not self._under_way:
+            self._start()
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    # ---------------------------------------------------------------- calls
+
+    async def _send(self, field: str, message: Any, executor_id: str | None = None) -> Any:
+        part = _Part(field, message, asyncio.get_running_loop().create_future())
+        self._waiting.append(part)
+        if len(self._under_way) < _CALLS_AT_ONCE:
+            self._start()
+        if executor_id is None:
+            return await part.done
+        self._busy[executor_id] += 1
+        try:
+            return await part.done
+        finally:
+            self._busy[executor_id] -= 1
+            if not self._busy[executor_id]:
+                del self._busy[executor_id]
+
+    def _start(self) -> None:
+        task = asyncio.create_task(self._call())
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._under_way.discard(task)
+        if self._waiting and len(self._under_way) < _CALLS_AT_ONCE and not task.cancelled():
+            self._start()
+
+    async def _call(self) -> None:
+        parts: list[_Part] = []
+        try:
+            await self._call_with(parts)
+        except NotActingError as error:
+            parts += self._waiting  # they would wait for the same silence
+            self._waiting.clear()
+            for part in parts:
+                if not part.done.done():
+                    part.done.set_exception(NotActingError(str(error)))
+        finally:
+            for part in parts:
+                part.done.cancel()  # unless it is done: the scheduler ends
+
+    async def _call_with(self, parts: list[_Part]) -> None:
+        size = 0
+        while self._waiting and (not parts or size + self._waiting[0].message.ByteSize() <= _CALL_BYTES):
+            parts.append(self._waiting.popleft())
+            size += parts[-1].message.ByteSize()
+        change = self._loads.latest_change
+        request = pb.ForwardRequest(scheduler_id=self._own_id, loads=self._loads.changed_since(self._told))
+        for part in parts:
+            getattr(request, part.field).append(part.message)
+        answer = await self._calls.forward(self.scheduler_id, request)
+        self._told = max(self._told, change)
+        self._loads.take(answer.loads)
+        results = {name: iter(getattr(answer, name)) for name in ("reports", "slots", "lists")}
+        for part in parts:
+            found = next(results[part.field], None)
+            if part.done.done():
+                continue  # whoever asked is gone; an executor's next list tells what it did not get
+            if found is None:
+                part.done.set_exception(NotActingError(f"{self.scheduler_id} left a part unanswered"))
+            else:
+                part.done.set_result(found)

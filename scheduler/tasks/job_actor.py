@@ -1,0 +1,329 @@
+"""Acting on jobs: whoever does it, this replica or another one, by one interface."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from execution_graph import Event, ExecutorLost, ExecutorSlot, can_judge, is_held, lives_at_work, wanted_tasks
+from onager.clock import Clock
+from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
+from onager.ids import JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key
+from scheduler import wire
+from scheduler.jobs.job_heads import JobHead
+from scheduler.jobs.job_log import StoredJob
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.job_writers import JobWriters
+from scheduler.jobs.reports import ReportReader
+from scheduler.replicas.acting import Acting
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.query_coordinator import QueryCoordinator, Share
+from scheduler.tasks.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
+
+log = structlog.get_logger(__name__)
+
+_READ_AT_ONCE: Final = 16
+UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
+
+
+class NotActingError(Exception):
+    """Who should act on a job does not: whoever has the work in hand acts itself."""
+
+
+class JobActor(Protocol):
+    """Acts on jobs. Each method may raise `NotActingError`, and then it is unknown what became of the call."""
+
+    async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
+        """Apply what *executor* reports, and hand it up to *freed* next tasks of the same jobs."""
+        ...
+
+    async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+        """Hand tasks of the job to the executors of *reservations*, and commit that."""
+        ...
+
+    async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
+        """Say what follows from the list of what an executor *held* of the actor's jobs.
+
+        With *disproves*, launches that are known to be older than the list and are not in it never arrived.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _JobReports:
+    keys: list[TaskKey] = field(default_factory=list)
+    reports: list[pb.TaskReport] = field(default_factory=list)
+
+
+class LocalActor:
+    """Acts on jobs itself: most of the time those that it follows, and any other when nobody else does."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        writers: JobWriters,
+        reader: ReportReader,
+        queue: FairQueue,
+        acting: Acting,
+        clock: Clock,
+        *,
+        max_launches: int,
+        cluster_slots: Callable[[], int],
+    ) -> None:
+        self._jobs = jobs
+        self._writers = writers
+        self._reader = reader
+        self._queue = queue
+        self._acting = acting
+        self._clock = clock
+        self._max_launches = max_launches
+        self._cluster_slots = cluster_slots
+        self._coordinators: dict[JobId, QueryCoordinator] = {}
+        self._catching_up = asyncio.Lock()
+        self._rounds_asked = self._rounds_done = 0
+        jobs.listen(self._on_commit)
+
+    def coordinator(self, job_id: JobId) -> QueryCoordinator:
+        """Return who drives the job."""
+        found = self._coordinators.get(job_id)
+        if found is None:
+            found = QueryCoordinator(job_id, self._writers, self._clock)
+            if self._acting.follows(job_id):  # one of another job is for this moment only
+                self._coordinators[job_id] = found
+        return found
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop what is kept for a job that has ended."""
+        self._coordinators.pop(job_id, None)
+
+    # ---------------------------------------------------------------- filling slots
+
+    async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+        """Hand tasks of the job to the executors of *reservations*, as many as there are, and commit that."""
+        by_slot: dict[ExecutorSlot, int] = defaultdict(int)
+        for reservation in reservations:
+            by_slot[reservation.slot] += 1
+        shares = [Share(slot, tasks) for slot, tasks in by_slot.items()]
+        try:
+            launches = await self.coordinator(job_id).launch(
+                shares, self._cluster_slots(), room=self._queue.room(job_id)
+            )
+        except Exception as error:
+            log.warning(
+                "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
+            )
+            raise NotActingError(job_id) from error
+        return Filled(launches, unfilled(reservations, launches))
+
+    # ---------------------------------------------------------------- reports
+
+    async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
+        """Apply what *executor* reports, each job for itself, and hand it next tasks of the same jobs for freed slots.
+
+        A repeated or stale report, one of an ended, unknown or unreadable job, is acknowledged and dropped. What could
+        not be stored is not acknowledged, so that it is sent again.
+        """
+        by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
+        for report in reports:
+            key = task_key(report.task)
+            by_job[key.job_id].keys.append(key)
+            by_job[key.job_id].reports.append(report)
+        work = []
+        for job_id, mine in by_job.items():
+            share = min(freed, len(mine.reports))
+            freed -= share
+            work.append(self._update_job(job_id, mine, executor, share))
+        acknowledged: list[TaskKey] = []
+        launches: list[Launch] = []
+        left: list[ExecutorReservation] = [ExecutorReservation.of(executor)] * freed
+        for job_id, keys, share, launched in await asyncio.gather(*work):
+            acknowledged += keys
+            launches += launched
+            unused = share - sum(launch.tasks for launch in launched)
+            left += [ExecutorReservation.of(executor, job_id)] * unused
+        return Updated(acknowledged, launches, left)
+
+    async def _update_job(
+        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
+    ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
+        room = self._queue.room(job_id)
+        planned = freed if room < float("inf") else 0
+        self._queue.plan(job_id, planned)
+        try:
+            job = await self._job_with(job_id, mine.keys)
+            if not job.graph.is_active:
+                return job_id, mine.keys, freed, []
+            events: list[Event] = await self._reader.read(job.graph, executor, mine.reports)
+            launches = await self.coordinator(job_id).report(
+                events,
+                Share(executor, min(freed, self._max_launches)),
+                self._cluster_slots(),
+                fair=self._queue.load_of_others(job_id) * self._queue.weight(job_id),
+                room=room,
+            )
+        except UNREADABLE as error:
+            log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
+            return job_id, mine.keys, freed, []
+        except Exception as error:
+            is_ours = isinstance(error, OnagerError)
+            log.warning(
+                "reports_not_stored", job_id=job_id, reports=len(mine.keys), error=repr(error), exc_info=not is_ours
+            )
+            return job_id, [], 0, []
+        finally:
+            self._queue.give_back(job_id, planned)
+        return job_id, mine.keys, freed, launches
+
+    async def _job_with(self, job_id: JobId, tasks: Iterable[TaskKey]) -> StoredJob:
+        """Return the job as it was last seen where this replica follows it and has seen all of *tasks*, else as stored.
+
+        Another replica may have launched them.
+        """
+        if self._acting.follows(job_id):
+            job = await self._jobs.get(job_id)
+            if all(can_judge(job.graph, wire.held_task(key)) for key in tasks):
+                return job
+        return await self._jobs.fresh(job_id)
+
+    # ---------------------------------------------------------------- lists of running work
+
+    async def compare(
+        self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, jobs: Sequence[JobId] | None = None
+    ) -> Compared:
+        """Say what follows from what an executor *held* of the jobs that this replica follows, or *jobs* as stored."""
+        launches: list[Launch] = []
+        if jobs is not None:
+            await self._read_all(jobs)
+        if disproves:
+            listed = set(held)
+            missing = self.wanted(slot.executor_id, slot.incarnation, jobs) - listed
+            launches = await self.reconcile(slot, listed, {key.job_id for key in missing})
+        return Compared(launches, await self.unwanted(slot.executor_id, slot.incarnation, held))
+
+    def wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
+        """Return the tasks that committed graphs believe in the hands of this life of the executor."""
+        wanted: set[TaskKey] = set()
+        for job_id in self._acting.followed if jobs is None else jobs:
+            job = self._jobs.cached(job_id)
+            if job is not None:
+                held = wanted_tasks(job.graph, executor_id, incarnation)
+                wanted.update(wire.task_key_of(job_id, h) for h in held)
+        return wanted
+
+    def can_judge(self, job_id: JobId) -> bool:
+        """Return whether tasks of the job can be judged here: it is followed, or has ended, or is not there at all."""
+        head, job = self._jobs.heads.get(job_id), self._jobs.cached(job_id)
+        has_ended = head is None or not head.is_active or (job is not None and not job.graph.is_active)
+        return has_ended or self._acting.follows(job_id)
+
+    async def unwanted(self, executor_id: str, incarnation: str, held: Iterable[TaskKey]) -> list[TaskKey]:
+        """Return those of *held*, what this life of the executor has, with which nobody wants it to go on.
+
+        One that cannot be judged now, because its job cannot be read, is left alone.
+        """
+        doubtful: dict[JobId, list[TaskKey]] = defaultdict(list)
+        for key in sorted(held):
+            job = self._jobs.cached(key.job_id) if self._acting.follows(key.job_id) else None
+            if job is None or not is_held(job.graph, wire.held_task(key), executor_id, incarnation):
+                doubtful[key.job_id].append(key)
+        found: list[TaskKey] = []
+        for job_id, keys in doubtful.items():
+            try:
+                graph = (await self._job_with(job_id, keys)).graph
+            except UNREADABLE:
+                found += keys
+                continue
+            except OnagerError as error:
+                log.warning("tasks_not_judged", job_id=job_id, executor_id=executor_id, error=str(error))
+                continue
+            found += [key for key in keys if not is_held(graph, wire.held_task(key), executor_id, incarnation)]
+        return found
+
+    async def reconcile(self, slot: ExecutorSlot, held: set[TaskKey], jobs: Iterable[JobId]) -> list[Launch]:
+        """Repeat, or take back, launches of *jobs* that the executor's list *held* disproves.
+
+        Return the repeated ones.
+        """
+        launches: list[Launch] = []
+        for job_id in sorted(jobs):
+            mine = [wire.held_task(key) for key in held if key.job_id == job_id]
+            try:
+                launches += await self.coordinator(job_id).reconcile(slot, mine, self._cluster_slots())
+            except OnagerError as error:
+                log.warning("list_not_applied", job_id=job_id, executor_id=slot.executor_id, error=str(error))
+        return launches
+
+    # ---------------------------------------------------------------- taking over, and losses
+
+    async def adopt(self, job_id: JobId) -> None:
+        """Begin to act on a job, from what is stored; one that cannot be read is left alone."""
+        try:
+            job = await self._jobs.fresh(job_id)
+            if job.graph.is_active:
+                self._acting.read(job_id)  # it may be in the cache since before, and not have changed
+                await self.coordinator(job_id).revive()
+        except UNREADABLE as error:
+            log.warning("job_not_adopted", job_id=job_id, error=str(error))
+
+    async def catch_up(self) -> None:
+        """Read what others have done to the jobs that this replica follows; who asks meanwhile shares a round."""
+        self._rounds_asked += 1
+        mine = self._rounds_asked
+        async with self._catching_up:
+            if self._rounds_done >= mine:
+                return
+            covers = self._rounds_asked
+            await self._read_all(self._acting.followed)
+            self._rounds_done = covers
+
+    async def _read_all(self, jobs: Sequence[JobId]) -> None:
+        for start in range(0, len(jobs), _READ_AT_ONCE):
+            some = (self._jobs.fresh(job_id) for job_id in jobs[start : start + _READ_AT_ONCE])
+            for result in await asyncio.gather(*some, return_exceptions=True):
+                if isinstance(result, BaseException) and not isinstance(result, UNREADABLE):
+                    raise result
+
+    async def lose_executor(self, lost: ExecutorLost, *, jobs: Sequence[JobId] | None = None) -> None:
+        """Apply the loss to every job that this replica follows, or of *jobs*, and that has something there.
+
+        `OnagerError` when one could not be stored.
+        """
+        some = self._acting.followed if jobs is None else jobs
+        concerned = [job_id for job_id in some if _has_something(self._jobs.cached(job_id), lost)]
+        results = await asyncio.gather(
+            *(self.coordinator(job_id).lose_executor(lost) for job_id in concerned), return_exceptions=True
+        )
+        for error in results:
+            if isinstance(error, BaseException) and not isinstance(error, UNREADABLE):
+                raise error
+
+    def strays(self, is_alive: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+        """Return the lives of executors that are gone while graphs still believe tasks in their hands."""
+        found: set[tuple[str, str]] = set()
+        for job_id in self._acting.followed:
+            job = self._jobs.cached(job_id)
+            if job is None:
+                continue
+            found |= {life for life in lives_at_work(job.graph) if not is_alive(*life)}
+        return sorted(found)
+
+    def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+        if not job.graph.is_active:
+            self._coordinators.pop(JobId(head.job_id), None)
+
+
+def _has_something(job: StoredJob | None, lost: ExecutorLost) -> bool:
+    """Return whether the loss could change the job: a running task there, or an output that dies with the executor."""
+    if job is None:
+        return False
+    if any(life.executor_id == lost.executor_id for life in lives_at_work(job.graph)):
+        return True
+    for stage in job.graph.stages:
+        if any(not o.is_durable and o.executor_id == lost.executor_id for o in stage.ledger.outputs.values()):
+            return True
+    return False

@@ -1,0 +1,161 @@
+"""Holds executors' lists of running work against the graphs, whichever replica has them.
+
+What this replica acts on is compared at once. What went through a session and is missing in a list is told at once to
+whoever acts on it; besides, each list is told to every other replica within a second, because what it handed out may
+have been lost on the way here.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import JobId, SchedulerId, TaskKey
+from onager.protocol.task_keys import task_keys
+from scheduler.executors.executor_records import ExecutorSession
+from scheduler.jobs.job_heads import JobHeads
+from scheduler.replicas.acting import Acting
+from scheduler.replicas.remote_actor import RemoteActor
+from scheduler.tasks.job_actor import LocalActor, NotActingError
+from scheduler.tasks.reservations import Compared, Launch
+
+log = structlog.get_logger(__name__)
+
+YOUNG_S: Final = 0.5
+"""A task handed out so lately may be on its way: a list without it says nothing yet."""
+_EVERY_S: Final = 1.0
+_SETTLED_S: Final = 1.5
+"""How long other replicas may take to begin to act on what is theirs now."""
+
+
+class ListComparison:
+    """The lists of the executors that this replica talks with."""
+
+    def __init__(
+        self,
+        local: LocalActor,
+        remotes: Callable[[], Mapping[SchedulerId, RemoteActor]],
+        acting: Acting,
+        heads: JobHeads,
+        sessions: Callable[[], Iterable[ExecutorSession]],
+        on_news: Callable[[ExecutorSession], None],
+        clock: Clock,
+    ) -> None:
+        self._local = local
+        self._remotes = remotes
+        self._acting = acting
+        self._heads = heads
+        self._sessions = sessions
+        self._on_news = on_news
+        self._clock = clock
+        acting.listen(self._begin_again)
+
+    # ---------------------------------------------------------------- a list comes
+
+    async def take(self, session: ExecutorSession, number: int, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
+        """Hold a later list against what is known; return repeated launches, and whether it came too early for some."""
+        is_first = not session.list_number
+        session.list_number = number
+        now_s = self._clock.monotonic_s()
+        young = {key for key, at_s in session.held.items() if now_s - at_s < YOUNG_S and key not in listed}
+        suspicious = {self._acting.who(key.job_id) for key in session.held if key not in listed and key not in young}
+        session.held = {
+            **{key: session.held[key] for key in session.held if key in young},
+            **{key: session.held.get(key, now_s) for key in sorted(listed)},
+        }
+        held = listed | young
+        wanted = self._local.wanted(session.executor_id, session.incarnation) - held
+        launches = await self._local.reconcile(session.slot, held, {k.job_id for k in wanted}) if wanted else []
+        asked = [a for i, a in self._remotes().items() if (is_first or i in suspicious) and self._has_jobs(i)]
+        for compared in await asyncio.gather(*(self._compare_with(actor, session) for actor in asked)):
+            launches += compared.launches
+            session.unwanted.update(dict.fromkeys(compared.unwanted))
+        self.note(session, launches)
+        return launches, bool(young)
+
+    def note(self, session: ExecutorSession, launches: Iterable[Launch]) -> None:
+        """Remember that the tasks are on their way to the executor."""
+        now_s = self._clock.monotonic_s()
+        for launch in launches:
+            session.held.update(dict.fromkeys(task_keys(launch.task_set), now_s))
+
+    async def unwanted(self, session: ExecutorSession) -> list[TaskKey]:
+        """Return the tasks that the executor holds and nobody wants, as far as is known here."""
+        judged = [key for key in session.held if self._local.can_judge(key.job_id)]
+        found = dict.fromkeys(key for key in session.unwanted if key in session.held)
+        session.unwanted.clear()
+        if judged:
+            found.update(dict.fromkeys(await self._local.unwanted(session.executor_id, session.incarnation, judged)))
+        return list(found)
+
+    # ---------------------------------------------------------------- the others
+
+    async def run(self) -> None:
+        """Tell the other replicas what executors hold of their jobs, for as long as the scheduler lives."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            try:
+                await self.compare_all()
+            except OnagerError as error:
+                log.warning("lists_not_compared", error=str(error))
+
+    async def compare_all(self) -> None:
+        """Tell each other replica the lists that are new to it, and what is held of its jobs."""
+        work = []
+        for scheduler_id, actor in self._remotes().items():
+            if self._has_jobs(scheduler_id):
+                work += [self._tell(actor, session) for session in self._sessions() if self._is_due(actor, session)]
+        await asyncio.gather(*work)
+
+    def _is_due(self, actor: RemoteActor, session: ExecutorSession) -> bool:
+        if session.record.mode == "pull" and session.list_number > session.compared.get(actor.scheduler_id, 0):
+            return True
+        return any(self._acting.who(key.job_id) == actor.scheduler_id for key in session.held)
+
+    async def _tell(self, actor: RemoteActor, session: ExecutorSession) -> None:
+        compared = await self._compare_with(actor, session)
+        if session.is_gone or not (compared.launches or compared.unwanted):
+            return
+        self.note(session, compared.launches)
+        session.late_task_sets += [launch.task_set for launch in compared.launches]
+        session.unwanted.update(dict.fromkeys(compared.unwanted))
+        self._on_news(session)
+
+    async def _compare_with(self, actor: RemoteActor, session: ExecutorSession) -> Compared:
+        scheduler_id, slot = actor.scheduler_id, session.slot
+        is_new = slot.list_number > session.compared.get(scheduler_id, 0)
+        # An answer on its way may hold launches that the list cannot have.
+        # To executors in push mode launches are sent until they are taken.
+        disproves = is_new and session.record.mode == "pull" and not actor.is_busy_with(session.executor_id)
+        held = [key for key in sorted(session.held) if self._acting.who(key.job_id) == scheduler_id]
+        try:
+            try:
+                compared = await actor.compare(slot, held, disproves=disproves)
+            except NotActingError:
+                jobs = self._jobs_of(scheduler_id)
+                compared = await self._local.compare(slot, held, disproves=disproves, jobs=jobs)
+        except OnagerError as error:
+            log.warning("list_not_compared", executor_id=slot.executor_id, scheduler_id=scheduler_id, error=str(error))
+            return Compared()
+        if disproves:
+            session.compared[scheduler_id] = slot.list_number
+        return compared
+
+    def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:
+        active = (JobId(head.job_id) for head in self._heads if head.is_active)
+        return [job_id for job_id in active if self._acting.who(job_id) == scheduler_id]
+
+    def _has_jobs(self, scheduler_id: SchedulerId) -> bool:
+        return any(h.is_active and self._acting.who(JobId(h.job_id)) == scheduler_id for h in self._heads)
+
+    def _begin_again(self) -> None:
+        """Compare every list once more: others act on some jobs now, and may not know yet what was handed out."""
+        self._forget_compared()
+        asyncio.get_running_loop().call_later(_SETTLED_S, self._forget_compared)
+
+    def _forget_compared(self) -> None:
+        for session in self._sessions():
+            session.compared.clear()
