@@ -1,5 +1,6 @@
 """The executor's side of the wire: calls that any scheduler may answer, and blobs by their digest."""
 
+import asyncio
 import hashlib
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,9 @@ log = structlog.get_logger()
 class SchedulerGateway:
     """Calls the scheduler that answered last; when it does not answer, each of the others once.
 
+    Calls that wait for one that has failed to answer another call are given up, too, and made elsewhere: a scheduler
+    that hangs would else be noticed by each of them in its own time.
+
     Every call raises the error that the scheduler raised, `SchedulerUnreachableError` when none answered, or `TlsError`
     when that was because no safe connection to the last one came about. Whether a
     call that failed so was carried out is unknown: all of them may be repeated.
@@ -42,6 +46,8 @@ class SchedulerGateway:
         self._channels = [self._access.aio_channel(address) for address in addresses]
         self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
         self._current = first % len(addresses)
+        self._patience: list[dict[asyncio.Timeout, None]] = [{} for _ in addresses]
+        """What ends the calls that wait for each address."""
         self._is_lost = False
         self._replies = ReplyChannels(self._access, clock or SystemClock())
 
@@ -100,21 +106,40 @@ class SchedulerGateway:
         for _ in self._addresses:
             at = self._current
             try:
-                call = getattr(self._stubs[at], method)(request, timeout=timeout_s, metadata=self._access.metadata())
-                answer = [chunk.content async for chunk in call] if method == "FetchBlob" else await call
+                answer = await self._call_at(at, method, request, timeout_s)
             except grpc.aio.AioRpcError as e:
                 error = self._access.error_of(e, self._addresses[at])
                 if not is_elsewhere_better(e, error):
                     raise error from e
                 unsafe = error if isinstance(error, TlsError) else None
                 reasons.append(str(unsafe) if unsafe else f"{self._addresses[at]}: {e.details() or e.code().name}")
-                if self._current == at:
-                    self._current = (at + 1) % len(self._addresses)
+                self._turn_away(at)
+            except TimeoutError:
+                reasons.append(f"{self._addresses[at]}: it does not answer other calls")
             else:
                 self._note(is_lost=False)
                 return answer
         self._note(is_lost=True, why="; ".join(reasons))
         raise unsafe or SchedulerUnreachableError(self.addresses, "; ".join(reasons))
+
+    async def _call_at(self, at: int, method: str, request: object, timeout_s: float) -> Any:
+        """Call one scheduler; `TimeoutError` when it is given up because of another call."""
+        async with asyncio.timeout(None) as patience:
+            self._patience[at][patience] = None
+            try:
+                call = getattr(self._stubs[at], method)(request, timeout=timeout_s, metadata=self._access.metadata())
+                return [chunk.content async for chunk in call] if method == "FetchBlob" else await call
+            finally:
+                self._patience[at].pop(patience, None)
+
+    def _turn_away(self, at: int) -> None:
+        if self._current != at:
+            return
+        self._current = (at + 1) % len(self._addresses)
+        if self._current != at:
+            waiting, self._patience[at] = self._patience[at], {}
+            for patience in waiting:
+                patience.reschedule(asyncio.get_running_loop().time())
 
     def _note(self, *, is_lost: bool, why: str = "") -> None:
         if is_lost and not self._is_lost:

@@ -1,7 +1,8 @@
-"""Runs simulations: many new seeds, or one again with its whole trace.
+"""Runs simulations: many new seeds, one again with its whole trace, or those with bugs that were planted.
 
 python -m tests.simulation --seeds 2000 [--from SEED] [--jobs 2] [--mode push]
-python -m tests.simulation --seed N --trace [--mode push]
+python -m tests.simulation --seed N --trace [--mode push] [--plant BUG]
+python -m tests.simulation --planted
 """
 
 import argparse
@@ -13,7 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from tests.simulation.world import Report, simulate
+from tests.simulation.planted import PLANTED
+from tests.simulation.world import Report, first_finding, simulate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,14 +26,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", dest="first", type=int, help="the first of them; else drawn")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="how many at once")
     parser.add_argument("--mode", choices=("pull", "push"), help="of all executors; else drawn for each")
+    parser.add_argument("--plant", choices=sorted(PLANTED), help="a bug to put into the product, with --seed")
+    parser.add_argument("--planted", action="store_true", help="plant each bug, and say which seed finds it")
     given = parser.parse_args(arguments)
+    if given.planted:
+        return find_planted(given.jobs)
     if given.seed is not None:
-        report = simulate(given.seed, tell=print if given.trace else None, mode=given.mode)
+        report = simulate(given.seed, tell=print if given.trace else None, planted=given.plant, mode=given.mode)
         print(report.told())
         print(f"trace {report.digest}")
         return 0 if report.violation is None else 1
     first = secrets.randbelow(2**40) if given.first is None else given.first
     return run_many(range(first, first + given.seeds), given.jobs, given.mode)
+
+
+def find_planted(jobs: int) -> int:
+    """Print for every planted bug the first seed that finds it; return 0 when all are found."""
+    missed = 0
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for name, report, tried in pool.imap(first_finding, sorted(PLANTED)):
+            missed += report is None
+            told = f"not found in {tried} seeds" if report is None else f"seed {report.seed}: {report.violation}"
+            print(f"{name:32} {told[:150]}", flush=True)
+    print(f"{len(PLANTED) - missed} of {len(PLANTED)} planted bugs are found")
+    return 1 if missed else 0
 
 
 def run_many(seeds: Sequence[int], jobs: int, mode: str | None = None) -> int:

@@ -1,8 +1,10 @@
 """A client: submits and repeats, watches, cancels, fetches; checks what it is told against what it knows."""
 
 import asyncio
+import contextlib
 import random  # noqa: TID251 seeded
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,10 +14,13 @@ from grpc.aio import AioRpcError
 from onager.errors import (
     JobCancelledError,
     JobFailedError,
+    JobNotFoundError,
+    NotFoundError,
     OnagerError,
     OutcomeUnknownError,
     ResultExpiredError,
     SchedulerUnreachableError,
+    StateCorruptError,
     StateUnavailableError,
 )
 from onager.protocol import onager_pb2 as pb
@@ -99,10 +104,13 @@ class SimulatedClient:
     async def _cancel(self, job_id: str) -> None:
         self.cancelled[job_id] = None
         request = pb.CancelJobRequest(job_id=job_id, reason="changed my mind")
-        answer = await self._until_answered(lambda stub: stub.CancelJob(request, timeout=20.0))
+        try:
+            answer = await self._until_answered(lambda stub: stub.CancelJob(request, timeout=20.0), self._grief(job_id))
+        except StateCorruptError:
+            return
         self.world.trace(f"{self.name} cancels {job_id}: {answer.cancelled}")
 
-    async def _watch(self, job_id: str) -> int:
+    async def _watch(self, job_id: str, expected: tuple[type[OnagerError], ...] = ()) -> int:
         state = pb.JOB_STATE_UNSPECIFIED
 
         async def follow(stub: Any) -> bool:
@@ -111,11 +119,11 @@ class SimulatedClient:
                 state = progress.state
             return state in _ENDS
 
-        while not await self._until_answered(follow):
+        while not await self._until_answered(follow, expected):
             self.world.observer.fail(f"the stream of {job_id} ended before the job")
         return state
 
-    async def _fetch(self, job_id: str) -> list[list[int]]:
+    async def _fetch(self, job_id: str, expected: tuple[type[OnagerError], ...] = ()) -> list[list[int]]:
         """Read the whole result, going on behind the last batch whenever a stream breaks."""
         partition, batch = 0, 0
         rows: dict[int, list[int]] = {}
@@ -137,18 +145,62 @@ class SimulatedClient:
                         partition, batch = chunk.partition, chunk.batch + 1
                         pieces.clear()
 
-        await self._until_answered(read)
+        await self._until_answered(read, expected)
         return [rows.get(p, []) for p in range(max(rows, default=-1) + 1)]
+
+    # ---------------------------------------------------------------- long afterwards
+
+    async def look_back(self, *, is_record_there: bool) -> None:
+        """Ask for jobs that are past the retention of their results, or of their records as well.
+
+        As long as its record is there, a job that is submitted again is the same job, however late.
+        """
+        for job_id, plan in self.jobs.items():
+            if not is_record_there:
+                await self._expect(job_id, self._watch(job_id, (JobNotFoundError,)), JobNotFoundError)
+                continue
+            if self.world.damage.is_of(job_id):
+                await self._remove(job_id)
+                continue
+            await self._submit(job_id, plan, is_repeated=True)
+            if (state := await self._watch(job_id)) != self.told[job_id]:
+                self.world.observer.fail(f"{job_id} ended as {self.told[job_id]}, and long afterwards as {state}")
+            if state == pb.SUCCESSFUL and not plan.has_sink:
+                await self._expect(job_id, self._fetch(job_id, (ResultExpiredError,)), ResultExpiredError)
+
+    async def _expect(self, job_id: str, asking: Awaitable[Any], expected: type[OnagerError]) -> None:
+        try:
+            found = await asking
+        except expected:
+            return
+        self.world.observer.fail(f"{job_id}: {self.name} got {found} instead of {expected.__name__}")
+
+    async def _remove(self, job_id: str) -> None:
+        """Take away by hand, as an operator does, what is left of a job that cannot be read."""
+        self.world.observer.removed_by_hand.add(job_id)
+        headers = [f"{k}/{job_id}" for k in ("JobHeads", "ActiveJobs", "CompletedJobs", "FailedJobs")]
+        for path in (*headers, *(f"{k}/{job_id}/" for k in ("JobLog", "GraphChunks", "Results"))):
+            request = pb.RemoveStateRequest(path=path, force=True)
+            with contextlib.suppress(NotFoundError):
+                await self._until_answered(partial(_remove_state, request), (NotFoundError,))
+
+    def _grief(self, job_id: str) -> tuple[type[OnagerError], ...]:
+        return (StateCorruptError,) if self.world.damage.is_of(job_id) else ()
 
     # ---------------------------------------------------------------- calls
 
-    async def _until_answered(self, attempt: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _until_answered(
+        self, attempt: Callable[[Any], Awaitable[Any]], expected: tuple[type[OnagerError], ...] = ()
+    ) -> Any:
+        """Return what *attempt* gets from a replica; raise what is *expected* to come instead."""
         while True:
             at = self._at
             try:
                 return await attempt(self._stubs[at])
             except AioRpcError as raw:
                 error = from_rpc_error(raw, self.world.replicas[at].address)
+                if isinstance(error, expected):
+                    raise error from raw
                 if not self._may_pass(raw, error):
                     self.world.observer.fail(f"{self.name} got {type(error).__name__}: {error}")
                     raise asyncio.CancelledError from raw
@@ -162,3 +214,7 @@ class SimulatedClient:
             return False
         is_trouble = isinstance(error, SchedulerUnreachableError | StateUnavailableError | OutcomeUnknownError)
         return is_trouble or raw.code() is StatusCode.CANCELLED
+
+
+async def _remove_state(request: pb.RemoveStateRequest, stub: Any) -> Any:
+    return await stub.RemoveState(request, timeout=20.0)

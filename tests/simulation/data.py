@@ -69,7 +69,8 @@ class JobPlan:
         return [rows_of(value) for value in values[len(self.stages)]]
 
 
-def draw_plan(rng: random.Random, family: int) -> JobPlan:
+def draw_plan(rng: random.Random, family: int, *, scale: int = 1) -> JobPlan:
+    """Draw what a job does; its stages have *scale* times as many partitions as most have."""
     count = rng.choice((1, 2, 2, 3, 4, 5))
     if rng.random() < 0.12:
         return JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=rng.random() < 0.6, family=family)
@@ -79,7 +80,7 @@ def draw_plan(rng: random.Random, family: int) -> JobPlan:
             reads[rng.randint(producer + 1, count)].add(producer)
     may_vary = rng.random() < 0.25
     stages = tuple(
-        StagePlan(rng.choice(_PARTITIONS), tuple(sorted(reads[n])), not (may_vary and rng.random() < 0.5))
+        StagePlan(scale * rng.choice(_PARTITIONS), tuple(sorted(reads[n])), not (may_vary and rng.random() < 0.5))
         for n in range(1, count + 1)
     )
     has_sink = rng.random() < 0.15

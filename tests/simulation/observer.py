@@ -24,7 +24,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
 from scheduler.records import unpack
-from state_backend import EventKind, Keyspace, KeyValue
+from state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from state_backend.local import Group
 from tests.simulation.data import Exchange, Written
 from tests.simulation.worker import RunLedger
@@ -50,6 +50,8 @@ class SeenJob:
     """Nonces of outputs that were there when their executor was lost."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failures that tasks were reported to have, by kind."""
+    launches: int = 0
+    """How many tasks were handed out."""
     final: ExecutionGraph | None = None
     is_removed: bool = False
 
@@ -70,6 +72,9 @@ class Observer(RunLedger):
         self._hearts: dict[str, bytes] = {}
         self._chunks: dict[str, bytes] = {}
         self._log: set[str] = set()
+        self.damaged: set[str] = set()
+        """Jobs with a record that has rotted: their reports may be dropped."""
+        self.removed_by_hand: set[str] = set()
 
     def fail(self, text: str) -> None:
         self._trace(f"VIOLATION {text}")
@@ -98,19 +103,24 @@ class Observer(RunLedger):
                     self.fail(f"the log entry {key} was written over")
                 self._log ^= {key}  # put or deleted
         for event in group.events:
-            if event.keyspace is Keyspace.Heartbeats:
-                self._heart(event.key, event.value)
-            if event.keyspace is Keyspace.JobLog and event.kind is EventKind.PUT:
-                self._batch(KeyValue(event.key, event.value, event.mod_revision))
-            elif event.keyspace in HEADER_KEYSPACES:
-                touched[event.key] = None
-                self._header(event.keyspace, event.key, event.value if event.kind is EventKind.PUT else None)
-            elif event.keyspace is Keyspace.GraphChunks:
-                touched[event.key.partition("/")[0]] = None
+            if event.key.partition("/")[0] not in self.removed_by_hand:
+                self._look_at(event, touched)
         for job_id in touched:
             if job_id in self.jobs:
                 self._headers_of(self.jobs[job_id])
         self._blobs(group)
+
+    def _look_at(self, event: WatchEvent, touched: dict[str, None]) -> None:
+        is_put = event.kind is EventKind.PUT
+        if event.keyspace is Keyspace.Heartbeats:
+            self._heart(event.key, event.value)
+        if event.keyspace is Keyspace.JobLog and is_put:
+            self._batch(KeyValue(event.key, event.value, event.mod_revision))
+        elif event.keyspace in HEADER_KEYSPACES:
+            touched[event.key] = None
+            self._header(event.keyspace, event.key, event.value if is_put else None)
+        elif event.keyspace is Keyspace.GraphChunks:
+            touched[event.key.partition("/")[0]] = None
 
     def _heart(self, executor_id: str, life: bytes) -> None:
         known = self._hearts.get(executor_id)
@@ -239,6 +249,7 @@ class Observer(RunLedger):
         if task in job.handed_out:
             self.fail(f"task {task} of {job.job_id} was handed out twice")
         job.handed_out.add(task)
+        job.launches += 1
         if (stage_id, partition) in job.finished and not self.is_excused(job):
             self.fail(f"task {task} of {job.job_id} had finished, nothing was lost, and it is run again")
 
@@ -321,7 +332,7 @@ class Observer(RunLedger):
         for report in request.reports:
             key = task_key(report.task)
             job = self.jobs.get(key.job_id)
-            if key not in acknowledged or job is None or job.graph is None:
+            if key not in acknowledged or job is None or job.graph is None or job.job_id in self.damaged:
                 continue
             task = _running_task(job.graph, key)
             if task is not None and (task.executor_id, task.incarnation) == (request.executor_id, request.incarnation):

@@ -35,9 +35,12 @@ class Oracles:
 
     def _check_job(self, client: SimulatedClient, job: SeenJob, plan: JobPlan) -> None:
         graph = job.final
+        told = client.told.get(job.job_id)
+        if graph is None and self._world.damage.is_of(job.job_id) and told == pb.FAILED:
+            self._world.observer.counts["jobs damaged"] += 1
+            return
         if graph is None:
             raise Violation(f"{job.job_id} has not ended")
-        told = client.told.get(job.job_id)
         if told != _TOLD[graph.state]:
             raise Violation(f"{job.job_id} ended {graph.state}, and its client was told {told}")
         self._world.observer.counts[f"jobs {graph.state}"] += 1
@@ -91,6 +94,21 @@ class Oracles:
         if len(set(nonces)) != len(nonces):
             raise Violation(f"an execution counts twice in {job.job_id}")
 
+    def check_nothing_was_in_vain(self) -> None:
+        """Hold what was done against what there was to do: where no executor failed, no task runs but once."""
+        counts = self._world.observer.counts
+        for event in ("executor_lost", "tasks_lost", "task_failed", "jobs failed"):
+            if counts[event] and self._world.damage.job_id is None:
+                raise Violation(f"{counts[event]} times {event}, and nothing had happened to any executor")
+        twice = [key for key, lives in self._world.observer.began_at.items() if len(lives) > 1]
+        if twice:
+            raise Violation(f"{twice[:3]} ran more than once")
+        ran = {(key.job_id, key.stage_id, key.partition) for key in self._world.observer.began_at}
+        graphs = [job.graph for job in self._world.observer.jobs.values() if job.graph is not None]
+        second = sum(len(stage.ledger.speculated) for graph in graphs for stage in graph.stages)
+        if len(self._world.observer.began_at) - len(ran) > second:
+            raise Violation("some partition was run by more attempts than there had to be")
+
     def _check_records(self) -> None:
         """Hold heads and blobs of ended jobs against their graphs."""
         keys = self._keys()
@@ -100,10 +118,12 @@ class Oracles:
             for digest in sorted(blobs_of(job.final)):
                 if f"Plans/{digest}/meta" not in keys:
                     raise Violation(f"{job.job_id} names blob {digest}, which is gone")
+            if self._world.damage.is_of(job.job_id):
+                continue
             head = JobHead.decoded(keys[f"JobHeads/{job.job_id}"], job.job_id)
             if head.state is not job.final.state or head.broken:
                 raise Violation(f"the head of {job.job_id} says {head.state}, broken={head.broken}")
-        stray = [k for k in keys if k.startswith(("JobLog/", "ActiveJobs/"))]
+        stray = [k for k in keys if k.startswith(("JobLog/", "ActiveJobs/")) and not self._is_damaged(k)]
         if stray:
             raise Violation(f"all jobs have ended, and there are still {stray[:5]}")
 
@@ -119,6 +139,38 @@ class Oracles:
         lives = {(r.executor_id, r.incarnation) for r in records}
         books = [r.replica.push.ledger for r in self._world.replicas if r.replica is not None]
         return not any(r.holders for r in records) and not any(b.held(*life) for b in books for life in lives)  # type: ignore[arg-type]
+
+    def in_hand(self) -> list[str]:
+        """Return what anybody still has in hand: tasks, slots, jobs to work on."""
+        found = []
+        for executor in self._world.executors:
+            if executor.process is not None and executor.agent is not None and executor.worker is not None:
+                found += [f"{executor.life} has {key}" for key in executor.agent._attempts.held()]
+                found += [f"{executor.life} runs {key}" for key in executor.worker._running]
+        for place in self._world.replicas:
+            if place.process is not None and place.replica is not None:
+                replica = place.replica
+                found += [f"{place.name} queues {job_id}" for job_id in replica.queue._shares]
+                found += [f"{place.name} writes {job_id}" for job_id in replica.writers._queues]
+        return found
+
+    def are_results_gone(self) -> bool:
+        """Return whether no ended job has a result, or files that have to go."""
+        heads = {k: v for k, v in self._keys().items() if k.startswith("JobHeads/") and not self._is_damaged(k)}
+        found = [JobHead.decoded(value, key) for key, value in heads.items()]
+        return not any(head.has_result or head.clean_up != "none" for head in found)
+
+    def are_records_gone(self) -> bool:
+        """Return whether the store knows of no job any more."""
+        of_jobs = ("JobHeads/", "ActiveJobs/", "CompletedJobs/", "FailedJobs/", "JobLog/", "GraphChunks/", "Results/")
+        return not any(key.startswith(of_jobs) for key in self._keys())
+
+    def is_only_scheduler_left(self) -> bool:
+        """Return whether schedulers are all that the store lists."""
+        return all(key.startswith("Schedulers/") for key in self._keys())
+
+    def _is_damaged(self, key: str) -> bool:
+        return self._world.damage.is_of(key.split("/")[1])
 
     def check_empty(self) -> None:
         left = sorted(self._keys())

@@ -1,0 +1,54 @@
+"""A record that rots in the store: it has to stop its own job, and nothing else."""
+
+import random  # noqa: TID251 seeded
+from typing import TYPE_CHECKING, Final
+
+from onager.errors import StateCorruptError
+from state_backend import Keyspace
+from state_backend.local import table
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_OFTEN: Final = 0.08
+_RECORDS: Final = (Keyspace.JobLog, Keyspace.ActiveJobs, Keyspace.GraphChunks, Keyspace.JobHeads)
+TOLD_OF_IT: Final = frozenset({"job_record_damaged", "job_head_unreadable"})
+"""What schedulers log as errors, and rightly."""
+
+
+class Damage:
+    """At most one rotten record a simulation."""
+
+    def __init__(self, world: "World", seed: int) -> None:
+        self._world = world
+        self._rng = random.Random(f"damage {seed}")
+        self._is_due = self._rng.random() < _OFTEN
+        self._keyspace = self._rng.choice(_RECORDS)
+        self.job_id: str | None = None
+        """Whose record it was."""
+
+    def strike(self) -> None:
+        """Spoil a record of a job that is under way, once, when there is one."""
+        if not self._is_due or self._rng.random() < 0.5:
+            return
+        active = sorted(j.job_id for j in self._world.observer.jobs.values() if j.graph and j.graph.is_active)
+        if not active:
+            return
+        job_id = self._rng.choice(active)
+        records = self._world.store._table._records
+        head = table.data_key(self._keyspace, job_id)
+        mine = sorted(raw for raw in records if raw == head or raw.startswith(head + b"/"))
+        if not mine:
+            return
+        self._is_due, self.job_id = False, job_id
+        self._world.observer.damaged.add(job_id)
+        raw = self._rng.choice(mine)
+        whole = records[raw]
+        value = table.value_of(whole)
+        spoilt = value[: len(value) // 2] + self._rng.randbytes(8)
+        records[raw] = whole[: len(whole) - len(value)] + spoilt
+        self._world.trace(f"the record {raw!r} rots")
+
+    def is_of(self, job_id: str, error: Exception | None = None) -> bool:
+        """Return whether the job may have come to grief by it; of an error, whether that is the one to get then."""
+        return job_id == self.job_id and (error is None or isinstance(error, StateCorruptError))

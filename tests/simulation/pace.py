@@ -1,0 +1,144 @@
+"""Whether work goes on at once and in turn, looked at again and again while nothing is in its way.
+
+What is measured is dead time: a task that waits while a slot is free, one that the graph believes in the hands of an
+executor that has never heard of it, a report that nobody takes, a job that gets nothing while others get more and more.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from execution_graph import ExecutionGraph, RunningStage, has_runnable_work, running_count
+from executor.agent import Agent
+from executor.attempts import AttemptState
+from onager.ids import TaskKey
+from tests.simulation.observer import SeenJob
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much dead time there may be, in seconds."""
+
+    waiting_s: float
+    """A task waits while a slot is free."""
+    launch_s: float
+    """An executor is believed to run what it has never heard of."""
+    report_s: float
+    """A task has ended, and no scheduler takes its report."""
+
+
+CALM = Bounds(waiting_s=0.3, launch_s=0.3, report_s=0.3)
+DEATH = Bounds(waiting_s=1.0, launch_s=1.0, report_s=1.0)
+"""One replica dies, leaves, comes, or starts again."""
+HANG = Bounds(waiting_s=3.0, launch_s=3.0, report_s=3.0)
+"""One replica hangs: that is seen by the heartbeats that it leaves unanswered."""
+
+
+_TAKES_TURNS = False
+
+
+class Pace:
+    """Measures dead time from one look to the next."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._since_s: dict[tuple[str, object], float] = {}
+        """When each thing that should not last was first seen, as long as it lasts."""
+        self._launches: dict[str, int] = {}
+        self.longest_s: dict[str, float] = {"waiting": 0.0, "launch": 0.0, "report": 0.0}
+
+    def look(self) -> None:
+        """Look at everything; what has lasted too long is a violation."""
+        bounds = self._bounds
+        now_s = self._world.loop.time()
+        found = [*self._waiting(), *self._launches_unheard(), *self._reports_untaken()]
+        self._since_s = {what: self._since_s.get(what, now_s) for what in found}
+        for (kind, what), since_s in self._since_s.items():
+            lasted_s = now_s - since_s
+            self.longest_s[kind] = max(self.longest_s[kind], lasted_s)
+            if lasted_s > getattr(bounds, f"{kind}_s"):
+                self._world.observer.fail(f"{_TOLD[kind]} for {lasted_s:.2f} s: {what}")
+                self._since_s[kind, what] = float("inf")
+        self._look_at_turns()
+
+    @property
+    def _bounds(self) -> Bounds:
+        match self._world.weather.blow:
+            case "":
+                return CALM
+            case "hang":
+                return HANG
+            case _:
+                return DEATH
+
+    @property
+    def _agents(self) -> list[tuple[str, Agent]]:
+        return [
+            (e.life, e.agent)
+            for e in self._world.executors
+            if e.agent is not None and e.process is not None and not e.process.is_paused
+        ]
+
+    @property
+    def _active(self) -> list[tuple[SeenJob, ExecutionGraph]]:
+        jobs = self._world.observer.jobs.values()
+        return [(j, j.graph) for j in jobs if j.graph is not None and j.graph.is_active]
+
+    def _waiting(self) -> list[tuple[str, object]]:
+        is_free = any(
+            agent._attempts.free_slots and agent._membership._registered.is_set() and not agent._draining.is_set()
+            for _, agent in self._agents
+        )
+        if not is_free:
+            return []
+        # A launch is progress: what waits then waits for another reason.
+        return [("waiting", (j.job_id, j.launches)) for j, graph in self._active if has_runnable_work(graph)]
+
+    def _launches_unheard(self) -> list[tuple[str, object]]:
+        agents = dict(self._agents)
+        found: list[tuple[str, object]] = []
+        for job, graph in self._active:
+            for stage in graph.stages:
+                if not isinstance(stage, RunningStage):
+                    continue
+                for partition, task in stage.in_hand():
+                    agent = agents.get(task.incarnation)
+                    key = TaskKey(job.job_id, stage.spec.stage_id, stage.attempt, partition, task.attempt)
+                    if agent is not None and key not in agent._attempts._held:
+                        found.append(("launch", (task.incarnation, key)))
+        return found
+
+    def _reports_untaken(self) -> list[tuple[str, object]]:
+        return [
+            ("report", (life, key))
+            for life, agent in self._agents
+            for key, attempt in agent._attempts._held.items()
+            if attempt.state is AttemptState.FINISHED
+        ]
+
+    # ---------------------------------------------------------------- turns
+
+    def _look_at_turns(self) -> None:
+        """A job that has nothing running comes next, whatever it weighs: few others may be served before it."""
+        slots = sum(e.slots for e in self._world.executors)
+        total = sum(j.launches for j in self._world.observer.jobs.values())
+        hungry = {j.job_id: j for j, graph in self._active if has_runnable_work(graph) and not running_count(graph)}
+        before, self._launches = self._launches, {}
+        for job_id, job in hungry.items():
+            others = total - job.launches
+            began = before.get(job_id, others)
+            self._launches[job_id] = began
+            if _TAKES_TURNS and others - began > 3 * slots + 6:
+                self._world.observer.fail(f"{job_id} got nothing while others got {others - began} tasks")
+                self._launches[job_id] = others
+
+
+_TOLD = {
+    "waiting": "a job's tasks wait while a slot is free",
+    "launch": "an executor is believed to have a task of which it has not heard",
+    "report": "a report is not taken",
+}

@@ -1,0 +1,227 @@
+"""What goes wrong in a simulated cluster, and when: all of it drawn by the seed."""
+
+import random  # noqa: TID251 seeded
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from state_backend.faulty import APPLIES_TO, FaultKind
+from tests.simulation.network import Rates
+from tests.simulation.processes import SimulatedExecutor, SimulatedReplica
+from tests.simulation.worker import TaskRates
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Place = SimulatedReplica | SimulatedExecutor
+
+
+class Kind(StrEnum):
+    """What sort of weather a cluster has."""
+
+    STORM = "storm"
+    """Everything, again and again, and much of it at once."""
+    ONE_FAULT = "one fault"
+    """One replica is killed, hung, stopped or added, and nothing else happens: so what it costs can be told."""
+    CALM = "calm"
+    """Nothing goes wrong: what is slow, unfair or done twice now is so by itself."""
+
+
+_KINDS = (*[Kind.STORM] * 7, *[Kind.ONE_FAULT] * 2, Kind.CALM)
+
+
+class Weather:
+    """The faults of one simulation."""
+
+    def __init__(self, world: "World", seed: int) -> None:
+        self._world = world
+        self._rng = random.Random(f"weather {seed}")
+        self.kind = self._rng.choice(_KINDS)
+        self._store_rates: dict[FaultKind, float] = {}
+        self._draw = random.Random(f"store {seed}").random
+        self.task_rates = TaskRates()
+        self.is_quiet = False
+        """Whether no more faults come."""
+        self.blow = ""
+        """The one fault of a `Kind.ONE_FAULT`."""
+
+    # ---------------------------------------------------------------- the course of things
+
+    def begin(self) -> None:
+        """Let things go wrong."""
+        rng = self._rng
+        self.task_rates = TaskRates(slow=rng.choice((0.05, 0.2, 0.6)))
+        if self.kind is not Kind.STORM:
+            return
+        severity = rng.choice((0.0, 0.5, 1.0, 1.0, 2.0))
+        draw = rng.random
+        self._world.network.rates = Rates(
+            lost=0.03 * severity * draw(), repeated=0.05 * severity * draw(), slow=0.1 * severity * draw()
+        )
+        rates = {
+            FaultKind.UNAVAILABLE: 0.02,
+            FaultKind.SLOW_REQUEST: 0.2,
+            FaultKind.SLOW_ANSWER: 0.1,
+            FaultKind.UNKNOWN_UNWRITTEN: 0.02,
+            FaultKind.UNKNOWN_WRITTEN: 0.03,
+            FaultKind.UNKNOWN_LATE: 0.03,
+            FaultKind.LEASE_LOST: 0.005,
+            FaultKind.COMPACTED: 0.01,
+            FaultKind.CUT: 0.01,
+        }
+        self._store_rates = {kind: rate * severity * draw() for kind, rate in rates.items()}
+        self.task_rates.io_error = rng.choice((0, 0, 0.03, 0.1))
+        self.task_rates.user_error = rng.choice((0, 0, 0, 0.02))
+        self.task_rates.output_lost = rng.choice((0, 0, 0.05))
+
+    def pause_s(self) -> float:
+        """Return how long it is until something happens again."""
+        return self._rng.expovariate(1.0)
+
+    def something_happens(self) -> None:
+        """Let one more thing happen, where the weather is such."""
+        match self.kind:
+            case Kind.STORM:
+                self._strike()
+            case Kind.ONE_FAULT if not self.blow:
+                self._strike_once()
+            case _:
+                pass
+
+    def end(self) -> None:
+        """Heal what can be healed: no more faults from here on."""
+        world, rng = self._world, self._rng
+        world.trace("faults end")
+        self.is_quiet = True
+        self._store_rates = {}
+        world.network.rates = Rates()
+        world.network.cut.clear()
+        self.task_rates = TaskRates(slow=0.0)
+        for replica in world.replicas:
+            replica.is_store_down = False
+            if replica.process is None and rng.random() < 0.5:
+                replica.start()
+            elif replica.process is None:
+                world.trace(f"{replica.name} does not come back")
+                replica.wants_to_live = False
+            elif replica.process.is_paused:
+                self._resume(replica)
+        if all(r.process is None for r in world.replicas):
+            world.replicas[0].start()
+        for executor in world.executors:
+            is_alone = all(e.process is None for e in world.executors if e is not executor)
+            if executor.process is None and (is_alone or rng.random() < 0.6):
+                executor.start()
+            elif executor.process is None:
+                world.trace(f"{executor.name} does not come back")
+                executor.wants_to_live = False
+            elif executor.process.is_paused:
+                self._resume(executor)
+
+    # ---------------------------------------------------------------- what happens
+
+    def _strike(self) -> None:
+        world, rng = self._world, self._rng
+        replica, executor = rng.choice(world.replicas), rng.choice(world.executors)
+        match rng.randrange(15):
+            case 0 | 1 | 2:
+                replica.kill()
+                world.later(rng.uniform(0.05, 4), self.start, replica)
+            case 3:
+                self._pause(replica, rng.choice((0.3, 2.0, 8.0, 20.0)) * rng.random())
+            case 4 | 5:
+                executor.kill()
+                world.later(rng.uniform(0.1, 6), self.start, executor)
+            case 6 | 13:
+                self._pause(executor, rng.choice((0.5, 4.0, 8.0)) * (0.2 + rng.random()))
+            case 7 | 8:
+                self._cut(*self._draw_pair(executor, replica))
+            case 9:
+                world.trace(f"{replica.name} loses the store")
+                replica.is_store_down = True
+                world.later(rng.uniform(0.1, 5), setattr, replica, "is_store_down", False)
+            case 10:
+                executor.drain()
+            case 11:
+                self._restart(replica)
+            case 12 if executor.worker is not None and executor.process is not None:
+                world.trace(f"the JVM of {executor.life} dies")
+                executor.worker.die()
+            case _:
+                pass
+
+    def _strike_once(self) -> None:
+        world, rng = self._world, self._rng
+        lively = [r for r in world.replicas if r.process is not None]
+        if not all(r.replica is not None for r in lively) or not world.is_busy:
+            return
+        late = [r for r in world.replicas if r.lives == 0]
+        self.blow = "join" if late else rng.choice(("kill", "kill", "hang", "stop")) if len(lively) > 1 else "restart"
+        replica = rng.choice(late or lively)
+        match self.blow:
+            case "join":
+                replica.start()
+            case "kill":
+                replica.kill()
+            case "hang":
+                self._pause(replica, rng.uniform(2, 30))
+            case "stop":
+                world.loop.spawn(world.loop.world, replica.stop())
+            case _:
+                self._restart(replica)
+
+    def _draw_pair(self, executor: SimulatedExecutor, replica: SimulatedReplica) -> tuple[str, str]:
+        """Return who will not reach which address."""
+        if executor.mode == "push" and self._rng.random() < 0.3:
+            return replica.name, executor.address
+        return self._rng.choice((self._rng.choice(self._world.clients).name, executor.name)), replica.address
+
+    def _cut(self, name: str, address: str) -> None:
+        pair = (name, address)
+        self._world.trace(f"{pair} are cut off")
+        self._world.network.cut.add(pair)
+        self._world.later(self._rng.uniform(0.1, 6), self._world.network.cut.discard, pair)
+
+    def _restart(self, replica: SimulatedReplica) -> None:
+        async def restart() -> None:
+            await replica.stop()
+            self.start(replica)
+
+        if replica.process is not None and not replica.process.is_paused:
+            self._world.loop.spawn(self._world.loop.world, restart())
+
+    def start(self, place: Place) -> None:
+        """Start what does not run, unless it is to stay away."""
+        if place.process is None and not self._world.is_over and place.wants_to_live:
+            place.start()
+
+    def _pause(self, place: Place, for_s: float) -> None:
+        if place.process is not None and not place.process.is_paused:
+            self._world.trace(f"{place.name} is paused for {for_s:.3f} s")
+            place.process.is_paused = True
+            self._world.later(for_s, self._resume, place, place.process)
+
+    def _resume(self, place: Place, process: Any = None) -> None:
+        process = place.process if process is None else process
+        if process is not None and process.is_paused:
+            self._world.trace(f"{place.name} goes on")
+            process.is_paused = False
+
+    # ---------------------------------------------------------------- the store
+
+    def store_fault(self, replica: SimulatedReplica, operation: str, note: Callable[[str], None]) -> FaultKind | None:
+        """Return what an operation of *replica* on the store meets with, telling *note*; None for nothing."""
+        if replica.is_store_down and FaultKind.UNAVAILABLE in APPLIES_TO[operation]:
+            return FaultKind.UNAVAILABLE
+        if replica.is_store_down and operation == "watch_event":
+            return FaultKind.CUT
+        if not self._store_rates:
+            return None
+        number = self._draw()
+        for kind, rate in self._store_rates.items():
+            if kind in APPLIES_TO[operation]:
+                if number < rate:
+                    note(str(kind))
+                    return kind
+                number -= rate
+        return None

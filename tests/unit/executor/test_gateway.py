@@ -1,0 +1,30 @@
+"""Which scheduler an executor's calls go to when one of them hangs."""
+
+import asyncio
+
+from executor.gateway import SchedulerGateway
+from onager.protocol import onager_pb2 as pb
+from tests.unit.executor.scripted import ScriptedGateway, serve, task_set, until
+
+
+async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbeats() -> None:
+    hung, sound = ScriptedGateway(), ScriptedGateway()
+
+    async def hang(request: object, context: object) -> None:
+        await asyncio.sleep(60)
+
+    hung.before = {"poll": hang, "heartbeat": hang}
+    sound.launches.put_nowait(task_set(1))
+    served = [await serve(gateway) for gateway in (hung, sound)]
+    try:
+        async with SchedulerGateway(tuple(f"127.0.0.1:{port}" for _, port in served)) as gateway:
+            poll = asyncio.create_task(gateway.poll(pb.PollWorkRequest(wait_ms=100), 30.0))
+            await until(lambda: hung.polls)
+            await gateway.heartbeat(pb.HeartbeatRequest(), 0.2)
+            async with asyncio.timeout(5):
+                answer = await poll
+    finally:
+        for server, _ in served:
+            await server.stop(None)
+    assert [s.job_id for s in answer.task_sets] == ["job-1"]
+    assert len(hung.heartbeats) == len(sound.heartbeats) == 1
