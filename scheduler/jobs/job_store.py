@@ -4,6 +4,7 @@ No lock and no owner: whoever appends expects the header to be where it was and 
 any number of replicas may work on a job, and one of them wins each position.
 """
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,6 +50,12 @@ log = structlog.get_logger(__name__)
 
 SNAPSHOT_MIN_LOG_BYTES: Final = 64 * 1024
 """A log lighter than this is never worth a snapshot."""
+SNAPSHOT_LOG_RATIO: Final = 4
+"""A log that weighs so many times what its snapshot weighs is worth the next one.
+
+An event takes three times the room of the output that it leaves in a snapshot. So a job's graph more than doubles
+between two snapshots, and all of them together weigh less than three times the last one.
+"""
 MAX_BATCH_BYTES: Final = 1024 * 1024
 """A heavier batch is committed as a snapshot, whose chunks have no limit together."""
 COMPRESS_BATCH_ABOVE_BYTES: Final = 2 * 1024
@@ -84,6 +91,8 @@ class JobStore:
         self._active: dict[JobId, StoredJob] = {}
         self._ended: OrderedDict[JobId, StoredJob] = OrderedDict()
         self._listeners: list[CommitListener] = []
+        self._snapshots_under_way: dict[JobId, asyncio.Event] = {}
+        """Of the jobs that this replica is writing one of; each ends with it."""
 
     def listen(self, listener: CommitListener) -> None:
         """Call *listener* after every change of a job that this replica learns of."""
@@ -174,18 +183,26 @@ class JobStore:
 
         Of a job that this replica knows only the log's tail is read.
         """
-        known = self._active.get(job_id)
-        if known is None:
-            return self._ended.get(job_id) or await self.load(job_id)
-        header = known.header
-        tail = KeyRange(
-            Keyspace.JobLog,
-            job_log.log_prefix(job_id, header.generation),
-            job_log.log_key(job_id, header.generation, known.seq),
-        )
-        found = await self._backend.read_txn([(Keyspace.ActiveJobs, job_id)], [tail])
-        stored = found.values[Keyspace.ActiveJobs, job_id]
-        if stored is None or stored.mod_revision != known.header_revision:
+        for _ in range(_TRIES):
+            known = self._active.get(job_id)
+            if known is None:
+                return self._ended.get(job_id) or await self.load(job_id)
+            header = known.header
+            tail = KeyRange(
+                Keyspace.JobLog,
+                job_log.log_prefix(job_id, header.generation),
+                job_log.log_key(job_id, header.generation, known.seq),
+            )
+            found = await self._backend.read_txn([(Keyspace.ActiveJobs, job_id)], [tail])
+            stored = found.values[Keyspace.ActiveJobs, job_id]
+            if stored is not None and stored.mod_revision == known.header_revision:
+                break
+            # After a snapshot of our own only its tail is to be read, and not all that was written here.
+            if (under_way := self._snapshots_under_way.get(job_id)) is not None:
+                await under_way.wait()
+            elif self.cached(job_id) is known:
+                return await self.load(job_id)
+        else:
             return await self.load(job_id)
         if not found.ranges[0].items:
             return self.cached(job_id) or known
@@ -215,19 +232,25 @@ class JobStore:
 
     async def commit(self, job: StoredJob, events: tuple[Event, ...], graph: ExecutionGraph) -> Committed | Lost:
         """As `append`, for events that are known to lead from the job's graph to *graph*."""
+        job_id = JobId(job.header.job_id)
         batch_id = secrets.token_hex(8)
         plain = encode_batch(EventBatch(batch_id=batch_id, events=events))
         value = pack(plain, above_bytes=COMPRESS_BATCH_ABOVE_BYTES)
         log_bytes = job.log_bytes + len(plain)
-        threshold = max(SNAPSHOT_MIN_LOG_BYTES, job.header.snapshot_bytes)
+        threshold = max(SNAPSHOT_MIN_LOG_BYTES, SNAPSHOT_LOG_RATIO * job.header.snapshot_bytes)
         if not graph.is_active or len(value) > MAX_BATCH_BYTES or log_bytes > threshold:
-            return await self._commit_snapshot(job, batch_id, graph)
+            self._snapshots_under_way[job_id] = done = asyncio.Event()
+            try:
+                return await self._commit_snapshot(job, batch_id, graph)
+            finally:
+                del self._snapshots_under_way[job_id]
+                done.set()
         header = job.header
         key = job_log.log_key(header.job_id, header.generation, job.seq + 1)
         head = head_of(graph, header)
         ops: list[Op] = [Put(Keyspace.JobLog, key, value)]
         # What is stored goes with the graph that this batch follows; the head as last seen may be older than that.
-        if head != head_of(job.graph, header) or head != self.heads.get(JobId(header.job_id)):
+        if head != head_of(job.graph, header) or head != self.heads.get(job_id):
             ops.append(Put(Keyspace.JobHeads, header.job_id, head.encoded()))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
         revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch_id))

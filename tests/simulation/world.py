@@ -322,6 +322,7 @@ class World:
                 ("state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes who waits for it
                 ("scheduler.jobs.housekeeping._ORPHAN_AGE_S", _ORPHAN_AGE_S),
                 ("scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
+                ("scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
             ):
                 stack.enter_context(mock.patch(target, replacement))
             if self._planted is not None:

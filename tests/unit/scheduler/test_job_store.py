@@ -1,5 +1,7 @@
 """The log of a job: who appends wins once, whatever the store can or cannot tell."""
 
+import asyncio
+
 import pytest
 
 from execution_graph import ExecutorLost, JobCancelled, StagesStarted, apply_all, encode_graph, pop_next_tasks, revive
@@ -148,6 +150,7 @@ async def test_a_late_append_to_an_ended_job_is_lost_and_then_nothing(backend, c
 
 async def test_snapshots_keep_the_log_short_and_the_graph_whole(backend, clock, monkeypatch):
     monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
+    monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 1)
     jobs = store(backend, clock)
     job = await running(jobs, 200)
     for partition in range(199):
@@ -159,6 +162,68 @@ async def test_snapshots_keep_the_log_short_and_the_graph_whole(backend, clock, 
     assert len({k.split("/")[2] for k in await keys(backend, Keyspace.GraphChunks)}) == 1
     found = await store(backend, clock).load(JOB)
     assert (found.graph, found.seq) == (job.graph, job.seq)
+
+
+async def test_all_snapshots_together_weigh_less_than_three_times_the_last(backend, clock, monkeypatch):
+    weights = []
+    snapshot_ops = job_store.job_log.snapshot_ops
+
+    def weighed(*args):
+        ops, size = snapshot_ops(*args)
+        weights.append(size)
+        return ops, size
+
+    monkeypatch.setattr(job_store.job_log, "snapshot_ops", weighed)
+    jobs = store(backend, clock)
+    job, _ = await jobs.submit(graph())
+    job = await step(jobs, job, launches(job.graph))
+    job = await step(jobs, job, [planned(10_000)])
+    for start in range(0, 10_000, 100):
+        job = await step(jobs, job, launches(job.graph, 100))
+        job = await step(jobs, job, [succeeded(1, p) for p in range(start, start + 100)])
+    assert len(weights) > 3, "the log has to be cut now and then"
+    assert sum(weights) < 3 * weights[-1]
+
+
+async def test_who_looks_while_a_snapshot_is_written_does_not_read_it_back(backend, clock, monkeypatch):
+    monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
+    monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 0)
+    jobs = store(backend, clock)
+    job = await running(jobs, 3)
+    is_committed, may_answer = asyncio.Event(), asyncio.Event()
+    commit, loaded = backend._commit, []
+
+    async def answers_late(ops, expect, fence):
+        result = await commit(ops, expect, fence)
+        is_committed.set()
+        await may_answer.wait()
+        return result
+
+    async def load(job_id):
+        loaded.append(job_id)
+        raise AssertionError("it was read whole")
+
+    monkeypatch.setattr(backend, "_commit", answers_late)
+    monkeypatch.setattr(jobs, "load", load)
+    appending = asyncio.create_task(step(jobs, job, [succeeded(1, 0)]))
+    await is_committed.wait()
+    looking = asyncio.create_task(jobs.fresh(JOB))
+    await asyncio.sleep(0)
+    may_answer.set()
+    after = await appending
+    assert after.header.generation > job.header.generation
+    assert (await looking).graph == after.graph
+    assert not loaded
+
+
+async def test_who_looks_after_another_wrote_a_snapshot_reads_it(backend, clock, monkeypatch):
+    monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
+    monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 0)
+    jobs, other = store(backend, clock), store(backend, clock)
+    job = await running(jobs, 3)
+    await other.load(JOB)
+    job = await step(jobs, job, [succeeded(1, 0)])
+    assert (await other.fresh(JOB)).graph == job.graph
 
 
 async def test_bytes_per_task_do_not_grow_with_the_job(backend, clock):
