@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from execution_graph.encoding import encoder
 from execution_graph.events import Event
 from execution_graph.graph import ExecutionGraph
 from onager.errors import SchemaVersionError, StateCorruptError
@@ -31,7 +32,7 @@ class EventBatch:
 
 def encode_graph(graph: ExecutionGraph) -> bytes:
     """Return *graph* as JSON; equal graphs give equal bytes."""
-    return _encode(_graphs(), graph)
+    return _encode(encoder(ExecutionGraph)(graph))
 
 
 def decode_graph(data: bytes) -> ExecutionGraph:
@@ -45,7 +46,7 @@ def decode_graph(data: bytes) -> ExecutionGraph:
 
 def encode_batch(batch: EventBatch) -> bytes:
     """Return *batch* as JSON."""
-    return _encode(_batches(), batch)
+    return _encode(encoder(EventBatch)(batch))
 
 
 def decode_batch(data: bytes) -> EventBatch:
@@ -54,9 +55,8 @@ def decode_batch(data: bytes) -> EventBatch:
     return batch
 
 
-def _encode(adapter: TypeAdapter[Any], value: Any) -> bytes:
-    body = adapter.dump_json(value, exclude_defaults=False)
-    return b'{"schema_version":"%d.%d",' % (SCHEMA_MAJOR, SCHEMA_MINOR) + body[1:]
+def _encode(body: str) -> bytes:
+    return f'{{"schema_version":"{SCHEMA_MAJOR}.{SCHEMA_MINOR}",{body[1:]}'.encode()
 
 
 def _decode(adapter: TypeAdapter[Any], data: bytes, what: str) -> Any:
