@@ -243,7 +243,7 @@ class JobStore:
             try:
                 return await self._commit_snapshot(job, batch_id, graph)
             finally:
-                del self._snapshots_under_way[job_id]
+                self._snapshots_under_way.pop(job_id, None)
                 done.set()
         header = job.header
         key = job_log.log_key(header.job_id, header.generation, job.seq + 1)
