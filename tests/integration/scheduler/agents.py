@@ -2,15 +2,17 @@
 
 import asyncio
 import os
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from executor.agent import Agent
 from executor.gateway import SchedulerGateway
 from executor.membership import Identity
+from executor.push import Port
 from executor.settings import ExecutorSettings
 from onager.clock import SystemClock
 from onager.ids import new_incarnation
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import ServerAccess
 from onager.protocol.task_keys import task_id, task_keys
 from tests.integration.scheduler.scripted import Run
 
@@ -55,8 +57,9 @@ class ScriptedWorker:
 
 
 class RunningAgent:
-    def __init__(self, worker, gateway):
-        self.worker, self.gateway = worker, gateway
+    def __init__(self, worker, gateway, agent, running, incarnation):
+        self.worker, self.gateway, self.agent, self.running = worker, gateway, agent, running
+        self.incarnation = incarnation
 
     @property
     def address(self):
@@ -65,17 +68,29 @@ class RunningAgent:
 
 
 @asynccontextmanager
-async def agent(addresses, executor_id, run, *, slots=2, first=0):
+async def agent(addresses, executor_id, run, *, slots=2, first=0, mode="pull", access=None, **more):
     """Run an executor that turns from one of *addresses* to the next, as the real one does."""
     worker = ScriptedWorker(run)
     settings = ExecutorSettings(
-        scheduler=",".join(addresses), executor_id=executor_id, slots=slots, exchange_dir="/tmp", poll_wait_ms=5_000
+        scheduler=",".join(addresses),
+        executor_id=executor_id,
+        slots=slots,
+        exchange_dir="/tmp",
+        poll_wait_ms=5_000,
+        mode=mode,
+        **more,
     )
     identity = Identity(incarnation=new_incarnation(), pid=os.getpid(), spark_version="4.3.0", python_version="3.11")
-    async with SchedulerGateway(tuple(addresses), first=first) as gateway:
-        running = asyncio.create_task(Agent(settings, identity, worker, gateway, SystemClock()).run())
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(SchedulerGateway(tuple(addresses), access, first=first))
+        port = Port(settings, ServerAccess(settings.server_security, settings.listen)) if mode == "push" else None
+        address = "" if port is None else port.address
+        made = Agent(settings, identity, worker, gateway, SystemClock(), address=address)
+        if port is not None:
+            await stack.enter_async_context(port.serving(made))
+        running = asyncio.create_task(made.run())
         try:
-            yield RunningAgent(worker, gateway)
+            yield RunningAgent(worker, gateway, made, running, identity.incarnation)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
