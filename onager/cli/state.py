@@ -183,7 +183,7 @@ def backup(state: StateSource, file: Path, *, is_overwriting: bool, output: str)
     print(f"{_count(records, 'record')} as of revision {header.revision} are in {file}")
     if header.left_out:
         left_out = ", ".join(f"{count} of {name}" for name, count in sorted(header.left_out.items()))
-        print(f"left out, since they are bound to leases: {left_out}")
+        print(f"left out, since they are bound to lives: {left_out}")
 
 
 def restore(backend: str, file: Path, *, is_replacing: bool, is_agreed: bool, output: str) -> ExitCode:

@@ -11,8 +11,8 @@ from scheduler.state_admin.everything import read_everything
 from scheduler.state_admin.restoring import MARK_KEY
 from state_backend import Keyspace, StateBackendClient
 
-LEASE_BOUND: Final = (Keyspace.Heartbeats, Keyspace.Schedulers)
-"""Bound to leases of the store that they came from, which say who lives: a copy of them would say it wrongly."""
+LEASE_BOUND: Final = (Keyspace.Heartbeats, Keyspace.Schedulers, Keyspace.Slots)
+"""Bound to leases of the store that they came from, or to lives that have them: a copy would say wrongly who lives."""
 _LEFT_OUT: Final = (*LEASE_BOUND, Keyspace.Admin)
 _MESSAGE_BYTES: Final = 1024 * 1024
 
@@ -20,7 +20,7 @@ _MESSAGE_BYTES: Final = 1024 * 1024
 async def backup_records(
     backend: StateBackendClient, clock: Clock, source: str
 ) -> AsyncGenerator[pb.StateBackup, None]:
-    """Yield the header, then all records at one revision but those that are bound to leases."""
+    """Yield the header, then all records at one revision but those that are bound to lives."""
     store = await read_everything(backend)
     if MARK_KEY in store.records[Keyspace.Admin]:
         raise InvalidRequestError("a restore into this store was not finished: run it again before taking a backup")

@@ -21,6 +21,7 @@ _SAMPLE: Final = 10
 _DANGERS_SHOWN: Final = 10
 _PAGE: Final = 1_000
 _TRIES: Final = 5
+_RUN_AGAIN: Final = "what it runs would be run again"
 _JOB_RECORDS: Final = {
     Keyspace.ActiveJobs: "nobody finds it any more",
     Keyspace.JobHeads: "no scheduler works on it any more",
@@ -121,7 +122,8 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"job {job_id} is active, and needs this plan, specification or manifest" for job_id in active]
         case Keyspace.Executors | Keyspace.Heartbeats | Keyspace.Slots:
             alive = await _present(backend, Keyspace.Heartbeats, dict.fromkeys(keys))
-            return [f"executor {executor_id} is alive, and what it runs would be run again" for executor_id in alive]
+            what = "gets nothing before its slots are counted again" if keyspace is Keyspace.Slots else _RUN_AGAIN
+            return [f"executor {executor_id} is alive, and {what}" for executor_id in alive]
         case Keyspace.Schedulers:
             return [f"scheduler {key} is running" for key in keys]
         case Keyspace.Admin:

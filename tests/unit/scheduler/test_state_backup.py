@@ -12,6 +12,7 @@ from onager.clock import SystemClock
 from onager.errors import InvalidRequestError, SchemaVersionError, StateCorruptError
 from onager.protocol import onager_pb2 as pb
 from scheduler.executors.executor_records import ExecutorRecord
+from scheduler.executors.slots import SlotsRecord
 from scheduler.records import pack
 from scheduler.replica import Replica
 from scheduler.settings import SchedulerSettings
@@ -29,7 +30,6 @@ ODD = {
     (Keyspace.Sessions, "empty"): b"",
     (Keyspace.Results, "binary"): bytes(range(256)),
     (Keyspace.Plans, "large"): b"\xff" * (1024 * 1024),
-    (Keyspace.Slots, "e1"): b'{"schema_version":"1.0","held":{}}',
 }
 
 
@@ -92,14 +92,18 @@ async def test_all_that_was_there_is_there_again(store, clock, tmp_path):
     for (keyspace, key), value in ODD.items():
         await store.backend.put(keyspace, key, value)
     path = tmp_path / "backup.zst"
+    slots = SlotsRecord(executor_id="e1", incarnation="life", total=2)
+    await store.backend.put(Keyspace.Slots, "e1", slots.encoded())
     records = await back_up(store.backend, clock, path)
+    revision = (await read_everything(store.backend)).revision
+    await store.backend.delete(Keyspace.Slots, "e1")
     before = await contents(store.backend)
     assert records == len(before)
 
     said = check(path)
     assert said.records == records
-    assert said.left_out == {"Heartbeats": 1}
-    assert said.revision == (await read_everything(store.backend)).revision
+    assert said.left_out == {"Heartbeats": 1, "Slots": 1}
+    assert said.revision == revision
     async with await open_backend(f"leveldb:{tmp_path / 'state'}", clock=SystemClock()) as other:
         assert await restore(other, clock, path) == records
         assert await contents(other) == before

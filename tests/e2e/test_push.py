@@ -1,0 +1,64 @@
+"""Push mode with real Spark; and in both modes, that what is cancelled stops."""
+
+import pytest
+
+from onager.clock import SystemClock
+from onager.errors import JobCancelledError
+from tests.e2e.cluster import Cluster, until
+from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
+
+CLOCK = SystemClock()
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def cluster(make_cluster) -> Cluster:
+    made = make_cluster()
+    made.start_scheduler()
+    return made
+
+
+def last_sign(gate: Gate) -> float:
+    """Return when a task at the gate has last said that it is there."""
+    return max(mark.stat().st_mtime for mark in gate.directory.glob("held-*"))
+
+
+def check_that_cancelling_stops_sparks_work(cluster: Cluster, gate: Gate) -> float:
+    """Cancel a job of which one task is held; return how many seconds its Python code went on."""
+    arguments = {"gate": str(gate.directory), "partitions": 2, "held": 0}
+    job = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
+    gate.wait()
+    began_s = CLOCK.now_ms() / 1000
+    job.cancel("no longer wanted")
+    with pytest.raises(JobCancelledError, match="no longer wanted"):
+        job.wait(timeout=30)
+    until(lambda: CLOCK.now_ms() / 1000 - last_sign(gate) > 1.0, 20, "silence at the gate")
+    assert not (gate.directory / "open").exists()
+    until(lambda: sum(executor.running for executor in cluster.client.executors()) == 0, 20, "free slots")
+    return last_sign(gate) - began_s
+
+
+def test_push_mode_answers_as_plain_spark_does_and_stops_what_is_cancelled(cluster, spark, tpch, gate):
+    cluster.start_executor("e-1", ONAGER_EXECUTOR_MODE="push")
+    (listed,) = cluster.client.executors()
+    assert (listed.mode, listed.address.partition(":")[0]) == ("push", "127.0.0.1")
+    assert "push" in cluster.cli("executors").stdout
+    job = cluster.client.sql(query(3), views=tpch, conf=UNFUSED)
+    assert rows(job.to_arrow()) == rows(spark.sql(query(3)).toArrow())
+    assert {task["attempts"] for task in cluster.tasks(job.id).values()} == {1}
+
+    assert check_that_cancelling_stops_sparks_work(cluster, gate) < 3
+    assert cluster.client.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
+    slots = cluster.cli("state", "get", "Slots/e-1").stdout
+    assert '"total": 2' in slots.replace('"total":2', '"total": 2')
+
+    # Asked to leave, it finishes what it runs and goes; its slots go with it.
+    cluster.executors["e-1"].popen.terminate()
+    assert cluster.executors["e-1"].popen.wait(30) == 0
+    assert "Slots/" not in cluster.cli("state", "ls", "Slots").stdout
+    assert cluster.cli("state", "check").returncode == 0
+
+
+def test_pull_mode_stops_what_is_cancelled(cluster, gate):
+    cluster.start_executor("e-1")
+    assert check_that_cancelling_stops_sparks_work(cluster, gate) < 3
