@@ -314,15 +314,6 @@ def _launch_that_fails_is_forgotten() -> AbstractContextManager[Any]:
     return mock.patch.object(Launcher, "_put_back")
 
 
-def _launches_of_dead_schedulers_are_not_sent() -> AbstractContextManager[Any]:
-    """What a scheduler committed and had not sent when it died runs nowhere, for ever."""
-
-    async def leave(self: SlotKeeper) -> None:
-        return None
-
-    return mock.patch.object(SlotKeeper, "_send_again", leave)
-
-
 def _refused_launch_is_forgotten() -> AbstractContextManager[Any]:
     """Tasks that an executor refuses count as running there."""
     return mock.patch.object(PushScheduler, "refused")
@@ -366,7 +357,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "slot-never-given-back": _slot_is_never_given_back,
     "dead-holders-stay": _slots_of_dead_schedulers_stay_theirs,
     "failed-launch-forgotten": _launch_that_fails_is_forgotten,
-    "dead-schedulers-launches-not-sent": _launches_of_dead_schedulers_are_not_sent,
     "refused-launch-forgotten": _refused_launch_is_forgotten,
     "pushed-launch-runs-twice": _pushed_launch_runs_twice,
 }
