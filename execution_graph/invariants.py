@@ -39,7 +39,7 @@ def _of_graph(graph: ExecutionGraph) -> Iterator[str]:
         yield f"the last stage is {graph.stages[-1].state}, but the outcome is {graph.outcome.type}"
 
 
-def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:
+def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C901 - one after the other
     name, ledger, count = f"stage {stage.spec.stage_id}", stage.ledger, stage.spec.partitions
     has_inputs = all(isinstance(graph.stages[i.stage_id], SuccessfulStage) for i in stage.spec.inputs)
     if isinstance(stage, ResolvedStage | RunningStage) and graph.is_active and not has_inputs:
@@ -59,6 +59,8 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:
         yield f"{name} has a partition that failed more often than is allowed"
     if any(o.is_durable != (not o.incarnation) for o in ledger.outputs.values()):
         yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
+    if not set(ledger.failed_on) <= set(ledger.failures):
+        yield f"{name} says where tasks failed that did not"
     if isinstance(stage, RunningStage):
         yield from _of_running(stage, name)
         yield from _of_speculation(graph, stage, name)

@@ -62,9 +62,8 @@ def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskF
     if has_another(stage, event.partition):
         stage = replace(stage, ledger=replace(ledger, tasks_failed=ledger.tasks_failed + 1))
         return with_stage(graph, returned(stage, {event.partition: event.task_attempt}))
-    count = ledger.failures.get(event.partition, 0) + 1
-    failures = ledger.failures.set(event.partition, count)
-    stage = replace(stage, ledger=replace(ledger, failures=failures, tasks_failed=ledger.tasks_failed + 1))
+    stage = replace(stage, ledger=ledger.after_failure(event.partition, event.executor_id))
+    count = stage.ledger.failures[event.partition]
     if count >= graph.limits.task_max_failures:
         text = (
             f"Task {event.partition} in stage {event.stage_id} failed {count} times; "

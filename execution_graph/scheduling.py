@@ -3,8 +3,9 @@
 Decisions come out as events; nothing here changes a graph.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from execution_graph.attempts import held, running_stage
 from execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
@@ -58,20 +59,24 @@ def revive(graph: ExecutionGraph, at_ms: int) -> StagesStarted | None:
 
 
 def pop_next_tasks(
-    graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms: int
+    graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms: int, executors: Collection[str] = ()
 ) -> TasksLaunched | TasksSpeculated | None:
-    """Return the launch of up to *limit* tasks of the first running stage that has pending ones, or None.
+    """Return the launch of up to *limit* tasks of the first running stage that has some for the slot, or None.
 
-    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones. When no task is
-    pending, second attempts of stragglers, on another executor than the first.
+    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones. A task that failed on
+    the slot's executor is left to those of *executors*, who take work, on which it did not, if there are such; as in
+    Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). When there is no task for the slot, second
+    attempts of stragglers, on another executor than the first.
     """
     if not graph.is_active or limit <= 0:
         return None
     for stage in graph.stages:
         if not isinstance(stage, RunningStage) or stage.pending_count <= 0:
             continue
-        pending = _pending(stage)
-        tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for _, p in zip(range(limit), pending, strict=False)))
+        pending = (p for p in _pending(stage) if not _is_left_to_others(stage, p, slot.executor_id, executors))
+        tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for p in islice(pending, limit)))
+        if not tasks:
+            continue
         return TasksLaunched(
             stage_id=stage.spec.stage_id,
             stage_attempt=stage.attempt,
@@ -185,6 +190,16 @@ def lost_launches(
                 )
             )
     return tuple(events)
+
+
+def has_failed_somewhere(graph: ExecutionGraph) -> bool:
+    """Return whether tasks wait or run that failed on some executor before."""
+    return any(isinstance(s, RunningStage) and s.ledger.failed_on for s in graph.stages)
+
+
+def _is_left_to_others(stage: RunningStage, partition: int, executor_id: str, executors: Collection[str]) -> bool:
+    failed_on = stage.ledger.failed_on.get(partition, ())
+    return executor_id in failed_on and any(e not in failed_on for e in executors)
 
 
 def _pending(stage: RunningStage) -> Iterator[int]:

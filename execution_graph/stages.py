@@ -169,6 +169,8 @@ class TaskLedger:
     """The next attempt number of partitions that were handed out before; 0 for all others."""
     failures: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """Counted failures since the last success."""
+    failed_on: Annotated[PartitionMap[tuple[str, ...]], SPARSE] = field(default_factory=Map)
+    """On which executors those were, each once, in the order of the first."""
     executor_losses: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """How often a partition succeeded, where its output was lost and it had to run again (or it has no output now)."""
@@ -206,6 +208,7 @@ class TaskLedger:
             outputs=self.outputs.update(outputs),
             durations_ms=self.durations_ms.update(durations_ms) if durations_ms else self.durations_ms,
             failures=without(self.failures, outputs),
+            failed_on=without(self.failed_on, outputs),
             executor_losses=without(self.executor_losses, outputs),
             metrics=self.metrics.merge(*metrics),
         )
@@ -227,6 +230,16 @@ class TaskLedger:
         """Return the ledger after an attempt of each partition, given by its number, came to nothing."""
         following = {p: self.last_known_attempt(p, n) + 1 for p, n in attempts.items()}
         return replace(self, attempts=self.attempts.update(following))
+
+    def after_failure(self, partition: int, executor_id: str) -> "TaskLedger":
+        """Return the ledger after a counted failure of *partition* there."""
+        executors = self.failed_on.get(partition, ())
+        return replace(
+            self,
+            failures=self.failures.set(partition, self.failures.get(partition, 0) + 1),
+            failed_on=self.failed_on.set(partition, tuple(dict.fromkeys((*executors, executor_id)))),
+            tasks_failed=self.tasks_failed + 1,
+        )
 
     def after_executor_loss(self, tasks: int, suspects: Collection[int]) -> "TaskLedger":
         """Return the ledger after an executor that ran so many *tasks* was lost; *suspects* may be the cause."""

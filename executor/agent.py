@@ -17,6 +17,7 @@ from executor.blobs import BlobCache
 from executor.gateway import SchedulerGateway, tell
 from executor.membership import Identity, Membership
 from executor.reporting import Reporter, killed, within_limits
+from executor.set_aside import SetAsideNotice
 from executor.settings import ExecutorSettings
 from executor.work import Assignment, Worker, blobs_needed, part_of
 from onager.clock import Clock
@@ -78,6 +79,7 @@ class Agent:
         self._id = settings.executor_id
         self._log = structlog.get_logger().bind(executor_id=self._id)
         self._attempts = AttemptTable(settings.slots)
+        self._set_aside = SetAsideNotice(self._id)
         self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
         self._membership = Membership(
             settings,
@@ -213,6 +215,7 @@ class Agent:
         began_s = self._clock.monotonic_s()
         answer = await self._gateway.poll(request, self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S)
         del self._cleaned_up[: len(cleaned_up)]
+        self._set_aside.hear(answer)
         self._accept(answer.task_sets)
         self._cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)
@@ -285,6 +288,7 @@ class Agent:
             request.cleaned_up.extend(self._cleaned_up)
 
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
+        self._set_aside.hear(answer)
         del self._cleaned_up[: len(request.cleaned_up)]
         self._cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)

@@ -26,6 +26,7 @@ from scheduler.api.gateway import ExecutorGateway
 from scheduler.api.replica_service import ReplicaService
 from scheduler.api.service import SchedulerService
 from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.executors.setting_aside import SettingAside
 from scheduler.executors.slots import SlotPool
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
@@ -92,12 +93,13 @@ class Replica:
         self.local = LocalActor(
             self.jobs,
             self.writers,
-            ReportReader(self.blobs, self.results, clock),
+            ReportReader(self.blobs, self.results, clock, lambda *seen: self.set_aside.heard(*seen)),  # noqa: PLW0108 - made below
             self.queue,
             self.acting,
             clock,
             max_launches=settings.max_launches_per_append,
             cluster_slots=lambda: self.executors.total_slots,
+            executors=lambda: self.executors.taking_work(),  # noqa: PLW0108 - made below
         )
         self.others = OtherReplicas(
             self.peers,
@@ -126,6 +128,15 @@ class Replica:
             on_lost=self.local.lose_executor,
             on_take_over=self.local.catch_up,
             turns=self.turns,
+        )
+        self.set_aside = SettingAside(
+            backend,
+            self.executors,
+            self.jobs,
+            clock,
+            failures=settings.set_aside_failures,
+            window_s=settings.set_aside_window_s,
+            for_s=settings.set_aside_s,
         )
         self.speculation = Speculation(
             self.jobs,
@@ -239,6 +250,7 @@ class Replica:
             group.create_task(self.slots.run())
             group.create_task(self.push.run())
             group.create_task(self.keeper.run())
+            group.create_task(self.set_aside.run())
             group.create_task(self._adopting())
             group.create_task(self._cleaning())
             group.create_task(self._sweeping())

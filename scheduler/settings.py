@@ -92,6 +92,14 @@ class SchedulerSettings(BaseSettings):
     speculation_interval_ms: int = Field(default=250, ge=10)
     """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`)."""
 
+    set_aside_failures: int = Field(default=4, ge=0)
+    """An executor that fails so many different tasks which succeed elsewhere, and hardly any other, gets no work for a
+    while; 0: never."""
+    set_aside_window_s: int = Field(default=60, ge=1)
+    """Failures and successes of the last so many seconds are held against each other."""
+    set_aside_s: int = Field(default=300, ge=1)
+    """For how long it gets no work."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 
 import onager
 from onager.cli.output import plain, print_json, print_table
@@ -93,11 +94,11 @@ def executors(scheduler: str, output: str) -> None:
         return
     now_ms = time.time_ns() // 1_000_000
     print_table(
-        ("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO", "ADDRESS"),
+        ("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO", "ADDRESS", "WHY"),
         [
             (
                 e.executor_id,
-                e.state,
+                _executor_state(e),
                 e.mode or "pull",
                 e.host,
                 e.pid,
@@ -106,10 +107,18 @@ def executors(scheduler: str, output: str) -> None:
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),
                 e.address,
+                e.reason,
             )
             for e in found
         ],
     )
+
+
+def _executor_state(executor: pb.ExecutorInfo) -> str:
+    if not executor.set_aside_until_ms:
+        return executor.state
+    until = datetime.fromtimestamp(executor.set_aside_until_ms / 1000, UTC).astimezone()
+    return f"set aside until {until:%H:%M:%S}"
 
 
 def schedulers(scheduler: str, output: str) -> None:

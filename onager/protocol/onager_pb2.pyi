@@ -363,7 +363,7 @@ class ResultChunk(_message.Message):
     def __init__(self, schema: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ..., record_batch: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ExecutorInfo(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address")
+    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "reason", "set_aside_until_ms")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -376,6 +376,8 @@ class ExecutorInfo(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -388,7 +390,9 @@ class ExecutorInfo(_message.Message):
     pid: int
     mode: str
     address: str
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    reason: str
+    set_aside_until_ms: int
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_until_ms: _Optional[int] = ...) -> None: ...
 
 class ListExecutorsRequest(_message.Message):
     __slots__ = ()
@@ -848,6 +852,14 @@ class RegisterExecutorResponse(_message.Message):
     cluster_id: str
     def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
+class SetAside(_message.Message):
+    __slots__ = ("until_ms", "reason")
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    until_ms: int
+    reason: str
+    def __init__(self, until_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class HeartbeatRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
@@ -865,12 +877,14 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("cancel", "clean_ups")
+    __slots__ = ("cancel", "clean_ups", "set_aside")
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
-    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ...) -> None: ...
+    set_aside: SetAside
+    def __init__(self, cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
 
 class PollWorkRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "free_slots", "list_number", "running", "wait_ms", "cleaned_up")
@@ -891,14 +905,16 @@ class PollWorkRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., free_slots: _Optional[int] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., wait_ms: _Optional[int] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PollWorkResponse(_message.Message):
-    __slots__ = ("task_sets", "cancel", "clean_ups")
+    __slots__ = ("task_sets", "cancel", "clean_ups", "set_aside")
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
-    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ...) -> None: ...
+    set_aside: SetAside
+    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
 
 class ReportTasksRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "reports", "freed_slots")

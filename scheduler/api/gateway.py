@@ -14,7 +14,7 @@ from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
 from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.executors.executor_records import ExecutorSession
+from scheduler.executors.executor_records import ExecutorSession, tell_if_set_aside
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.settings import SchedulerSettings
@@ -85,6 +85,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             if not session.is_draining:
                 answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))
         answer.cancel.extend(await self._unwanted(session))
+        tell_if_set_aside(session.record, self._clock.now_ms(), answer)
         return answer
 
     @translated
@@ -126,7 +127,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             return pb.ReportTasksResponse(
                 acknowledged=[task_id(key) for key in acknowledged], cancel=await self._unwanted(session)
             )
-        freed = 0 if session.is_draining else request.freed_slots
+        freed = request.freed_slots if self._executors.takes_work(session) else 0
         updated = await self._tasks.update_task_statuses(session.slot, request.reports, freed)
         for key in updated.acknowledged:
             session.held.pop(key, None)
@@ -178,5 +179,6 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         answer.task_sets.extend(session.late_task_sets)
         session.late_task_sets.clear()
         answer.cancel.extend(await self._unwanted(session))
+        tell_if_set_aside(session.record, self._clock.now_ms(), answer)
         if not session.is_draining:
             answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))

@@ -105,11 +105,22 @@ class ExecutorManager:
     @property
     def total_slots(self) -> int:
         """Return the slots of all executors that take work."""
-        return sum(record.slots for record in self._roster if record.state == "alive")
+        now_ms = self._clock.now_ms()
+        return sum(record.slots for record in self._roster if record.takes_work(now_ms))
 
     def taking_work(self) -> frozenset[str]:
         """Return the executors that take work, by the store as last seen."""
-        return frozenset(record.executor_id for record in self._roster if record.state == "alive")
+        now_ms = self._clock.now_ms()
+        return frozenset(record.executor_id for record in self._roster if record.takes_work(now_ms))
+
+    def takes_work(self, session: ExecutorSession) -> bool:
+        """Return whether the executor may be handed tasks."""
+        return session.record.takes_work(self._clock.now_ms())
+
+    @property
+    def roster(self) -> ExecutorRoster:
+        """Return all executors, by the store as last seen."""
+        return self._roster
 
     @property
     def sessions(self) -> Iterable[ExecutorSession]:
@@ -118,10 +129,10 @@ class ExecutorManager:
 
     def infos(self) -> list[pb.ExecutorInfo]:
         """Return what people are told of all executors, by id."""
-        found = []
+        found, now_ms = [], self._clock.now_ms()
         for record in sorted(self._roster, key=lambda record: record.executor_id):
             session = self._sessions.get(ExecutorId(record.executor_id))
-            found.append(executor_info(record) if session is None else session.info())
+            found.append(executor_info(record, now_ms) if session is None else session.info(now_ms))
         return found
 
     # ---------------------------------------------------------------- registration

@@ -34,6 +34,17 @@ class ExecutorRecord(Record):
     mode: Literal["pull", "push"] = "pull"
     address: str = ""
     """Push mode: where it is sent work."""
+    set_aside_until_ms: int = 0
+    """It gets no work until then, because it failed nearly all that it was given."""
+    set_aside_reason: str = ""
+
+    def is_set_aside(self, now_ms: int) -> bool:
+        """Return whether it gets no work for a while."""
+        return now_ms < self.set_aside_until_ms
+
+    def takes_work(self, now_ms: int) -> bool:
+        """Return whether tasks may be handed to it."""
+        return self.state == "alive" and not self.is_set_aside(now_ms)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,22 +91,25 @@ class ExecutorSession:
         """Return whether it takes no more work."""
         return self.record.state != "alive"
 
-    def info(self) -> pb.ExecutorInfo:
+    def info(self, now_ms: int) -> pb.ExecutorInfo:
         """Return what people are told."""
-        info = executor_info(self.record)
+        info = executor_info(self.record, now_ms)
         info.running = len(self.held)
         info.last_seen_ms = self.seen_ms
         return info
 
 
-def executor_info(record: ExecutorRecord) -> pb.ExecutorInfo:
+def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
     """Return what people are told of an executor that this replica only knows from the store."""
+    is_set_aside = record.state == "alive" and record.is_set_aside(now_ms)
     return pb.ExecutorInfo(
         executor_id=record.executor_id,
         incarnation=record.incarnation,
         host=record.host,
         slots=record.slots,
-        state=record.state,
+        state="set_aside" if is_set_aside else record.state,
+        reason=record.set_aside_reason if is_set_aside else record.reason or "",
+        set_aside_until_ms=record.set_aside_until_ms if is_set_aside else 0,
         registered_ms=record.registered_ms,
         last_seen_ms=record.ended_ms or 0,
         spark_version=record.spark_version,
@@ -103,6 +117,13 @@ def executor_info(record: ExecutorRecord) -> pb.ExecutorInfo:
         mode=record.mode,
         address=record.address,
     )
+
+
+def tell_if_set_aside(record: ExecutorRecord, now_ms: int, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+    """Say in an answer to the executor that it gets no work, until when and why."""
+    if record.is_set_aside(now_ms):
+        answer.set_aside.until_ms = record.set_aside_until_ms
+        answer.set_aside.reason = record.set_aside_reason
 
 
 def local_process(peer: str, pid: int) -> psutil.Process | None:

@@ -1,7 +1,8 @@
 """Jobs as people are told of them: progress, details, and why nothing runs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, available_tasks, running_count
 from onager.protocol import onager_pb2 as pb
@@ -71,12 +72,8 @@ class ProgressTeller:
     def _waiting_for(self, graph: ExecutionGraph) -> str:
         if not graph.is_active or running_count(graph):
             return ""
-        slots = self._executors.total_slots
-        if not slots:
-            infos = self._executors.infos()
-            if any(info.state == "draining" for info in infos):
-                return "every executor is leaving: start another one"
-            return "no executor is registered"
+        if not self._executors.total_slots:
+            return why_nobody_works(self._executors.infos())
         busy = [(job_id, n) for job_id, n in self._queue.busiest(_BUSY_JOBS) if job_id != graph.job_id]
         if sum(n for _, n in busy) and not self._has_free_slot():
             others = ", ".join(f"{job_id} ({n})" for job_id, n in busy)
@@ -89,6 +86,22 @@ class ProgressTeller:
         return any(
             not session.is_draining and len(session.held) < session.record.slots for session in self._executors.sessions
         )
+
+
+def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
+    """Return for people why none of *executors* takes work."""
+    known = list(executors)
+    aside = [e for e in known if e.state == "set_aside"]
+    leaving = [e.executor_id for e in known if e.state == "draining"]
+    if not aside:
+        return "every executor is leaving: start another one" if leaving else "no executor is registered"
+    first = min(aside, key=lambda e: e.set_aside_until_ms)
+    until = datetime.fromtimestamp(first.set_aside_until_ms / 1000, UTC)
+    those = ", ".join([f"{e.executor_id} is set aside" for e in aside] + [f"{name} is leaving" for name in leaving])
+    return (
+        f"no executor takes work: {those}; {first.executor_id} until {until:%H:%M:%S} UTC, because {first.reason}: "
+        "mend it and start it again, or start another one"
+    )
 
 
 def progress_of_head(head: JobHead) -> pb.JobProgress:

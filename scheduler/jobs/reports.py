@@ -1,6 +1,6 @@
 """What executors report, made into events: blobs and inline results are stored before the event that names them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -32,6 +32,10 @@ log = structlog.get_logger(__name__)
 _INLINE_SLACK_BYTES: Final = 64 * 1024
 
 
+OnOutcomes = Callable[[JobId, ExecutorSlot, Sequence[Event]], None]
+"""Hears what an executor reported of a job's tasks."""
+
+
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
     """A success that cannot be taken for one; the text says why."""
 
@@ -39,7 +43,11 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
 class ReportReader:
     """Reads reports of one job at a time."""
 
-    def __init__(self, blobs: BlobStore, results: ResultStore, clock: Clock) -> None:
+    def __init__(
+        self, blobs: BlobStore, results: ResultStore, clock: Clock, on_outcomes: OnOutcomes | None = None
+    ) -> None:
+        """Make a reader; *on_outcomes* is told of what it has read."""
+        self._on_outcomes = on_outcomes
         self._blobs = blobs
         self._results = results
         self._clock = clock
@@ -81,6 +89,8 @@ class ReportReader:
             await self._blobs.put(job_id, blobs)
         if results:
             await self._results.put(results)
+        if self._on_outcomes is not None:
+            self._on_outcomes(job_id, executor, events)
         return events
 
 

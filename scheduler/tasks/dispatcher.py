@@ -135,10 +135,13 @@ class Dispatcher:
 
     def _reservations(self, available: int, passed_over: Collection[ExecutorId]) -> list[ExecutorReservation]:
         """Take up to *available* slots from the polls that wait, one from each in turn."""
+        now_ms = self._clock.now_ms()
         credit = {
             offer.session.executor_id: offer
             for offer in self._offers.values()
-            if offer.can_be_filled and offer.session.executor_id not in passed_over
+            if offer.can_be_filled
+            and offer.session.record.takes_work(now_ms)
+            and offer.session.executor_id not in passed_over
         }
         left = {executor_id: offer.credit for executor_id, offer in credit.items() if offer.credit > 0}
         found: list[ExecutorReservation] = []

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -74,7 +74,9 @@ class LocalActor:
         *,
         max_launches: int,
         cluster_slots: Callable[[], int],
+        executors: Callable[[], Collection[str]] = frozenset,
     ) -> None:
+        """Make it; *cluster_slots* and *executors* tell of those executors that take work."""
         self._jobs = jobs
         self._writers = writers
         self._reader = reader
@@ -83,6 +85,7 @@ class LocalActor:
         self._clock = clock
         self._max_launches = max_launches
         self._cluster_slots = cluster_slots
+        self._executors = executors
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._catching_up = asyncio.Lock()
         self._rounds_asked = self._rounds_done = 0
@@ -92,7 +95,7 @@ class LocalActor:
         """Return who drives the job."""
         found = self._coordinators.get(job_id)
         if found is None:
-            found = QueryCoordinator(job_id, self._writers, self._clock)
+            found = QueryCoordinator(job_id, self._writers, self._clock, self._executors)
             if self._acting.follows(job_id):  # one of another job is for this moment only
                 self._coordinators[job_id] = found
         return found

@@ -137,11 +137,12 @@ class PushScheduler:
         return launched
 
     def _free_slots(self) -> list[FreeSlots]:
-        now_s = self._clock.monotonic_s()
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         found = []
         for record in self._executors.records():
             executor_id = ExecutorId(record.executor_id)
-            if record.mode != "push" or record.state != "alive" or self._not_before_s.get(executor_id, 0.0) > now_s:
+            is_ready = record.takes_work(now_ms) and self._not_before_s.get(executor_id, 0.0) <= now_s
+            if record.mode != "push" or not is_ready:
                 continue
             free = self.pool.free(executor_id, Incarnation(record.incarnation))
             if free:
@@ -241,7 +242,7 @@ class PushScheduler:
         mine = self.ledger.begin_report(executor_id, incarnation, holders)
         claimed = self._claim(session, {key: h for key, h in holders.items() if key not in mine})
         ours = mine | set(claimed)
-        refills = len(ours) if request.freed_slots and not session.is_draining else 0
+        refills = len(ours) if request.freed_slots and self._executors.takes_work(session) else 0
         stored: set[TaskKey] = set()
         try:
             updated = await self._tasks.update_task_statuses(session.slot, request.reports, refills)

@@ -1,7 +1,7 @@
 """Drives one job from submission to its end: decides with its graph, and carries out what the committed graph owes."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from execution_graph import (
@@ -16,6 +16,7 @@ from execution_graph import (
     RunningStage,
     apply_all,
     find_stragglers,
+    has_failed_somewhere,
     lost_launches,
     pop_next_tasks,
     revive,
@@ -46,8 +47,12 @@ class _Decided:
 class QueryCoordinator:
     """One job. Whatever it does is decided on the job's graph and committed before anybody is told."""
 
-    def __init__(self, job_id: JobId, writers: JobWriters, clock: Clock) -> None:
+    def __init__(
+        self, job_id: JobId, writers: JobWriters, clock: Clock, executors: Callable[[], Collection[str]] = frozenset
+    ) -> None:
+        """Make the coordinator of a job; *executors* tells which take work."""
         self.job_id = job_id
+        self._executors = executors
         self._writers = writers
         self._clock = clock
         self._stages: dict[int, StageCoordinator] = {}
@@ -142,8 +147,9 @@ class QueryCoordinator:
         left = share.tasks
         if limit < math.inf:
             left = min(left, math.floor(limit) - running_count(graph))
+        executors = self._executors() if has_failed_somewhere(graph) else ()
         while left > 0:
-            launched = pop_next_tasks(graph, share.slot, left, self._clock.now_ms())
+            launched = pop_next_tasks(graph, share.slot, left, self._clock.now_ms(), executors)
             if launched is None:
                 break
             decided.launches.append(launched)

@@ -22,12 +22,16 @@ from execution_graph import (
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
+from scheduler.executors.executor_records import ExecutorRecord
 from scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
 from scheduler.records import unpack
 from state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from state_backend.local import Group
 from tests.simulation.data import Exchange, Written
 from tests.simulation.worker import RunLedger
+
+SET_ASIDE_S = 8
+"""For how long executors that fail everything get no work."""
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -70,6 +74,7 @@ class Observer(RunLedger):
         self.losses: Counter[str] = Counter()
         """How often each executor was lost, or began another life: a snapshot does not show the events of its batch."""
         self._hearts: dict[str, bytes] = {}
+        self._executors: dict[str, ExecutorRecord] = {}
         self._chunks: dict[str, bytes] = {}
         self._log: set[str] = set()
         self.damaged: set[str] = set()
@@ -112,8 +117,9 @@ class Observer(RunLedger):
 
     def _look_at(self, event: WatchEvent, touched: dict[str, None]) -> None:
         is_put = event.kind is EventKind.PUT
-        if event.keyspace is Keyspace.Heartbeats:
-            self._heart(event.key, event.value)
+        if event.keyspace in (Keyspace.Heartbeats, Keyspace.Executors):
+            note = self._heart if event.keyspace is Keyspace.Heartbeats else self._executor
+            note(event.key, event.value)
         if event.keyspace is Keyspace.JobLog and is_put:
             self._batch(KeyValue(event.key, event.value, event.mod_revision))
         elif event.keyspace in HEADER_KEYSPACES:
@@ -121,6 +127,19 @@ class Observer(RunLedger):
             self._header(event.keyspace, event.key, event.value if is_put else None)
         elif event.keyspace is Keyspace.GraphChunks:
             touched[event.key.partition("/")[0]] = None
+
+    def _executor(self, executor_id: str, value: bytes) -> None:
+        """An executor may be set aside only while another one takes work."""
+        before = self._executors.pop(executor_id, None)
+        if not value:
+            return
+        record = self._executors[executor_id] = ExecutorRecord.decoded(value, executor_id)
+        if not record.set_aside_until_ms or (before and before.set_aside_until_ms == record.set_aside_until_ms):
+            return
+        self.counts["set aside"] += 1
+        now_ms = record.set_aside_until_ms - SET_ASIDE_S * 1000
+        if not any(r.takes_work(now_ms) for e, r in self._executors.items() if e != executor_id):
+            self.fail(f"{executor_id} is set aside, and nobody else takes work")
 
     def _heart(self, executor_id: str, life: bytes) -> None:
         known = self._hearts.get(executor_id)

@@ -7,7 +7,15 @@ executor that has never heard of it, a report that nobody takes, a job that gets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from execution_graph import ExecutionGraph, RunningStage, has_runnable_work, running_count
+from execution_graph import (
+    ExecutionGraph,
+    ExecutorSlot,
+    ResolvedStage,
+    RunningStage,
+    has_runnable_work,
+    pop_next_tasks,
+    running_count,
+)
 from executor.agent import Agent
 from executor.attempts import AttemptState
 from onager.ids import TaskKey
@@ -89,14 +97,19 @@ class Pace:
         return [(j, j.graph) for j in jobs if j.graph is not None and j.graph.is_active]
 
     def _waiting(self) -> list[tuple[str, object]]:
-        is_free = any(
-            agent._attempts.free_slots and agent._membership._registered.is_set() and not agent._draining.is_set()
+        free = [
+            ExecutorSlot(agent._id, "", 0)
             for _, agent in self._agents
-        )
-        if not is_free:
-            return []
+            if agent._attempts.free_slots and agent._membership._registered.is_set() and not agent._draining.is_set()
+        ]
+
+        def is_fit_for_one(graph: ExecutionGraph) -> bool:
+            """Second attempts need another executor than the first."""
+            is_resolved = any(isinstance(s, ResolvedStage) for s in graph.stages)
+            return is_resolved or any(pop_next_tasks(graph, slot, 1, 0) is not None for slot in free)
+
         # A launch is progress: what waits then waits for another reason.
-        return [("waiting", (j.job_id, j.launches)) for j, graph in self._active if has_runnable_work(graph)]
+        return [("waiting", (j.job_id, j.launches)) for j, graph in self._active if free and is_fit_for_one(graph)]
 
     def _launches_unheard(self) -> list[tuple[str, object]]:
         agents = dict(self._agents)

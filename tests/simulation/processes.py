@@ -3,6 +3,7 @@
 import asyncio
 import random  # noqa: TID251 seeded
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from executor.agent import Agent, Ending
@@ -19,7 +20,7 @@ from state_backend.faulty import FaultPlan, FaultyBackend
 from state_backend.memory import MemoryBackend
 from tests.simulation.loop import Process, VirtualClock
 from tests.simulation.network import Network
-from tests.simulation.worker import SimulatedWorker
+from tests.simulation.worker import SimulatedWorker, TaskRates
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -152,6 +153,12 @@ class SimulatedExecutor:
         self.agent: Agent | None = None
         self.worker: SimulatedWorker | None = None
         self.wants_to_live = True
+        self.is_broken = False
+        """Whether every task fails there."""
+
+    def _task_rates(self) -> TaskRates:
+        rates = self.world.task_rates()
+        return replace(rates, io_error=1.0, user_error=0.0) if self.is_broken else rates
 
     @property
     def life(self) -> str:
@@ -176,7 +183,7 @@ class SimulatedExecutor:
                 "mode": self.mode,
             }
         )
-        self.worker = SimulatedWorker(self.life, world.exchange, self.rng, world.task_rates, clock, world.observer)
+        self.worker = SimulatedWorker(self.life, world.exchange, self.rng, self._task_rates, clock, world.observer)
         identity = Identity(
             incarnation=Incarnation(self.life), pid=self.lives, spark_version="4.3.0", python_version="3.11"
         )

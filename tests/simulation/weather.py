@@ -109,6 +109,7 @@ class Weather:
         if all(r.process is None for r in world.replicas):
             world.replicas[0].start()
         for executor in world.executors:
+            executor.is_broken = False
             is_alone = all(e.process is None for e in world.executors if e is not executor)
             if executor.process is None and (is_alone or rng.random() < 0.6):
                 executor.start()
@@ -147,6 +148,10 @@ class Weather:
             case 12 if executor.worker is not None and executor.process is not None:
                 world.trace(f"the JVM of {executor.life} dies")
                 executor.worker.die()
+            case 14:
+                world.trace(f"everything fails on {executor.name}")
+                executor.is_broken = True
+                world.later(rng.uniform(1, 8), setattr, executor, "is_broken", False)
             case _:
                 pass
 

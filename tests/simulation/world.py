@@ -24,7 +24,7 @@ from tests.simulation.damage import TOLD_OF_IT, Damage
 from tests.simulation.data import Exchange, draw_plan
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
 from tests.simulation.network import Channel, Network
-from tests.simulation.observer import Observer, Violation
+from tests.simulation.observer import SET_ASIDE_S, Observer, Violation
 from tests.simulation.oracles import Oracles
 from tests.simulation.pace import LOOK_S, Pace
 from tests.simulation.planted import PLANTED
@@ -105,6 +105,8 @@ class World:
             "result_retention_s": 3_600,
             "record_retention_s": 7_200,
             "task_distribution": self._rng("distribution", 0).choice(list(TaskDistribution)),
+            "set_aside_failures": 2,
+            "set_aside_s": SET_ASIDE_S,
         }
         self.replicas = [
             SimulatedReplica(self, n, self._rng("replica", n)) for n in range(self.rng.choice((1, 2, 3, 3)))

@@ -94,6 +94,8 @@ class ScriptedExecutor:
         self.known: set[bytes] = set()
         self.ran: list[tuple[str, int, int, int, int]] = []
         self.cancelled: list[pb.TaskId] = []
+        self.set_aside: list[pb.SetAside] = []
+        """What it was told of being set aside, by polls and by heartbeats."""
         self.cleaned: list[pb.CleanUp] = []
         self.lists = 0
         self.wait_ms = 5_000
@@ -102,6 +104,7 @@ class ScriptedExecutor:
         self.stub = OnagerExecutorGatewayStub(self.channel)
         self.tasks: list[asyncio.Task[None]] = []
         self._cleaned_up: list[str] = []
+        self.is_draining = False
         self.lose_answers = 0
         """How many answers to polls get lost on their way."""
 
@@ -148,6 +151,7 @@ class ScriptedExecutor:
                 cleaned_up=self._cleaned_up,
             )
         )
+        self.hear(answer)
         if self.lose_answers and answer.task_sets:
             self.lose_answers -= 1
             return
@@ -157,6 +161,10 @@ class ScriptedExecutor:
             self._cleaned_up.append(clean_up.job_id)
         self.cancel(answer.cancel)
         await self.work(answer.task_sets)
+
+    def hear(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+        if answer.HasField("set_aside"):
+            self.set_aside.append(answer.set_aside)
 
     def cancel(self, tasks: Iterable[pb.TaskId]) -> None:
         for task in tasks:
@@ -231,10 +239,14 @@ class ScriptedExecutor:
     async def beat(self) -> None:
         while True:
             await asyncio.sleep(0.4)
-            request = pb.HeartbeatRequest(executor_id=self.executor_id, incarnation=self.incarnation)
+            request = pb.HeartbeatRequest(
+                executor_id=self.executor_id, incarnation=self.incarnation, draining=self.is_draining
+            )
             try:
                 await self.repeat()
-                self.cancel((await self.stub.Heartbeat(request)).cancel)
+                answer = await self.stub.Heartbeat(request)
+                self.hear(answer)
+                self.cancel(answer.cancel)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.NOT_FOUND:
                     await self.register()

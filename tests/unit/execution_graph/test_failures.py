@@ -3,12 +3,15 @@
 import pytest
 
 from execution_graph import (
+    ExecutorSlot,
     Failed,
     FailedStage,
     FailureKind,
     FetchFailure,
     JobState,
     RetryLimits,
+    has_failed_somewhere,
+    pop_next_tasks,
 )
 from tests.unit.execution_graph.builder import Job, chain, planned, stage, with_sink
 
@@ -188,3 +191,39 @@ def test_a_fetch_failure_while_publishing_never_makes_anything_again() -> None:
     assert job.states() == ["successful", "successful", "running"]
     job.run(3, "b")
     assert job.graph.state is JobState.SUCCESSFUL
+
+
+# ---------------------------------------------------------------- where a task is tried again
+
+
+def test_a_task_is_tried_again_where_it_has_not_failed() -> None:
+    job = planned(stage(1, 3))
+    job.launch("a", 1)
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    everybody = ["a", "b"]
+
+    def popped(executor: str, executors: list[str], limit: int = 9) -> list[int]:
+        event = pop_next_tasks(job.graph, ExecutorSlot(executor, executor + "1", 0), limit, job.now_ms, executors)
+        return [] if event is None else [partition for partition, _ in event.tasks]
+
+    assert popped("a", everybody) == [1, 2]
+    assert popped("a", everybody, limit=1) == [1]
+    assert popped("b", everybody) == [0, 1, 2]
+    assert popped("a", ["a"]) == [0, 1, 2], "there is no other"
+    assert popped("a", []) == [0, 1, 2]
+    job.launch("b", 1)
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert popped("a", everybody) == [0, 1, 2], "it failed everywhere"
+    assert popped("a", [*everybody, "c"]) == [1, 2]
+    job.launch("c", 1)
+    job.succeed(1, 0)
+    assert not has_failed_somewhere(job.graph)
+
+
+def test_failures_that_do_not_count_are_no_reason_to_go_elsewhere() -> None:
+    job = planned(stage(1, 1))
+    job.launch("a")
+    job.fail(1, 0, FailureKind.TASK_KILLED)
+    event = pop_next_tasks(job.graph, ExecutorSlot("a", "a1", 0), 1, job.now_ms, ["a", "b"])
+    assert event is not None
+    assert event.tasks == ((0, 1),)

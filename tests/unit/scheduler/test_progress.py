@@ -14,7 +14,7 @@ from execution_graph import (
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_heads import JobTerms, head_of
-from scheduler.jobs.progress import ProgressTeller, progress_of_head, without_code
+from scheduler.jobs.progress import ProgressTeller, progress_of_head, why_nobody_works, without_code
 from scheduler.tasks.fair_queue import FairQueue
 from tests.unit.scheduler.test_job_store import launches
 from tests.unit.scheduler.world import graph, planned, succeeded
@@ -107,3 +107,18 @@ def test_a_task_that_ran_twice_at_once_says_so():
     assert told() == (1, 2, True, "")
     stage = teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress.stages[1]
     assert [t.speculative_won for t in stage.tasks] == [False, True]
+
+
+def test_executors_that_are_set_aside_are_named_with_when_and_why():
+    aside = [
+        pb.ExecutorInfo(executor_id="b", state="set_aside", set_aside_until_ms=7_200_000, reason="all fails"),
+        pb.ExecutorInfo(executor_id="a", state="set_aside", set_aside_until_ms=3_600_000, reason="no disk"),
+        pb.ExecutorInfo(executor_id="c", state="lost"),
+    ]
+    assert why_nobody_works(aside) == (
+        "no executor takes work: b is set aside, a is set aside; a until 01:00:00 UTC, because no disk: "
+        "mend it and start it again, or start another one"
+    )
+    leaving = pb.ExecutorInfo(executor_id="d", state="draining")
+    assert "a is set aside, d is leaving; a until" in why_nobody_works([aside[1], leaving])
+    assert why_nobody_works(aside[2:]) == "no executor is registered"

@@ -1,0 +1,27 @@
+"""Being told that this executor gets no work for a while, because it fails nearly everything: said once in the log."""
+
+import structlog
+
+from onager.protocol import onager_pb2 as pb
+
+
+class SetAsideNotice:
+    """What the schedulers said last."""
+
+    def __init__(self, executor_id: str) -> None:
+        self._log = structlog.get_logger().bind(executor_id=executor_id)
+        self._until_ms = 0
+
+    def hear(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+        """Take in what an answer says of it."""
+        until_ms = answer.set_aside.until_ms
+        if until_ms > self._until_ms:
+            self._log.warning(
+                "set_aside_by_schedulers",
+                until_ms=until_ms,
+                reason=answer.set_aside.reason,
+                advice="look at the failures above: a full disk, a missing mount, a broken installation",
+            )
+        elif self._until_ms and not until_ms:
+            self._log.info("taking_work_again")
+        self._until_ms = until_ms

@@ -1,0 +1,85 @@
+"""How executors fare with what they are given: which of them fails nearly everything, and what others can do."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from onager.ids import JobId
+
+_SUCCESS_WEIGHT: Final = 9
+"""So many failures to a success are "hardly a success": nine tasks in ten fail."""
+
+
+class Work(NamedTuple):
+    """A task, whichever attempt."""
+
+    job_id: JobId
+    stage_id: int
+    partition: int
+
+
+Life = tuple[str, str]
+"""Executor id and incarnation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """An executor that fails nearly everything, which others do not."""
+
+    life: Life
+    failures: int
+    successes: int
+
+
+@dataclass(slots=True)
+class _Record:
+    failures: dict[Work, float] = field(default_factory=dict)
+    successes: dict[Work, float] = field(default_factory=dict)
+
+
+class ExecutorHealth:
+    """What this scheduler was told of tasks within the last *window_s* seconds.
+
+    Source: Spark's `HealthTracker`: different tasks that failed on one executor within a time, counted only where the
+    work succeeded elsewhere, so that a job with a broken input sets nobody aside. Spark takes 2 within an hour, for an
+    hour (`spark.excludeOnFailure.application.maxFailedTasksPerExecutor`, `.timeout`); it looks at no successes.
+    """
+
+    def __init__(self, *, failures: int, window_s: float) -> None:
+        """Make it; so many *failures* are needed, 0 for no suspicion ever."""
+        self._needed = failures
+        self._window_s = window_s
+        self._records: dict[Life, _Record] = {}
+
+    def failed(self, life: Life, work: Work, now_s: float) -> None:
+        """Note a counted failure."""
+        if self._needed:
+            self._records.setdefault(life, _Record()).failures[work] = now_s
+
+    def succeeded(self, life: Life, work: Work, now_s: float) -> None:
+        """Note a success; nothing is kept of an executor that has not failed."""
+        record = self._records.get(life)
+        if record is not None:
+            record.successes[work] = now_s
+
+    def forget(self, life: Life) -> None:
+        """Begin anew with an executor."""
+        self._records.pop(life, None)
+
+    def suspects(self, now_s: float, succeeds_elsewhere: Callable[[Work, str], bool]) -> Iterator[Suspect]:
+        """Yield who fails nearly everything; *succeeds_elsewhere* says so of a task and an executor."""
+        for life, record in list(self._records.items()):
+            self._drop_old(record, now_s)
+            if not record.failures:
+                del self._records[life]
+                continue
+            if len(record.failures) < max(self._needed, _SUCCESS_WEIGHT * len(record.successes)):
+                continue
+            proven = sum(succeeds_elsewhere(work, life[0]) for work in record.failures)
+            if proven >= self._needed:
+                yield Suspect(life, len(record.failures), len(record.successes))
+
+    def _drop_old(self, record: _Record, now_s: float) -> None:
+        for seen in (record.failures, record.successes):
+            for work in [w for w, at_s in seen.items() if now_s - at_s > self._window_s]:
+                del seen[work]
