@@ -14,7 +14,7 @@ from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
 from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.executors.executor_records import ExecutorSession, tell_if_set_aside
+from scheduler.executors.executor_records import ExecutorSession
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.settings import SchedulerSettings
@@ -85,7 +85,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             if not session.is_draining:
                 answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))
         answer.cancel.extend(await self._unwanted(session))
-        tell_if_set_aside(session.record, self._clock.now_ms(), answer)
+        self._executors.tell_if_set_aside(session, answer)
         return answer
 
     @translated
@@ -179,6 +179,6 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         answer.task_sets.extend(session.late_task_sets)
         session.late_task_sets.clear()
         answer.cancel.extend(await self._unwanted(session))
-        tell_if_set_aside(session.record, self._clock.now_ms(), answer)
+        self._executors.tell_if_set_aside(session, answer)
         if not session.is_draining:
             answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))

@@ -117,6 +117,12 @@ class ExecutorManager:
         """Return whether the executor may be handed tasks."""
         return session.record.takes_work(self._clock.now_ms())
 
+    def tell_if_set_aside(self, session: ExecutorSession, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+        """Say in an answer to the executor that it gets no work, until when and why."""
+        if session.record.is_set_aside(self._clock.now_ms()):
+            answer.set_aside.until_ms = session.record.set_aside_until_ms
+            answer.set_aside.reason = session.record.set_aside_reason
+
     @property
     def roster(self) -> ExecutorRoster:
         """Return all executors, by the store as last seen."""

@@ -119,13 +119,6 @@ def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
     )
 
 
-def tell_if_set_aside(record: ExecutorRecord, now_ms: int, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
-    """Say in an answer to the executor that it gets no work, until when and why."""
-    if record.is_set_aside(now_ms):
-        answer.set_aside.until_ms = record.set_aside_until_ms
-        answer.set_aside.reason = record.set_aside_reason
-
-
 def local_process(peer: str, pid: int) -> psutil.Process | None:
     """Return the process *pid* when *peer* (gRPC's name of the other end) is on this machine and there is one."""
     if not peer.startswith(_LOOPBACK) or not pid:

@@ -62,7 +62,8 @@ class Acting:
     @property
     def followed(self) -> list[JobId]:
         """Return the jobs that this replica follows."""
-        return [job_id for job_id in self._followed if self.is_mine(job_id)]
+        self._look()  # which may drop some
+        return list(self._followed)
 
     def _on_change(self) -> None:
         before = self._live
