@@ -19,7 +19,7 @@ from executor.gateway import SchedulerGateway
 from executor.membership import Identity
 from executor.push import Port
 from executor.settings import ExecutorSettings
-from executor.work import Worker
+from executor.work import Worker, WorkerDiedError
 from onager.clock import SystemClock
 from onager.errors import InvalidSettingError, OnagerError
 from onager.ids import new_incarnation
@@ -43,7 +43,8 @@ StartWorker = Callable[[ExecutorSettings], tuple[Worker, str]]
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
     """Run an executor until it is told to stop (SIGTERM, SIGINT), and return the exit code of the process.
 
-    When its JVM dies, the process replaces itself by a fresh one with the same command line and executor id.
+    When its JVM dies, be it while it starts, the process replaces itself by a fresh one with the same command line and
+    executor id.
     *start_worker* starts what runs the tasks, by default Spark.
     """
     settings = settings.identified()
@@ -61,6 +62,9 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
         return EXIT_REFUSED
+    except WorkerDiedError as e:
+        log.warning("spark_died_while_starting", error=str(e))
+        _start_again(settings, lived_s=0.0)
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
     try:
         outcome = asyncio.run(_serve(settings, access, served, worker, spark_version))

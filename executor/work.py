@@ -12,6 +12,10 @@ OnReport = Callable[[pb.TaskReport], None]
 """Takes the report of one task; may be called from any thread, once per task."""
 
 
+class WorkerDiedError(Exception):
+    """What runs tasks was killed before it could run any: starting again will help."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """Tasks of one stage to start now, with the blobs that they need in hand."""

@@ -3,23 +3,34 @@
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import psutil
+import structlog
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
 from executor.spark.kernel_jar import kernel_jar
+from executor.work import WorkerDiedError
 from onager.errors import InvalidSettingError, OnagerError
 from onager.exchange_layout import has_scheme
+
+log = structlog.get_logger()
 
 _GIB = 1024**3
 _MEMORY_PER_SLOT = 2 * _GIB
 _SHARE_OF_MACHINE = 0.4
 _LOOPBACK = "127.0.0.1"
+_DEATH_S = 2.0
+"""How long a process whose connection broke may take to be gone."""
+_SHELL_SIGNALS = 128
+"""A shell's exit code for what a signal ended is this and the signal's number."""
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -52,11 +63,39 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
     for key, value in settings.items():
         if key.startswith("spark."):
             builder = builder.config(key, value)
-    try:
-        spark = builder.getOrCreate()
-    except Exception as e:
-        raise OnagerError(f"Spark could not be started: {e}; is Java 17 or newer installed (JAVA_HOME)?") from e
+    with _started_processes() as started:
+        try:
+            spark = builder.getOrCreate()
+        except Exception as e:
+            if any(_was_killed(process) for process in started):
+                raise WorkerDiedError("Spark's JVM was killed while it started") from e
+            raise OnagerError(f"Spark could not be started: {e}; is Java 17 or newer installed (JAVA_HOME)?") from e
     return spark
+
+
+@contextmanager
+def _started_processes() -> Iterator[list[Popen[bytes]]]:
+    """Yield what PySpark starts meanwhile: it keeps a JVM to itself that has not said yet where it listens."""
+    started: list[Popen[bytes]] = []
+
+    def start(*arguments: Any, **options: Any) -> Popen[bytes]:
+        started.append(Popen(*arguments, **options))  # noqa: S603 - PySpark's own command
+        return started[-1]
+
+    java_gateway.Popen = start
+    try:
+        yield started
+    finally:
+        java_gateway.Popen = Popen
+
+
+def _was_killed(process: Popen[bytes]) -> bool:
+    """Return whether the process was ended by a signal, itself or what a shell ran in its place."""
+    try:
+        code = process.wait(_DEATH_S)
+    except TimeoutExpired:
+        return False
+    return code < 0 or code > _SHELL_SIGNALS
 
 
 def _defaults(slots: int) -> dict[str, str]:
@@ -84,8 +123,29 @@ def is_alive(spark: SparkSession) -> bool:
     return process.poll() is None
 
 
+def has_died(spark: SparkSession) -> bool:
+    """Return whether the session's JVM has ended, or is just about to."""
+    process: Any = spark.sparkContext._gateway.proc  # noqa: SLF001  (as above)
+    try:
+        process.wait(_DEATH_S)
+    except TimeoutExpired:
+        return False
+    return True
+
+
 def warm_up(spark: SparkSession) -> None:
-    """Load what the first query would wait for: planning, code generation, a shuffle, Python workers for all slots."""
+    """Load what the first query would wait for: planning, code generation, a shuffle, Python workers for all slots.
+
+    Raises what Spark raises when that fails twice: once may be a Python worker that was killed.
+    """
+    try:
+        _run_something(spark)
+    except Exception as e:  # noqa: BLE001 - the second time tells
+        log.warning("warm_up_failed", error=str(e).partition("\n")[0])
+        _run_something(spark)
+
+
+def _run_something(spark: SparkSession) -> None:
     slots = spark.sparkContext.defaultParallelism
     plus_one = udf(lambda x: x + 1, LongType())
     frame = spark.range(0, 64 * slots, 1, slots)

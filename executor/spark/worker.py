@@ -17,9 +17,9 @@ from executor.spark.control_tasks import Action, ControlTasks
 from executor.spark.outcomes import unpack
 from executor.spark.plan_codec import decode, digest
 from executor.spark.planner import FusedRun, plan_job
-from executor.spark.session import is_alive, start_session, warm_up
+from executor.spark.session import has_died, is_alive, start_session, warm_up
 from executor.spark.task_runner import StageRunner
-from executor.work import Assignment, OnReport
+from executor.work import Assignment, OnReport, WorkerDiedError
 from onager.clock import Clock
 from onager.exchange_layout import stage_directory, staging_directory
 from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
@@ -33,7 +33,10 @@ log = structlog.get_logger()
 
 
 class SparkWorker:
-    """Runs tasks in a SparkSession of its own, which it starts and warms up when it is made."""
+    """Runs tasks in a SparkSession of its own, which it starts and warms up when it is made.
+
+    `WorkerDiedError` when its JVM is killed meanwhile.
+    """
 
     def __init__(
         self, *, slots: int, conf: Mapping[str, str], exchange_dir: str, executor_id: str, clock: Clock
@@ -41,10 +44,15 @@ class SparkWorker:
         self._executor_id = executor_id
         self._exchange_dir = exchange_dir
         self._spark = start_session(slots, conf, exchange_dir)
-        warm_up(self._spark)
-        self._runner = StageRunner(
-            self._spark, executor_id=executor_id, exchange_dir=exchange_dir, slots=slots, shared=True, clock=clock
-        )
+        try:
+            warm_up(self._spark)
+            self._runner = StageRunner(
+                self._spark, executor_id=executor_id, exchange_dir=exchange_dir, slots=slots, shared=True, clock=clock
+            )
+        except Exception as error:
+            if has_died(self._spark):
+                raise WorkerDiedError("Spark's JVM was killed while it was warmed up") from error
+            raise
         actions: dict[int, Action] = {
             pb.PLAN: self._plan,
             pb.PUBLISH_PLAN: self._plan_publish,
