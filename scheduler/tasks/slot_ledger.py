@@ -64,15 +64,17 @@ class SlotLedger:
         self._on_change(executor_id)
 
     def launch(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], now_s: float) -> None:
-        """Note tasks that go into slots from the hand."""
+        """Note tasks that go into slots from the hand.
+
+        One that was adopted meanwhile, because it seemed to be in nobody's books, has its slot twice: one is given up.
+        """
         account = self._account(executor_id, incarnation)
+        before = account.held
         for key in keys:
-            if key not in account.launched:
-                account.launched[key] = now_s
-                if account.in_hand:
-                    account.in_hand -= 1
-                else:
-                    self._on_change(executor_id)
+            account.launched.setdefault(key, now_s)
+            account.in_hand = max(0, account.in_hand - 1)
+        if account.held != before:
+            self._on_change(executor_id)
 
     def adopt(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], now_s: float) -> None:
         """Note tasks whose slots another replica held."""

@@ -152,6 +152,7 @@ class Oracles:
                 replica = place.replica
                 found += [f"{place.name} queues {job_id}" for job_id in replica.queue._shares]
                 found += [f"{place.name} writes {job_id}" for job_id in replica.writers._queues]
+                found += [f"{place.name} drives {job_id}" for job_id in replica.local._coordinators]
         return found
 
     def are_results_gone(self) -> bool:

@@ -72,3 +72,13 @@ def test_another_life_begins_with_nothing(ledger):
     assert ledger.lives() == [(E1, "next")]
     ledger.close(E1, "next")
     assert ledger.lives() == []
+
+
+def test_a_task_that_was_adopted_before_its_launch_was_known_to_be_stored_has_one_slot(ledger, changed):
+    ledger.take_in_hand(E1, LIFE, 1)
+    ledger.adopt(E1, LIFE, ["t1"], 1.0)
+    assert ledger.held(E1, LIFE) == 2
+    changed.clear()
+    ledger.launch(E1, LIFE, ["t1"], 2.0)
+    assert (ledger.held(E1, LIFE), changed) == (1, [E1])
+    assert list(ledger.launched()) == [(E1, LIFE, "t1", 1.0)]
