@@ -14,6 +14,7 @@ from execution_graph.attempts import held as _held
 from execution_graph.outcomes import on_tasks_succeeded
 from executor.attempts import AttemptTable, Launch
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs import housekeeping, job_heads, job_log
 from scheduler.jobs.blobs import BlobStore
@@ -21,9 +22,12 @@ from scheduler.jobs.housekeeping import Housekeeping
 from scheduler.jobs.job_heads import JobHead
 from scheduler.jobs.job_store import JobStore
 from scheduler.replicas.peers import Peers
-from scheduler.tasks.job_actor import LocalActor, _JobReports
+from scheduler.replicas.remote_actor import RemoteActor
+from scheduler.tasks.job_actor import LocalActor, NotActingError, _JobReports
+from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.launcher import Launcher
 from scheduler.tasks.push_scheduler import PushScheduler
+from scheduler.tasks.reservations import Compared, Updated
 from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.slot_ledger import SlotLedger
 from state_backend import (
@@ -40,6 +44,7 @@ from state_backend.kept_lease import KeptLease
 
 _settle = JobStore._settle
 _update_job = LocalActor._update_job
+_update_elsewhere = RemoteActor.update
 _accept = AttemptTable.accept
 _submit = JobStore.submit
 
@@ -332,11 +337,53 @@ def _pushed_launch_runs_twice() -> AbstractContextManager[Any]:
     return mock.patch.object(AttemptTable, "accept", accept)
 
 
+def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
+    """A replica answers for another one which it could not reach."""
+
+    async def update(self: RemoteActor, executor: Any, reports: Any, freed: int) -> Any:
+        try:
+            return await _update_elsewhere(self, executor, reports, freed)
+        except NotActingError:
+            return Updated([task_key(report.task) for report in reports], [], [])
+
+    return mock.patch.object(RemoteActor, "update", update)
+
+
+@contextmanager
+def _dry_job_stays_dry() -> Iterator[None]:
+    """What another replica had nothing to do for once gets no slot from this one any more (L10: it starves)."""
+    dry: dict[tuple[int, str], None] = {}
+    feed = JobLoads._feed
+
+    def on_load(self: JobLoads, job_id: Any, head: Any) -> None:
+        load = self._known[job_id]
+        if load.seq > 0 and not load.available and not self._acting.is_mine(job_id):
+            dry[id(self), job_id] = None
+        if (id(self), job_id) in dry:
+            self._known[job_id] = replace(load, available=0)
+        feed(self, job_id, head)
+
+    with mock.patch.object(JobLoads, "_feed", on_load):
+        yield
+
+
+def _lists_are_not_told_to_others() -> AbstractContextManager[Any]:
+    """What another replica handed out, and the answer lost, is looked for by nobody (X6)."""
+
+    async def compare(self: RemoteActor, slot: Any, held: Any, *, disproves: bool) -> Any:
+        return Compared()
+
+    return mock.patch.object(RemoteActor, "compare", compare)
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "append-expects-no-absence": _append_expects_no_absence,
     "unknown-taken-for-failure": _unknown_is_taken_for_failure,
     "unknown-taken-for-success": _unknown_is_taken_for_success,
     "conflict-ignored": _conflict_is_ignored,
+    "forwarded-report-unstored": _forwarded_report_is_acknowledged_before_it_is_stored,
+    "dry-job-stays-dry": _dry_job_stays_dry,
+    "lists-not-told": _lists_are_not_told_to_others,
     "report-acknowledged-unstored": _report_is_acknowledged_before_it_is_stored,
     "late-report-counts": _late_report_counts_for_a_newer_attempt,
     "both-attempts-count": _both_attempts_count,

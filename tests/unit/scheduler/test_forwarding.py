@@ -1,0 +1,426 @@
+"""Two replicas, each acting on some jobs: what the other one has of them in hand is handed over."""
+
+from collections import Counter
+
+import pytest
+
+from execution_graph import ExecutorLost, ExecutorSlot, RunningStage
+from onager.ids import JobId, SchedulerId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_keys
+from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
+from scheduler.jobs.job_heads import JobTerms
+from scheduler.jobs.job_writers import Decision
+from scheduler.replica import Replica
+from scheduler.replicas import rendezvous
+from scheduler.replicas.peer_calls import PASSED_OVER_S
+from scheduler.settings import SchedulerSettings
+from scheduler.tasks.job_actor import NotActingError
+from scheduler.tasks.reservations import ExecutorReservation
+from state_backend import Keyspace
+from state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.world import graph, planned
+
+HERE, THERE = SchedulerId("here"), SchedulerId("there")
+SLOT = ExecutorSlot("e1", "life", 1)
+
+
+def job_of(scheduler_id, number=0):
+    """Return the id of a job that the replica acts on."""
+    names = (f"job-{n}" for n in range(1_000))
+    return JobId([n for n in names if rendezvous.first(n, [HERE, THERE]) == scheduler_id][number])
+
+
+class Pair:
+    """Two replicas whose loops do not run; they reach each other as `fate` says: "ok", "silent" or "answer lost"."""
+
+    def __init__(self, clock):
+        memory = MemoryStore(clock)
+        self.clock = clock
+        self.replicas = {
+            scheduler_id: Replica(
+                SchedulerSettings(exchange_dir="/x", scheduler_id=scheduler_id, listen="127.0.0.1:1"),
+                MemoryBackend(memory),
+                clock,
+            )
+            for scheduler_id in (HERE, THERE)
+        }
+        self.here, self.there = self.replicas.values()
+        self.fate = "ok"
+        self.calls = []
+
+    async def start(self):
+        for replica in self.replicas.values():
+            await replica._backend.put(Keyspace.Schedulers, replica.peers.id, replica.peers.record.encoded())
+        for replica in self.replicas.values():
+            await replica.start()
+            replica.others._calls.forward = self.forward
+
+    async def forward(self, scheduler_id, request):
+        self.calls.append(request)
+        sent = pb.ForwardRequest.FromString(request.SerializeToString())
+        if self.fate == "silent":
+            raise NotActingError("silent")
+        answer = await self.replicas[scheduler_id].for_replicas.Forward(sent, None)
+        if self.fate == "answer lost":
+            raise NotActingError("lost")
+        return pb.ForwardResponse.FromString(answer.SerializeToString())
+
+    async def settle(self):
+        """Let each replica hear of what the other one has written and has to tell."""
+        for replica in self.replicas.values():
+            await replica.heads.refresh()
+            await replica._adopt_all()
+            for actor in replica.others.actors().values():
+                await actor.tell()
+        for replica in self.replicas.values():
+            for actor in replica.others.actors().values():
+                await actor.tell()
+
+    async def run_job(self, job_id, tasks, *, at_ms=1, terms=None):
+        """Submit a job and have it planned by whoever acts on it: *tasks* wait."""
+        actor = self.replicas[rendezvous.first(job_id, [HERE, THERE])]
+        await actor.jobs.submit(graph(job_id, at_ms=at_ms), terms)
+        await actor.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+        await actor.writers.record(job_id, lambda _: Decision([planned(tasks)]))
+        await self.settle()
+
+    async def fill(self, slots, replica=None):
+        replica = replica or self.here
+        filled = await replica.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * slots)
+        return [key for launch in filled.launches for key in task_keys(launch.task_set)]
+
+    async def finish(self, keys, replica=None):
+        """Report *keys* to a replica as successful, and return the tasks that took their slots."""
+        replica = replica or self.here
+        updated = await replica.tasks.update_task_statuses(SLOT, list(map(report, keys)), len(keys))
+        assert set(updated.acknowledged) == set(keys)
+        launches = list(updated.launches)
+        if updated.reservations:
+            launches += (await replica.tasks.fill_reservations(updated.reservations)).launches
+        return [key for launch in launches for key in task_keys(launch.task_set)]
+
+    async def stored(self, job_id):
+        return (await self.here.jobs.load(job_id)).graph.stages[1]
+
+    def running(self, job_id):
+        stage = self.replicas[rendezvous.first(job_id, [HERE, THERE])].jobs.cached(job_id).graph.stages[1]
+        return len(stage.running) if isinstance(stage, RunningStage) else 0
+
+
+def report(key):
+    output = pb.TaskOutput(nonce=f"n{key.partition}", executor_id="e1", shared=True, rows=1, bytes=1)
+    return pb.TaskReport(task=task_id(key), success=pb.TaskSuccess(output=output))
+
+
+def session():
+    record = ExecutorRecord(
+        executor_id="e1",
+        incarnation="life",
+        host="h",
+        pid=0,
+        slots=4,
+        spark_version="4.3.0",
+        python_version="3.11",
+        exchange_dir="/x",
+        registered_ms=0,
+        lease_id=1,
+    )
+    return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0, list_number=1)
+
+
+@pytest.fixture
+async def pair(clock):
+    made = Pair(clock)
+    await made.start()
+    yield made
+    for replica in made.replicas.values():
+        await replica.close()
+
+
+# ---------------------------------------------------------------- handing over
+
+
+async def test_a_slot_and_a_report_go_to_whoever_acts_on_the_job(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 5)
+    appends = pair.there.writers.appends
+    first = await pair.fill(2)
+    assert [key.partition for key in first] == [0, 1]
+    assert [key.partition for key in await pair.finish(first)] == [2, 3]
+    assert pair.there.writers.appends == appends + 2
+    assert pair.here.writers.appends == pair.there.writers.conflicts == 0
+    assert pair.here.queue.running(job_id) == 2, "the answer tells how much there is to do"
+
+
+async def test_jobs_of_one_replica_go_in_one_call(pair):
+    jobs = [job_of(THERE, 0), job_of(THERE, 1)]
+    for job_id in jobs:
+        await pair.run_job(job_id, 4)
+    keys = await pair.fill(4)
+    assert Counter(key.job_id for key in keys) == {jobs[0]: 2, jobs[1]: 2}
+    pair.calls.clear()
+    assert len(await pair.finish(keys)) == 4
+    assert len(pair.calls) == 1
+
+
+async def test_what_a_replica_acts_on_itself_is_told_to_nobody(pair):
+    job_id = job_of(HERE)
+    await pair.run_job(job_id, 3)
+    pair.calls.clear()
+    await pair.finish(await pair.fill(2))
+    assert pair.calls == []
+
+
+async def test_a_follower_keeps_no_graph_of_its_own(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 5)
+    await pair.finish(await pair.fill(2))
+    await pair.settle()
+    assert pair.here.jobs.cached(job_id) is None
+    assert pair.there.acting.follows(job_id)
+    assert not pair.here.acting.follows(job_id)
+
+
+# ---------------------------------------------------------------- no answer
+
+
+@pytest.mark.parametrize("fate", ["silent", "answer lost"])
+async def test_a_report_without_an_answer_is_applied_by_whoever_has_it(pair, fate):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 3)
+    keys = await pair.fill(2)
+    pair.fate = fate
+    await pair.finish(keys)
+    ledger = (await pair.stored(job_id)).ledger
+    assert sorted(ledger.outputs) == [0, 1]
+    assert [ledger.success_count(p) for p in (0, 1)] == [1, 1]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeypatch, is_first):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 2)
+    pair.fate = "answer lost"
+    here = await pair.fill(1)
+    assert [key.partition for key in here] == [1], "the other replica has handed out the first, unheard"
+    pair.fate = "ok"
+    asked = session()
+    asked.list_number = 0 if is_first else 1
+    asked.held[here[0]] = 0.0
+    launches, _ = await pair.here.lists.take(asked, 2, set(here))
+    found = [launch.task_set for launch in launches]
+    assert bool(found) == is_first, "the first list of an executor is told at once, any other within a second"
+    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
+    await pair.here.lists.compare_all()
+    found += asked.late_task_sets
+    assert [key.partition for task_set in found for key in task_keys(task_set)] == [0]
+    assert (await pair.stored(job_id)).running[0].lost_launches == 1
+
+
+async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 2)
+    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    pair.here.others.actors()[THERE]._busy["e1"] += 1
+    launches, _ = await pair.here.lists.take(session(), 2, set())
+    assert launches == []
+
+
+async def test_a_silent_replica_is_passed_over_for_a_while(pair, monkeypatch):
+    calls = pair.here.others._calls
+    del calls.forward  # the real one, to an address where nobody listens
+    assert calls.answers(THERE)
+    with pytest.raises(NotActingError, match="there"):
+        await calls.forward(THERE, pb.ForwardRequest())
+    assert not calls.answers(THERE)
+    assert pair.here.others.actor_of(job_of(THERE)) is None
+    pair.clock.advance(int(PASSED_OVER_S * 1000) + 1)
+    assert calls.answers(THERE)
+    assert pair.here.others.actor_of(job_of(THERE)) is not None
+
+
+async def test_reports_that_the_other_replica_could_not_store_are_stored_here(pair, monkeypatch):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 3)
+    keys = await pair.fill(1)
+
+    async def broken(*_, **__):
+        raise OSError("no store")
+
+    monkeypatch.setattr(pair.there.jobs, "commit", broken)
+    await pair.finish(keys)
+    assert sorted((await pair.stored(job_id)).ledger.outputs) == [0]
+
+
+async def test_a_task_of_a_job_that_ended_elsewhere_is_not_wanted_any_more(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 2)
+    keys = await pair.fill(1)
+    asked = session()
+    asked.held = dict.fromkeys(keys, 0.0)
+    assert await pair.here.lists.unwanted(asked) == []
+    await pair.there.local.coordinator(job_id).cancel("enough")
+    await pair.here.lists.compare_all()
+    await pair.here.heads.refresh()
+    assert await pair.here.lists.unwanted(asked) == keys
+
+
+async def test_who_acts_says_which_tasks_nobody_wants(pair, monkeypatch):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 2)
+    keys = await pair.fill(1)
+    asked = session()
+    asked.held = dict.fromkeys(keys, 0.0)
+    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
+    lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
+    await pair.there.local.lose_executor(lost)
+    await pair.here.lists.compare_all()
+    assert await pair.here.lists.unwanted(asked) == keys
+    assert await pair.here.lists.unwanted(asked) == [], "once told, it is said again only when it is still held"
+
+
+# ---------------------------------------------------------------- who acts changes
+
+
+async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 3)
+    (key,) = await pair.fill(1)
+    lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
+    pair.here.executors._losses._recent["e1", "life"] = (pair.clock.monotonic_s(), lost)
+    heard = []
+    pair.here.acting.listen(lambda: heard.append(pair.here.acting.who(job_id)))
+    await pair.here._backend.delete(Keyspace.Schedulers, THERE)
+    await pair.here.peers.refresh()
+    assert heard == [HERE]
+    await pair.here._adopt()
+    assert pair.here.acting.follows(job_id)
+    stage = pair.here.jobs.cached(job_id).graph.stages[1]
+    assert not stage.running, "what the lost executor ran waits again"
+    assert stage.ledger.next_attempt(key.partition) == 1
+
+
+async def test_who_acts_no_more_reads_before_it_writes(pair):
+    job_id = job_of(HERE)
+    await pair.run_job(job_id, 3)
+    keys = await pair.fill(2)
+    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    pair.here.peers._leaving.set()
+    assert pair.here.acting.who(job_id) == THERE
+    assert not pair.here.acting.follows(job_id)
+    pair.fate = "silent"
+    await pair.finish(keys)
+    assert pair.here.writers.conflicts == 0
+    assert len((await pair.stored(job_id)).running) == 1
+
+
+# ---------------------------------------------------------------- fair shares
+
+
+async def test_a_waiting_job_of_another_replica_gets_its_share_as_tasks_end(pair):
+    old, new = job_of(HERE), job_of(THERE)
+    await pair.run_job(old, 100)
+    keys = await pair.fill(4)
+    assert Counter(key.job_id for key in keys) == {old: 4}
+    await pair.run_job(new, 100, at_ms=2)
+    for _ in range(3):
+        keys = keys[1:] + await pair.finish(keys[:1])
+        await pair.settle()
+    assert Counter(key.job_id for key in keys) == {old: 2, new: 2}
+    for _ in range(10):
+        keys = keys[1:] + await pair.finish(keys[:1])
+        await pair.settle()
+        assert Counter(key.job_id for key in keys) in ({old: 2, new: 2}, {old: 3, new: 1}, {old: 1, new: 3})
+
+
+async def test_it_gets_its_share_also_where_its_own_replica_hears_of_no_report(pair):
+    """All executors talk with the replica of the old job, and all reports are of that."""
+    old, new = job_of(THERE), job_of(HERE)
+    await pair.run_job(old, 100)
+    keys = await pair.fill(4, pair.there)
+    await pair.run_job(new, 100, at_ms=2)
+    for _ in range(8):
+        keys = keys[1:] + await pair.finish(keys[:1], pair.there)
+        await pair.settle()
+    assert set(Counter(key.job_id for key in keys).values()) == {2}
+
+
+async def test_weights_hold_between_jobs_of_two_replicas(pair):
+    heavy, light = job_of(HERE), job_of(THERE)
+    await pair.run_job(heavy, 100, terms=JobTerms(weight=3.0))
+    await pair.run_job(light, 100, terms=JobTerms(weight=1.0), at_ms=2)
+    keys = await pair.fill(8)
+    assert Counter(key.job_id for key in keys) == {heavy: 6, light: 2}
+    for _ in range(12):
+        keys = keys[1:] + await pair.finish(keys[:1])
+        await pair.settle()
+    assert Counter(key.job_id for key in keys)[heavy] in (5, 6, 7)
+
+
+async def test_a_session_keeps_to_its_limit_over_two_replicas(pair):
+    terms = JobTerms(session="s", session_max_tasks=3)
+    jobs = [job_of(HERE), job_of(THERE)]
+    for job_id in jobs:
+        await pair.run_job(job_id, 50, terms=terms)
+    keys = await pair.fill(8)
+    await pair.settle()
+    assert len(keys) == 3
+    for _ in range(10):
+        keys = keys[1:] + await pair.finish(keys[:1])
+        await pair.settle()
+        assert sum(map(pair.running, jobs)) <= 4
+    assert sum(map(pair.running, jobs)) >= 2, "and it does not starve"
+
+
+async def test_a_session_keeps_to_its_limit_exactly_where_one_replica_acts(pair):
+    terms = JobTerms(session="s", session_max_tasks=3)
+    jobs = [job_of(HERE, 0), job_of(HERE, 1)]
+    other = job_of(HERE, 2)
+    for job_id in jobs:
+        await pair.run_job(job_id, 50, terms=terms)
+    await pair.run_job(other, 50, terms=JobTerms(session="other"), at_ms=3)
+    keys = await pair.fill(8)
+    assert len([key for key in keys if key.job_id != other]) == 3
+    for _ in range(10):
+        keys = keys[2:] + await pair.finish(keys[:2])
+        assert sum(map(pair.running, jobs)) <= 3
+        assert len(keys) == 8, "the other session takes what is left"
+
+
+# ---------------------------------------------------------------- what is known of other replicas' jobs
+
+
+async def test_a_job_that_had_nothing_to_do_is_asked_again_when_its_head_is_newer(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 1)
+    (key,) = await pair.fill(1)
+    assert not pair.here.queue.has_runnable
+    await pair.here.heads.refresh()
+    assert not pair.here.queue.has_runnable, "the head is that of the answer"
+    lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
+    await pair.there.local.lose_executor(lost)
+    await pair.here.heads.refresh()
+    assert pair.here.queue.has_runnable
+    assert [k.task_attempt for k in await pair.fill(1)] == [key.task_attempt + 1]
+
+
+async def test_what_is_told_late_changes_nothing(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 9)
+    told = pair.there.loads.of([job_id])
+    await pair.fill(2)
+    assert pair.here.queue.running(job_id) == 2
+    pair.here.loads.take(told)
+    assert pair.here.queue.running(job_id) == 2
+
+
+async def test_loads_are_told_once(pair):
+    await pair.run_job(job_of(THERE), 9)
+    pair.calls.clear()
+    await pair.settle()
+    assert pair.calls == []
+    await pair.there.local.fill(job_of(THERE), [ExecutorReservation.of(SLOT)])
+    await pair.there.others.actors()[HERE].tell()
+    assert [load.running for call in pair.calls for load in call.loads] == [1]
+    assert pair.here.queue.running(job_of(THERE)) == 1
