@@ -181,8 +181,17 @@ class PushScheduler:
         wanted: dict[ExecutorId, list[JobId]] = defaultdict(list)
         for place in places:
             wanted[place.executor_id].append(place.job_id)
-        taken = await asyncio.gather(*(self._reserve(executor_id, jobs) for executor_id, jobs in wanted.items()))
-        return [reservation for some in taken for reservation in some]
+        found: list[ExecutorReservation] = []
+        tried = (self._reserve(executor_id, jobs) for executor_id, jobs in wanted.items())
+        for result in await asyncio.gather(*tried, return_exceptions=True):
+            if isinstance(result, OnagerError):
+                log.warning("slots_not_reserved", error=str(result))  # those of other executors are in the hand
+            elif isinstance(result, BaseException):
+                self.cancel_reservations(found)
+                raise result
+            else:
+                found += result
+        return found
 
     async def _reserve(self, executor_id: ExecutorId, jobs: Sequence[JobId]) -> list[ExecutorReservation]:
         record = self._executors.find(executor_id)

@@ -179,6 +179,8 @@ class Weather:
         """Return who will not reach which address."""
         if executor.mode == "push" and self._rng.random() < 0.3:
             return replica.name, executor.address
+        if self._rng.random() < 0.25:
+            return replica.name, self._rng.choice(self._world.replicas).address
         return self._rng.choice((self._rng.choice(self._world.clients).name, executor.name)), replica.address
 
     def _cut(self, name: str, address: str) -> None:
