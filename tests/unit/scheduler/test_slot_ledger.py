@@ -55,13 +55,6 @@ def test_a_task_without_a_slot_in_the_hand_takes_one_all_the_same(ledger, change
     assert (ledger.held(E1, LIFE), changed) == (1, [E1])
 
 
-def test_a_task_that_is_booked_before_its_launch_is_told_takes_the_slot_in_the_hand(ledger, changed):
-    ledger.take_in_hand(E1, LIFE, 1)
-    ledger.adopt(E1, LIFE, ["t1"], 0.0)  # it stood in the graph, and seemed to be in nobody's books
-    ledger.launch(E1, LIFE, ["t1"], 0.0)
-    assert (ledger.held(E1, LIFE), changed) == (1, [E1, E1])
-
-
 def test_adopting_and_forgetting(ledger, changed):
     ledger.adopt(E1, LIFE, ["t1", "t2"], 0.0)
     assert ledger.has(E1, "t1")
