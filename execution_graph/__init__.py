@@ -5,7 +5,15 @@ each event changes (`attempts`, `speculation`, `outcomes`, `losses`), `rollback`
 is lost, `scheduling` and `effects` what to do next.
 """
 
-from execution_graph.codec import EventBatch, decode_batch, decode_graph, encode_batch, encode_graph
+from execution_graph.codec import (
+    SCHEMA_MAJOR,
+    SPECULATION_MAJOR,
+    EventBatch,
+    decode_batch,
+    decode_graph,
+    encode_batch,
+    encode_graph,
+)
 from execution_graph.effects import Effect, EndJob, LaunchTask, StartStages, pending_effects
 from execution_graph.events import (
     Event,
@@ -76,6 +84,8 @@ from execution_graph.transitions import apply, apply_all
 
 __all__ = [
     "PLAN_STAGE_ID",
+    "SCHEMA_MAJOR",
+    "SPECULATION_MAJOR",
     "Active",
     "Cancelled",
     "Effect",

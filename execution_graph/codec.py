@@ -1,7 +1,13 @@
 """Graphs and events as JSON that an admin can read; every state survives the round trip.
 
 A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer major version, and ignores fields that
-a newer minor version added.
+a newer minor version added. Each record is written under the lowest version that reads it rightly, so what nothing new
+is used in can still be read by the version before:
+
+    1.1    all but what follows
+    2.0    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
+
+What needs a newer version than some replica of the cluster reads is not begun (`scheduler.replicas.peers`).
 """
 
 import re
@@ -12,13 +18,18 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from execution_graph.encoding import encoder
-from execution_graph.events import Event
+from execution_graph.events import Event, StragglersFound, TasksSpeculated
 from execution_graph.graph import ExecutionGraph
+from execution_graph.stages import RunningStage, Stage
 from onager.errors import SchemaVersionError, StateCorruptError
 
-SCHEMA_MAJOR = 1
-SCHEMA_MINOR = 0
-_VERSION = re.compile(rb'\{"schema_version":"(\d{1,9})\.\d{1,9}",')
+SCHEMA_MAJOR = 2
+"""The newest major version that this module reads."""
+SPECULATION_MAJOR = 2
+"""The version of records with second attempts in them."""
+_MINORS = {1: 1, 2: 0}
+"""The minor version that is written, and known, of each major one."""
+_VERSION = re.compile(rb'\{"schema_version":"(\d{1,9})\.(\d{1,9})",')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +43,7 @@ class EventBatch:
 
 def encode_graph(graph: ExecutionGraph) -> bytes:
     """Return *graph* as JSON; equal graphs give equal bytes."""
-    return _encode(encoder(ExecutionGraph)(graph))
+    return _encode(encoder(ExecutionGraph)(graph), _major_of(any(_has_second_attempts(s) for s in graph.stages)))
 
 
 def decode_graph(data: bytes) -> ExecutionGraph:
@@ -46,7 +57,8 @@ def decode_graph(data: bytes) -> ExecutionGraph:
 
 def encode_batch(batch: EventBatch) -> bytes:
     """Return *batch* as JSON."""
-    return _encode(encoder(EventBatch)(batch))
+    is_new = any(isinstance(event, StragglersFound | TasksSpeculated) for event in batch.events)
+    return _encode(encoder(EventBatch)(batch), _major_of(is_new))
 
 
 def decode_batch(data: bytes) -> EventBatch:
@@ -55,26 +67,42 @@ def decode_batch(data: bytes) -> EventBatch:
     return batch
 
 
-def _encode(body: str) -> bytes:
-    return f'{{"schema_version":"{SCHEMA_MAJOR}.{SCHEMA_MINOR}",{body[1:]}'.encode()
+def _has_second_attempts(stage: Stage) -> bool:
+    return bool(stage.ledger.speculated or (isinstance(stage, RunningStage) and stage.speculatable))
+
+
+def _major_of(has_second_attempts: bool) -> int:  # noqa: FBT001 - says itself
+    return SPECULATION_MAJOR if has_second_attempts else 1
+
+
+def _encode(body: str, major: int) -> bytes:
+    return f'{{"schema_version":"{major}.{_MINORS[major]}",{body[1:]}'.encode()
 
 
 def _decode(adapter: TypeAdapter[Any], data: bytes, what: str) -> Any:
-    _check_version(data, what)
+    major, minor = _check_version(data, what)
     try:
         return adapter.validate_json(data)
     except ValidationError as error:
+        if minor > _MINORS.get(major, 0):
+            # Not ours to call damaged: who wrote it may read it.
+            raise SchemaVersionError(what, f"{major}.{minor}", _newest()) from error
         found = error.errors(include_url=False, include_input=False)[:3]
         raise StateCorruptError(f"{what} cannot be read: {found}") from error
 
 
-def _check_version(data: bytes, what: str) -> None:
+def _check_version(data: bytes, what: str) -> tuple[int, int]:
     found = _VERSION.match(data)
     if found is None:
         raise StateCorruptError(f"{what} cannot be read: it does not begin with a schema version")
-    major = int(found[1])
+    major, minor = int(found[1]), int(found[2])
     if major > SCHEMA_MAJOR:
-        raise SchemaVersionError(what, major, SCHEMA_MAJOR)
+        raise SchemaVersionError(what, f"{major}.{minor}", _newest())
+    return major, minor
+
+
+def _newest() -> str:
+    return f"{SCHEMA_MAJOR}.{_MINORS[SCHEMA_MAJOR]}"
 
 
 @cache

@@ -253,9 +253,9 @@ class StateCorruptError(StateBackendError):
 
 
 class SchemaVersionError(StateBackendError):
-    """A record was written by a newer major version of Onager."""
+    """A record was written by a newer version of Onager, in a way that this one cannot read."""
 
-    def __init__(self, what: str, found: int, supported: int) -> None:
+    def __init__(self, what: str, found: int | str, supported: int | str) -> None:
         super().__init__(
             f"{what} has schema version {found}, but this Onager reads up to {supported}; "
             "start the version of Onager that wrote it, or a newer one"

@@ -49,7 +49,8 @@ def unpack(stored: bytes, what: str) -> bytes:
 class Record(BaseModel):
     """Base of what the scheduler stores.
 
-    A newer minor version's unknown fields are ignored, a newer major one is refused.
+    A newer minor version's unknown fields are ignored, a newer major one is refused. An added field has a default
+    with which the record means what it meant before, so that either version reads what the other wrote.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -70,16 +71,22 @@ class Record(BaseModel):
         """
         data = unpack(stored, what)
         try:
-            version = _Version.model_validate_json(data)
-            major = int(version.schema_version.partition(".")[0])
-            if major > cls.SCHEMA_MAJOR:
-                raise SchemaVersionError(what, major, cls.SCHEMA_MAJOR)
-            return cls.model_validate_json(data)
-        except ValidationError as error:
-            found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)[:3]]
-            raise StateCorruptError(f"{what} cannot be read: {'; '.join(found)}") from error
+            version = _Version.model_validate_json(data).schema_version
+            major, _, minor = version.partition(".")
+            if int(major) > cls.SCHEMA_MAJOR:
+                raise SchemaVersionError(what, version, cls.SCHEMA_MAJOR)
+            is_newer = int(minor or 0) > 0
         except ValueError as error:
             raise StateCorruptError(f"{what} cannot be read: {error}") from error
+        try:
+            found = cls.model_validate_json(data)
+            # What this version does not know is not in it, so it is written again as one of this version.
+            return found.model_copy(update={"schema_version": f"{major}.0"}) if is_newer else found
+        except ValidationError as error:
+            if is_newer:
+                raise SchemaVersionError(what, version, cls.SCHEMA_MAJOR) from error
+            why = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)[:3]]
+            raise StateCorruptError(f"{what} cannot be read: {'; '.join(why)}") from error
 
 
 class _Version(BaseModel):

@@ -145,6 +145,7 @@ class Replica:
             clock,
             interval_s=settings.speculation_interval_ms / 1000,
             executors=self.executors.taking_work,
+            writes_major=lambda: self.peers.writes_major,
         )
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
         ledger = SlotLedger()

@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from execution_graph import SCHEMA_MAJOR
 from onager.clock import Clock
 from onager.errors import (
     LeaseExpiredError,
@@ -43,6 +44,8 @@ class SchedulerRecord(Record):
     pid: int
     version: str
     started_ms: int
+    reads_major: int = 1
+    """The newest major version of graphs and events that it reads; one that does not say so is of the first."""
 
 
 class Peers:
@@ -62,6 +65,7 @@ class Peers:
             pid=os.getpid(),
             version=__version__,
             started_ms=clock.now_ms(),
+            reads_major=SCHEMA_MAJOR,
         )
         self.lease: KeptLease | None = None
         """The lease of this process, while it has one."""
@@ -94,6 +98,15 @@ class Peers:
     def live_incarnations(self) -> frozenset[str]:
         """Return which lives of schedulers go on by the store as last seen, this very one among them."""
         return frozenset(record.incarnation for _, record in self._records.values()) | {self.record.incarnation}
+
+    @property
+    def writes_major(self) -> int:
+        """Return the newest major version of graphs and events that every live scheduler reads.
+
+        In a rolling upgrade nothing is begun that needs a newer one, until the last scheduler has moved.
+        """
+        others = (record.reads_major for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id)
+        return min(self.record.reads_major, *others, SCHEMA_MAJOR)
 
     @property
     def is_registered(self) -> bool:

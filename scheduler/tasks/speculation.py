@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import structlog
 
-from execution_graph import find_stragglers
+from execution_graph import SPECULATION_MAJOR, find_stragglers
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId
@@ -28,14 +28,16 @@ class Speculation:
         *,
         interval_s: float,
         executors: Callable[[], Collection[str]],
+        writes_major: Callable[[], int] = lambda: SPECULATION_MAJOR,
     ) -> None:
+        """Make it; *executors* tells which take work, *writes_major* which version every scheduler reads."""
         self._jobs = jobs
         self._local = local
         self._acting = acting
         self._clock = clock
         self._interval_s = interval_s
         self._executors = executors
-        """Those that take work."""
+        self._writes_major = writes_major
 
     async def run(self) -> None:
         """Look for as long as the scheduler lives."""
@@ -44,7 +46,9 @@ class Speculation:
             await self.look()
 
     async def look(self) -> None:
-        """Look once."""
+        """Look once; while some scheduler could not read of second attempts there are none."""
+        if self._writes_major() < SPECULATION_MAJOR:
+            return
         executors = self._executors()
         for job_id in list(self._slow_jobs(executors)):
             try:

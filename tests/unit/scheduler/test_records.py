@@ -36,3 +36,13 @@ def test_a_newer_major_version_is_refused():
 def test_damage_is_named(data):
     with pytest.raises(StateCorruptError, match="the note"):
         Note.decoded(data, "the note")
+
+
+def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged():
+    with pytest.raises(SchemaVersionError, match=r"1\.3"):
+        Note.decoded(b'{"schema_version":"1.3","words":"a"}', "the note")
+
+
+def test_a_record_of_a_newer_minor_version_is_written_again_as_one_of_this():
+    found = Note.decoded(b'{"schema_version":"1.3","text":"a","more":1}', "it")
+    assert found.encoded() == b'{"schema_version":"1.0","text":"a"}'
