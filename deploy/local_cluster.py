@@ -175,6 +175,7 @@ class LocalCluster:
             backend = "etcd://" + ",".join(self._way(name, f"etcd-{m}", f"{HOST}:{p}") for m, p in members)
             self._add_onager(
                 name, "scheduler", "--backend", backend, "--listen", f"{HOST}:{port}",
+                "--advertise", self._way("peers", name, f"{HOST}:{port}"),
                 "--health-listen", f"{HOST}:{health}", "--exchange-dir", str(self.exchange),
                 *(self._server_secrets if self._has_tls else ()), ONAGER_SCHEDULER_SCHEDULER_ID=name,
             )  # fmt: skip

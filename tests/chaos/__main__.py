@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults strike")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="decides which faults, and when")
     parser.add_argument("--rolling", action="store_true", help="restart everything in order at half-time")
-    parser.add_argument("--push", type=int, default=0, choices=range(EXECUTORS + 1), help="executors in push mode")
+    parser.add_argument("--push", type=int, default=1, choices=range(EXECUTORS + 1), help="executors in push mode")
     parser.add_argument("--sf", type=float, default=0.01, help="scale factor of the TPC-H data")
     parser.add_argument("--json", type=Path, help="where a summary goes")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a clean run, too")
@@ -68,7 +68,7 @@ def main() -> int:
         given.json.write_text(json.dumps(report, indent=1) + "\n")
     if not summary.is_clean:
         rolling = " --rolling" if given.rolling else ""
-        rolling += f" --push {given.push}" if given.push else ""
+        rolling += f" --push {given.push}"
         print(f"\nNOT CLEAN. Logs and data: {directory}\nThe same faults again: python -m tests.chaos "
               f"--minutes {given.minutes:g} --seed {given.seed}{rolling}")  # fmt: skip
         return 1

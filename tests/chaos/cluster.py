@@ -34,11 +34,14 @@ class ChaosCluster:
     def __init__(self, directory: Path, clients: int, pushed: int) -> None:
         self.mark = uuid.uuid4().hex
         self.links: dict[str, list[TcpProxy]] = {}
-        """By who connects: a client or an executor to HAProxy, a scheduler to each member of etcd."""
+        """By whose connections they are: of a client or an executor to HAProxy, of a scheduler to each member of etcd,
+        of peers to a scheduler, of schedulers to an executor in push mode."""
         flags = [flag for name, value in _SPARK.items() for flag in ("--spark-conf", f"{name}={value}")]
         executors = {f"executor-{n}": list(flags) for n in range(1, EXECUTORS + 1)}
         for n in range(EXECUTORS, EXECUTORS - pushed, -1):
-            executors[f"executor-{n}"] += ["--mode", "push"]
+            name, port = f"executor-{n}", free_ports(1)[0]
+            listen = f"{HOST}:{port}"
+            executors[name] += ["--mode", "push", "--listen", listen, "--advertise", self._way("push", name, listen)]
         self.local = LocalCluster(
             directory,
             f"{HOST}:{free_ports(1)[0]}",
@@ -143,10 +146,9 @@ class ChaosCluster:
     # -- inside
 
     def _way(self, user: str, target: str, address: str) -> str:
-        if user.startswith("scheduler") and not target.startswith("etcd"):
-            return address
         proxy = TcpProxy(address)
-        self.links.setdefault(user, []).append(proxy)
+        whose = {"peers": f"peers of {target}", "push": f"schedulers of {target}"}.get(user, user)
+        self.links.setdefault(whose, []).append(proxy)
         return proxy.address
 
 

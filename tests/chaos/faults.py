@@ -197,11 +197,12 @@ class Injector:
 
     def _hurt_link(self, fault: Fault) -> Done:
         proxies = self._cluster.links[fault.target]
-        whose = "etcd" if fault.target.startswith("scheduler") else "HAProxy"
+        whither = {"client": " to HAProxy", "executor": " to HAProxy", "scheduler": " to etcd"}
+        whose = fault.target + whither.get(fault.target.partition("-")[0], "")
         if len(proxies) > 1 and self._rng.random() < 0.5:
             # A scheduler's way to one member alone.
             proxies = [self._rng.choice(proxies)]
-            whose = "one member of etcd"
+            whose = f"{fault.target} to one member of etcd"
         ways = self._rng.choice([("up",), ("down",), ("up", "down")])
         delay_s = self._rng.uniform(0.02, 0.25)
         for proxy in proxies:
@@ -225,7 +226,7 @@ class Injector:
                 await proxy.heal()
 
         detail = {FaultKind.HOLD: f", {' and '.join(ways)}", FaultKind.DELAY: f", {' and '.join(ways)} {delay_s:.2f} s"}
-        return f"{fault.target} to {whose}{detail.get(fault.kind, '')}", undo
+        return f"{whose}{detail.get(fault.kind, '')}", undo
 
     def _fill_disk(self) -> Done:
         assert self._disk is not None

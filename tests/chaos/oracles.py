@@ -178,7 +178,7 @@ def _entry(line: str) -> dict[str, Any]:
 
 
 def _cuts_executor(injected: Injected) -> bool:
-    return injected.fault.kind in _CUTS_EXECUTOR and injected.fault.target.startswith("executor")
+    return injected.fault.kind in _CUTS_EXECUTOR and "executor" in injected.fault.target
 
 
 def _hides_etcd(injected: Injected, name: str) -> bool:
