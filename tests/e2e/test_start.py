@@ -1,5 +1,6 @@
 """What is killed while an executor starts: it starts again by itself, in the same process, and works."""
 
+import contextlib
 import os
 import signal
 
@@ -18,31 +19,35 @@ def executor(make_cluster) -> tuple[Cluster, Process]:
     return cluster, cluster.launch_executor("e-1", slots=1)
 
 
-def is_daemon(process: psutil.Process) -> bool:
-    try:
-        return "pyspark.daemon" in process.cmdline()
-    except psutil.NoSuchProcess:
-        return False
+def below(process: Process, what: str) -> psutil.Process | None:
+    """Return what *process* has started that has *what* on its command line."""
+    for child in process.descendants():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if what in child.cmdline():
+                return child
+    return None
 
 
-def other_jvm(process: Process, pid: int) -> psutil.Process | None:
-    found = process.jvm()
-    return found if found is not None and found.pid != pid else None
+def another(process: Process, killed: int) -> psutil.Process | None:
+    """Return Spark's JVM, other than the one that was killed; before it, others look for Java and its arguments."""
+    found = below(process, "org.apache.spark.deploy.SparkSubmit")
+    return found if found is not None and found.pid != killed else None
 
 
 def test_the_jvm_is_killed_as_soon_as_it_is_there(executor):
     cluster, process = executor
-    pid = 0
+    killed = 0
     for _ in range(2):
-        pid = until(lambda pid=pid: other_jvm(process, pid), 120, "another JVM").pid
-        os.kill(pid, signal.SIGKILL)
+        killed = until(lambda killed=killed: another(process, killed), 120, "another JVM").pid
+        os.kill(killed, signal.SIGKILL)
     cluster.await_executors("e-1")
+    assert process.text().count("spark_died_while_starting") == 2
     assert cluster.client.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
 
 
 def test_a_python_worker_is_killed_while_it_warms_up(executor):
     cluster, process = executor
-    daemon = until(lambda: next(filter(is_daemon, process.descendants()), None), 120, "a Python worker")
+    daemon = until(lambda: below(process, "pyspark.daemon"), 120, "a Python worker")
     os.kill(daemon.pid, signal.SIGKILL)
     cluster.await_executors("e-1")
     assert "warm_up_failed" in process.text(), "it was killed too late"
