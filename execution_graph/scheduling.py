@@ -3,16 +3,33 @@
 Decisions come out as events; nothing here changes a graph.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol, TypeVar
 
 from execution_graph.attempts import held, running_stage
 from execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
 from execution_graph.failures import FailureKind
 from execution_graph.graph import ExecutionGraph
 from execution_graph.speculation import pop_speculative
-from execution_graph.stages import ExecutorLife, ExecutorSlot, ResolvedStage, RunningStage
+from execution_graph.stages import ExecutorLife, ExecutorSlot, ResolvedStage, RunningStage, RunningTask
+
+
+class TaskRef(Protocol):
+    """What names a task attempt within a job, by whatever class."""
+
+    @property
+    def stage_id(self) -> int: ...  # noqa: D102 - as in `HeldTask`
+    @property
+    def stage_attempt(self) -> int: ...  # noqa: D102
+    @property
+    def partition(self) -> int: ...  # noqa: D102
+    @property
+    def task_attempt(self) -> int: ...  # noqa: D102
+
+
+T = TypeVar("T", bound=TaskRef)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,7 +119,7 @@ def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> f
     )
 
 
-def is_held(graph: ExecutionGraph, task: HeldTask, executor_id: str, incarnation: str | None = None) -> bool:
+def is_held(graph: ExecutionGraph, task: TaskRef, executor_id: str, incarnation: str | None = None) -> bool:
     """Return whether the graph believes this very attempt in the hands of the executor, in this life of it if given.
 
     A report of any other is stale.
@@ -110,6 +127,29 @@ def is_held(graph: ExecutionGraph, task: HeldTask, executor_id: str, incarnation
     stage = running_stage(graph, task.stage_id, task.stage_attempt) if graph.is_active else None
     found = None if stage is None else held(stage, task.partition, task.task_attempt, executor_id)
     return found is not None and incarnation in (None, found.incarnation)
+
+
+def not_held(graph: ExecutionGraph, tasks: Iterable[T], executor_id: str, incarnation: str) -> list[T]:
+    """Return those of *tasks* for which `is_held` is false: asked for all that an executor has, with each report."""
+    if not graph.is_active:
+        return list(tasks)
+    found: list[T] = []
+    running: Mapping[int, RunningTask] = {}
+    seen = (-1, -1)
+    for task in tasks:
+        if (task.stage_id, task.stage_attempt) != seen:
+            seen = (task.stage_id, task.stage_attempt)
+            stage = running_stage(graph, *seen)
+            running = {} if stage is None else stage.running
+        first = running.get(task.partition)
+        if (
+            first is None
+            or first.attempt != task.task_attempt
+            or first.executor_id != executor_id
+            or first.incarnation != incarnation
+        ) and not is_held(graph, task, executor_id, incarnation):
+            found.append(task)  # nor is it the second attempt of a straggler
+    return found
 
 
 def lives_at_work(graph: ExecutionGraph) -> frozenset[ExecutorLife]:
@@ -122,7 +162,7 @@ def lives_at_work(graph: ExecutionGraph) -> frozenset[ExecutorLife]:
     )
 
 
-def can_judge(graph: ExecutionGraph, task: HeldTask) -> bool:
+def can_judge(graph: ExecutionGraph, task: TaskRef) -> bool:
     """Return whether *graph* has heard of *task*: it runs, or is over, or was given up.
 
     A graph that has not is behind: a later one launched the task, and only that can say what is to become of it.

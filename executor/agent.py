@@ -5,6 +5,7 @@ are told apart by their attempt, reports are sent until acknowledged, and who is
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -111,6 +112,9 @@ class Agent:
         self._list_number = 0
         self._cleaned_up: list[JobId] = []
         self._started: set[asyncio.Task[None]] = set()
+        self._reported: deque[pb.TaskReport] = deque()
+        """What the worker's threads reported and is not taken in yet."""
+        self._is_judging_due = False
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[Outcome] = self._loop.create_future()
 
@@ -367,12 +371,32 @@ class Agent:
     # ---------------------------------------------------------------- reports
 
     def _report_from_any_thread(self, report: pb.TaskReport) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._judge, report)
+        if self._loop.is_closed():
+            return
+        self._reported.append(report)
+        if not self._is_judging_due:
+            self._is_judging_due = True
+            self._loop.call_soon_threadsafe(self._judge_all)
+
+    def _judge_all(self) -> None:
+        """Take in what was reported; those that end together go on together."""
+        self._is_judging_due = False
+        done: list[pb.TaskReport] = []
+        while self._reported:
+            report = self._reported.popleft()
+            if report.HasField("success") and not report.success.HasField("plan"):
+                done.append(report)
+            else:
+                self._judge(report)
+        if done:
+            self._finish_all(done)
 
     def _judge(self, report: pb.TaskReport) -> None:
         """Take a success as it is; a failure only once it is sure that the worker outlived it."""
-        if report.WhichOneof("outcome") == "success" or report.failure.kind == "task_killed":
+        if report.HasField("success") or report.failure.kind == "task_killed":
+            if report.success.HasField("plan"):
+                for blob in report.success.plan.blobs:  # the job's first tasks may well come here
+                    self._blobs.offer(BlobDigest(blob.digest), blob.content)
             self._finish_all([report])
         elif report.failure.kind == "executor_lost":
             self._end(Ending.WORKER_DIED, report.failure.message)

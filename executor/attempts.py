@@ -184,9 +184,9 @@ class AttemptTable:
         attempt.report = report
         return True
 
-    def reports(self) -> list[pb.TaskReport]:
-        """Return every report that is not acknowledged, in the order of the launches."""
-        return [attempt.report for attempt in self._held.values() if attempt.report is not None]
+    def reports(self) -> list[tuple[TaskKey, pb.TaskReport, Origin | None]]:
+        """Return every report that is not acknowledged, with who pushed its task, in the order of the launches."""
+        return [(key, a.report, a.origin) for key, a in self._held.items() if a.report is not None]
 
     def origin(self, key: TaskKey) -> Origin | None:
         """Return who pushed the held attempt *key* here; None when it was polled for."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -15,11 +16,22 @@ from onager.protocol.limits import MAX_MESSAGE_BYTES
 from onager.protocol.task_keys import task_id, task_key
 
 _BATCH_WINDOW_S = 0.003
+"""How long the first report waits for others, unless there was none for a while: then it goes at once."""
+_RARE_S = 0.05
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4
 _REPORT_LIMIT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 _TIMEOUT_S = 15.0
 
 OnAnswer = Callable[[pb.ReportTasksResponse], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Reports that go with one call."""
+
+    reply_to: str
+    """Where the scheduler is reached that they are for; empty for whichever answers."""
+    reports: dict[TaskKey, pb.TaskReport] = field(default_factory=dict)
 
 
 class Reporter:
@@ -67,15 +79,19 @@ class Reporter:
     async def run(self) -> None:
         """Send reports as they come, for ever."""
         backoff = Backoff(first_s=0.05, limit_s=2.0)
+        now_s = asyncio.get_running_loop().time
+        idle_since_s = now_s()
         while True:
             await self._wake.wait()
-            await asyncio.sleep(_BATCH_WINDOW_S)
+            if now_s() - idle_since_s < _RARE_S:
+                await asyncio.sleep(_BATCH_WINDOW_S)
             self._wake.clear()
             while batch := self._next_batch():
                 if await self._send(batch):
                     backoff.reset()
                 else:
                     await backoff.sleep()
+            idle_since_s = now_s()
 
     async def flush(self, timeout_s: float) -> None:
         """Send what is left once more, for at most *timeout_s*; only when `run` has ended."""
@@ -87,53 +103,52 @@ class Reporter:
         except TimeoutError:
             self._log.warning("reports_left_behind", count=len(self._attempts.reports()))
 
-    def _next_batch(self) -> list[pb.TaskReport]:
-        batch: list[pb.TaskReport] = []
+    def _next_batch(self) -> _Batch | None:
+        """Return what goes with the next call: reports to one scheduler, as many as fit a message."""
+        batch: _Batch | None = None
         size = 0
-        reply_to: str | None = None
-        for report in self._attempts.reports():
-            origin = self._attempts.origin(task_key(report.task))
-            mine = "" if origin is None else origin.reply_to
-            reply_to = mine if reply_to is None else reply_to
-            if mine != reply_to:
+        for key, report, origin in self._attempts.reports():
+            reply_to = "" if origin is None else origin.reply_to
+            if batch is None:
+                batch = _Batch(reply_to)
+            elif reply_to != batch.reply_to:
                 continue  # it goes with a later call
             size += report.ByteSize()
-            if batch and size > _BATCH_BYTES:
+            if batch.reports and size > _BATCH_BYTES:
                 break
             if origin is not None:
                 report.holder = origin.holder
-            batch.append(report)
+            batch.reports[key] = report
         return batch
 
-    def _offered(self, fresh: set[TaskKey], batch: list[pb.TaskReport]) -> int:
+    def _offered(self, fresh: set[TaskKey], batch: _Batch) -> int:
         if not self.refills:
             return 0
-        return len(batch) if self.is_pushed_to else self._attempts.freed_by(len(fresh))
+        return len(batch.reports) if self.is_pushed_to else self._attempts.freed_by(len(fresh))
 
-    async def _send(self, batch: list[pb.TaskReport]) -> bool:
+    async def _send(self, batch: _Batch) -> bool:
         """Return whether every report of *batch* was acknowledged."""
-        keys = {task_key(report.task) for report in batch}
+        keys = batch.reports.keys()
         # Slots that a lost answer may have filled are not offered again: the next poll offers them.
         fresh = keys - self._unanswered
-        origin = self._attempts.origin(task_key(batch[0].task))
         self._idle.clear()
         try:
             answer = await self._gateway.report(
                 pb.ReportTasksRequest(
                     executor_id=self._executor_id,
                     incarnation=self._incarnation,
-                    reports=batch,
+                    reports=batch.reports.values(),
                     freed_slots=self._offered(fresh, batch),
                 ),
                 _TIMEOUT_S,
-                reply_to="" if origin is None else origin.reply_to,
+                reply_to=batch.reply_to,
             )
         except UnknownExecutorError:
             self._on_unknown()
             return False
         except OnagerError as e:
             self._unanswered |= keys
-            tell(self._log, "report_not_delivered", e, tasks=len(batch))
+            tell(self._log, "report_not_delivered", e, tasks=len(keys))
             return False
         finally:
             self._idle.set()

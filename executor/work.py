@@ -1,6 +1,6 @@
 """What the agent asks of whatever does the work, and small words about task sets that both sides use."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,8 +48,10 @@ class Worker(Protocol):
         ...
 
 
-def part_of(task_set: pb.TaskSet, keys: Iterable[TaskKey]) -> pb.TaskSet:
-    """Return *task_set* with only the tasks named by *keys*."""
+def part_of(task_set: pb.TaskSet, keys: Collection[TaskKey]) -> pb.TaskSet:
+    """Return *task_set* with only those of its tasks that *keys* names; itself when these are all."""
+    if len(keys) == len(task_set.tasks):
+        return task_set  # its inputs may be many
     part = pb.TaskSet()
     part.CopyFrom(task_set)
     del part.tasks[:]

@@ -21,6 +21,7 @@ from state_backend import (
     DeleteRange,
     KeyRange,
     Keyspace,
+    KeyValue,
     Op,
     OutcomeUnknown,
     Put,
@@ -117,20 +118,21 @@ class BlobStore:
                 return
 
     async def _put_some(self, job_id: JobId, contents: Mapping[BlobDigest, bytes]) -> None:
+        keys = {digest: (Keyspace.Plans, f"{digest}/meta") for digest in contents}
+        # Blobs are new, most of the time: a conflict tells as much as a look before would have.
+        is_small = sum(map(len, contents.values())) <= _ONE_TXN_BYTES
+        found: Mapping[tuple[Keyspace, str], KeyValue | None] | None
+        found = dict.fromkeys(keys.values()) if is_small else None
         for _ in range(_TRIES):
-            keys = {digest: (Keyspace.Plans, f"{digest}/meta") for digest in contents}
-            found = (await self._backend.read_txn(list(keys.values()))).values
+            if found is None:
+                found = (await self._backend.read_txn(list(keys.values()))).values
             chunks: list[Op] = []
             names: list[Op] = []
             for digest, content in contents.items():
                 pieces = split_value(content)
                 if found[keys[digest]] is None:
                     chunks += _chunk_ops(digest, pieces)
-                meta = BlobMeta(chunks=len(pieces), size_bytes=len(content))
-                names += [
-                    Put(Keyspace.Plans, f"{digest}/meta", meta.encoded()),
-                    Put(Keyspace.Plans, f"{digest}/ref/{job_id}", b""),
-                ]
+                names += _name_ops(job_id, digest, BlobMeta(chunks=len(pieces), size_bytes=len(content)))
             expect = {key: ABSENT if (at := found[key]) is None else at.mod_revision for key in keys.values()}
             ops = [*chunks, *names]
             if len(ops) > MAX_TXN_OPS or sum(map(op_bytes, ops)) > _ONE_TXN_BYTES:
@@ -140,8 +142,10 @@ class BlobStore:
             match await self._backend.put_txn(ops, expect=expect):
                 case Committed():
                     return
-                case Conflict() | OutcomeUnknown():
-                    continue  # somebody else names one of them, too: look again
+                case Conflict(found=now):
+                    found = now  # somebody else names one of them, too
+                case OutcomeUnknown():
+                    found = None
                 case other:
                     raise AssertionError(f"blobs were refused: {other}")
         raise OutcomeUnknownError(f"blobs of job {job_id} could not be stored in {_TRIES} tries; try again")
@@ -151,6 +155,13 @@ class BlobStore:
             if isinstance(await self._backend.put_txn(batch), Committed):
                 return
         raise OutcomeUnknownError("chunks of a blob could not be stored; try again")
+
+
+def _name_ops(job_id: JobId, digest: BlobDigest, meta: BlobMeta) -> list[Op]:
+    return [
+        Put(Keyspace.Plans, f"{digest}/meta", meta.encoded()),
+        Put(Keyspace.Plans, f"{digest}/ref/{job_id}", b""),
+    ]
 
 
 def _chunk_ops(digest: BlobDigest, pieces: Sequence[bytes]) -> list[Op]:

@@ -67,9 +67,9 @@ class ReportReader:
         results: list[InlineResult] = []
         for report in reports:
             key = task_key(report.task)
-            if not is_held(graph, wire.held_task(key), executor.executor_id):
+            if not is_held(graph, key, executor.executor_id):
                 continue
-            if report.WhichOneof("outcome") != "success":
+            if not report.HasField("success"):
                 events.append(_failed(key, executor, wire.failure_from(report.failure), now_ms))
                 continue
             try:

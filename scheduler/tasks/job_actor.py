@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from execution_graph import Event, ExecutorLost, ExecutorSlot, can_judge, is_held, lives_at_work, wanted_tasks
+from execution_graph import Event, ExecutorLost, ExecutorSlot, can_judge, lives_at_work, not_held, wanted_tasks
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId, TaskKey
@@ -189,7 +189,7 @@ class LocalActor:
         """
         if self._acting.follows(job_id):
             job = await self._jobs.get(job_id)
-            if all(can_judge(job.graph, wire.held_task(key)) for key in tasks):
+            if all(can_judge(job.graph, key) for key in tasks):
                 return job
         return await self._jobs.fresh(job_id)
 
@@ -229,13 +229,15 @@ class LocalActor:
 
         One that cannot be judged now, because its job cannot be read, is left alone.
         """
-        doubtful: dict[JobId, list[TaskKey]] = defaultdict(list)
-        for key in sorted(held):
-            job = self._jobs.cached(key.job_id) if self._acting.follows(key.job_id) else None
-            if job is None or not is_held(job.graph, wire.held_task(key), executor_id, incarnation):
-                doubtful[key.job_id].append(key)
+        by_job: dict[JobId, list[TaskKey]] = defaultdict(list)
+        for key in held:
+            by_job[key.job_id].append(key)
         found: list[TaskKey] = []
-        for job_id, keys in doubtful.items():
+        for job_id, mine in sorted(by_job.items()):
+            job = self._jobs.cached(job_id) if self._acting.follows(job_id) else None
+            keys = sorted(mine if job is None else not_held(job.graph, mine, executor_id, incarnation))
+            if not keys:
+                continue
             try:
                 graph = (await self._job_with(job_id, keys)).graph
             except UNREADABLE:
@@ -244,7 +246,7 @@ class LocalActor:
             except OnagerError as error:
                 log.warning("tasks_not_judged", job_id=job_id, executor_id=executor_id, error=str(error))
                 continue
-            found += [key for key in keys if not is_held(graph, wire.held_task(key), executor_id, incarnation)]
+            found += not_held(graph, keys, executor_id, incarnation)
         return found
 
     async def reconcile(self, slot: ExecutorSlot, held: set[TaskKey], jobs: Iterable[JobId]) -> list[Launch]:

@@ -6,7 +6,7 @@ have been lost on the way here.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -84,12 +84,20 @@ class ListComparison:
 
     async def unwanted(self, session: ExecutorSession) -> list[TaskKey]:
         """Return the tasks that the executor holds and nobody wants, as far as is known here."""
-        judged = [key for key in session.held if self._local.can_judge(key.job_id)]
+        judged = self._judged(list(session.held))
         found = dict.fromkeys(key for key in session.unwanted if key in session.held)
         session.unwanted.clear()
         if judged:
             found.update(dict.fromkeys(await self._local.unwanted(session.executor_id, session.incarnation, judged)))
         return list(found)
+
+    def _judged(self, held: Sequence[TaskKey]) -> list[TaskKey]:
+        """Return the tasks of jobs that can be judged here."""
+        jobs: dict[JobId, bool] = {}
+        for key in held:
+            if key.job_id not in jobs:
+                jobs[key.job_id] = self._local.can_judge(key.job_id)
+        return [key for key in held if jobs[key.job_id]]
 
     # ---------------------------------------------------------------- the others
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from execution_graph import (
+    Cancelled,
     ExecutorSlot,
     FailureKind,
     FetchFailure,
@@ -24,6 +25,7 @@ from execution_graph import (
     has_runnable_work,
     is_held,
     lost_launches,
+    not_held,
     pending_effects,
     pop_next_tasks,
     running_count,
@@ -149,6 +151,17 @@ def test_both_attempts_are_wanted_judged_and_owed() -> None:
     assert not is_held(job.graph, second, "a")
     launches = [e for e in pending_effects(job.graph) if isinstance(e, LaunchTask)]
     assert [(e.executor_id, e.partition, e.task_attempt) for e in launches] == [("a", 3, 0), ("s", 3, 1)]
+
+
+def test_what_an_executor_does_not_hold_is_found_for_many_at_once() -> None:
+    graph = with_second_attempt().graph
+    tasks = [HeldTask(1, a, p, n) for a in (0, 1) for p in range(5) for n in range(3)] + [HeldTask(7, 0, 0, 0)]
+    lives = {(t.executor_id, t.incarnation) for s in graph.stages if s.state == "running" for _, t in s.in_hand()}
+    for executor_id, incarnation in [*lives, (next(iter(lives))[0], "another life"), ("nobody", "x")]:
+        found = not_held(graph, tasks, executor_id, incarnation)
+        assert found == [t for t in tasks if not is_held(graph, t, executor_id, incarnation)]
+    assert all(len(not_held(graph, tasks, *life)) < len(tasks) for life in lives)
+    assert not_held(replace(graph, outcome=Cancelled(ended_ms=1, reason="r")), tasks, *lives.pop()) == tasks
 
 
 def test_at_most_one_second_attempt() -> None:

@@ -1,6 +1,7 @@
 """The agent against a real gRPC server whose answers are scripted, and a worker that obeys the test."""
 
 import asyncio
+import hashlib
 
 import pytest
 
@@ -8,7 +9,7 @@ from executor.agent import Ending
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
-from tests.unit.executor.scripted import PLAN_DIGEST, key, lose, refuse, rig, serve, task_set, until
+from tests.unit.executor.scripted import PLAN_BLOB, PLAN_DIGEST, key, lose, refuse, rig, serve, task_set, until
 
 
 async def test_a_task_goes_from_poll_to_acknowledged_report():
@@ -295,6 +296,22 @@ async def test_a_worker_that_cannot_start_tasks_fails_them():
         await r.gateway.launches.put(task_set(0))
         await until(lambda: r.gateway.outcomes() == {key(0): "io_error"})
         assert "no room" in r.gateway.reports[0].reports[0].failure.message
+
+
+async def test_the_plans_that_an_executor_made_are_not_fetched_by_it():
+    async with rig(slots=1) as r:
+        spec = b"SELECT 1"
+        digest = hashlib.sha256(spec).hexdigest()
+        r.gateway.blobs[digest] = spec
+        planning = pb.TaskSet(job_id="job-1", work=pb.PLAN, spec_digest=digest, tasks=[pb.TaskAttempt()])
+        r.gateway.refills.append(task_set(0))
+        await r.gateway.launches.put(planning)
+        await until(lambda: r.worker.started)
+        (planned,) = r.worker.running
+        outcome = pb.PlanOutcome(blobs=[pb.Blob(digest=PLAN_DIGEST, content=PLAN_BLOB)])
+        r.worker.running[planned](pb.TaskReport(task=task_id(planned), success=pb.TaskSuccess(plan=outcome)))
+        await until(lambda: len(r.worker.started) == 2)
+        assert r.gateway.blob_requests == [digest]
 
 
 async def test_a_blob_with_another_digest_is_not_used():

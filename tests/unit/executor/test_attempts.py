@@ -111,7 +111,7 @@ def test_a_second_report_of_an_attempt_is_dropped():
     running(table, 0)
     assert table.finish(done(key(0)))
     assert not table.finish(killed([key(0)], "late", 0)[0])
-    assert [report.WhichOneof("outcome") for report in table.reports()] == ["success"]
+    assert [report.WhichOneof("outcome") for _, report, _ in table.reports()] == ["success"]
     assert table.active == 0
 
 

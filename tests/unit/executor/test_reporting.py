@@ -7,7 +7,9 @@ import pytest
 
 from executor.attempts import AttemptTable
 from executor.gateway import SchedulerGateway
-from executor.reporting import Reporter
+from executor.reporting import Reporter, _Batch
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id
 
 
 class Silence(SchedulerGateway):
@@ -26,7 +28,7 @@ async def test_who_waits_for_the_reporter_can_be_cancelled_in_the_moment_that_it
     reporter = Reporter(
         AttemptTable(1), gateway, executor_id="e", incarnation="i", on_answer=lambda _: None, on_unknown=lambda: None
     )
-    sending = asyncio.create_task(reporter._send([]))
+    sending = asyncio.create_task(reporter._send(_Batch("")))
     await asyncio.sleep(0)
     waiting = asyncio.create_task(reporter.wait_until_idle(timeout_s=60))
     for _ in range(3):
@@ -38,3 +40,45 @@ async def test_who_waits_for_the_reporter_can_be_cancelled_in_the_moment_that_it
     await asyncio.gather(waiting, return_exceptions=True)
     assert waiting.cancelled() == is_in_time
     await asyncio.gather(sending, return_exceptions=True)
+
+
+class Counting(SchedulerGateway):
+    """A scheduler that acknowledges all, and says how many reports came at once."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    async def report(self, request: pb.ReportTasksRequest, *_: Any, **__: Any) -> pb.ReportTasksResponse:
+        self.batches.append(len(request.reports))
+        return pb.ReportTasksResponse(acknowledged=[report.task for report in request.reports])
+
+
+async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait_for_each_other(monkeypatch) -> None:
+    monkeypatch.setattr("executor.reporting._RARE_S", 0.02)
+    monkeypatch.setattr("executor.reporting._BATCH_WINDOW_S", 0.01)
+    gateway, attempts = Counting(), AttemptTable(8)
+    reporter = Reporter(
+        attempts, gateway, executor_id="e", incarnation="i", on_answer=lambda _: None, on_unknown=lambda: None
+    )
+
+    def finish(partition: int) -> None:
+        task_set = pb.TaskSet(job_id="j", stage_id=1, tasks=[pb.TaskAttempt(partition=partition)])
+        (key,) = attempts.accept(task_set).accepted
+        attempts.finish(pb.TaskReport(task=task_id(key), success=pb.TaskSuccess()))
+        reporter.wake()
+
+    running = asyncio.create_task(reporter.run())
+    await asyncio.sleep(0.03)
+    finish(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert gateway.batches == [1], "it waited, and for nobody"
+    finish(1)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert gateway.batches == [1]
+    finish(2)
+    await asyncio.sleep(0.015)
+    assert gateway.batches == [1, 2]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

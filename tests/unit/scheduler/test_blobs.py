@@ -71,3 +71,26 @@ async def test_damage_is_found(backend, value):
         await backend.put(Keyspace.Plans, f"{digest}/0", value)
     with pytest.raises(StateCorruptError, match="damaged"):
         await blobs.get(digest)
+
+
+async def test_a_new_blob_takes_one_round_trip_and_a_known_one_is_named_all_the_same(backend, monkeypatch):
+    blobs = BlobStore(backend)
+    reads, commits = [], []
+    read, commit = backend._read, backend._commit
+
+    async def counted_read(*args):
+        reads.append(args)
+        return await read(*args)
+
+    async def counted_commit(*args):
+        commits.append(args)
+        return await commit(*args)
+
+    monkeypatch.setattr(backend, "_read", counted_read)
+    monkeypatch.setattr(backend, "_commit", counted_commit)
+    await blobs.put(A, [b"plan"])
+    assert (len(reads), len(commits)) == (0, 1)
+    await blobs.put(B, [b"plan"])
+    assert (len(reads), len(commits)) == (0, 3)
+    await blobs.release(A, [digest_of(b"plan")])
+    assert await blobs.get(digest_of(b"plan")) == b"plan"
