@@ -168,6 +168,7 @@ class Replica:
             self.blobs,
             ClientAccess(settings.peer_security, ()),
             self.push,
+            clock,
             holder=self.slots.holder,
             reply_to=lambda: self.peers.record.address,
             live_holders=lambda: self.peers.live_incarnations,

@@ -64,6 +64,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self, request: pb.RegisterExecutorRequest, context: Context
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
+        self._push.check_reachable(request)
         await self._catch_up()
         await self._executors.register(request, context.peer())
         return pb.RegisterExecutorResponse(

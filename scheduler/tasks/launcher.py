@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import grpc
 import structlog
 
+from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -24,6 +25,12 @@ log = structlog.get_logger(__name__)
 _ANSWER_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
+_FULL_PAUSE_S: Final = 0.5
+"""How long no slots are to be reserved of an executor that had none for a task: its books are being put right."""
+_GIVE_UP_S: Final = 6.0
+"""An executor that lives, and that so long no call has come through to, is not to be reached: perhaps it advertises a
+wrong address."""
+_UNREACHED_PAUSE_S: Final = 15.0
 _SETS_PER_CALL: Final = 64
 _INLINE_BYTES: Final = 4 * MIB
 """Plans that go along with one call; larger ones the executor fetches."""
@@ -39,8 +46,8 @@ class OnLaunched(Protocol):
         """The executor has *keys*, and its lists above *list_number* show it."""
         ...
 
-    def refused(self, record: ExecutorRecord, keys: Sequence[TaskKey], reason: str, *, is_full: bool) -> None:
-        """The executor does not run *keys*; *is_full* when it has no slots for them."""
+    def refused(self, record: ExecutorRecord, keys: Sequence[TaskKey], reason: str, *, pause_s: float) -> None:
+        """The executor does not run *keys*, and nothing is to be launched there for *pause_s*."""
         ...
 
     def elsewhere(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
@@ -60,6 +67,7 @@ class _Outbox:
     sent_plans: set[str] = field(default_factory=set)
     sending: "asyncio.Task[None] | None" = None
     pause_s: float = _FIRST_PAUSE_S
+    failing_since_s: float | None = None
 
     @property
     def life(self) -> tuple[str, str]:
@@ -74,6 +82,7 @@ class Launcher:
         blobs: BlobStore,
         access: ClientAccess,
         listener: OnLaunched,
+        clock: Clock,
         *,
         holder: str,
         reply_to: Callable[[], str],
@@ -83,6 +92,7 @@ class Launcher:
         self._blobs = blobs
         self._access = access
         self._listener = listener
+        self._clock = clock
         self._holder = holder
         self._reply_to = reply_to
         self._live_holders = live_holders
@@ -110,6 +120,10 @@ class Launcher:
         outbox.cancels |= dict.fromkeys(keys)
         self._withdraw(outbox, outbox.cancels)
         self._send(outbox)
+
+    def check(self, address: str) -> None:
+        """Raise `InvalidSettingError` when nothing may be sent to *address*."""
+        self._access.check(address, "address of the executor")
 
     def has_plan(self, executor_id: str, incarnation: str, digest: str) -> bool:
         """Return whether this life of the executor was sent the plan from here."""
@@ -152,13 +166,17 @@ class Launcher:
                 if outbox.task_sets:
                     await self._send_launches(outbox)
             except UnknownExecutorError:
-                self._give_up(outbox)
+                self._give_up(outbox, "another life of the executor answers", 0.0)
             except OnagerError as error:
                 log.info("launches_not_delivered", executor_id=outbox.record.executor_id, error=str(error))
+                now_s = self._clock.monotonic_s()
+                outbox.failing_since_s = failing_since_s = outbox.failing_since_s or now_s
+                if now_s - failing_since_s >= _GIVE_UP_S:
+                    self._tell_unreached(outbox, str(error))
                 await asyncio.sleep(outbox.pause_s)
                 outbox.pause_s = min(_LONGEST_PAUSE_S, 2 * outbox.pause_s)
             else:
-                outbox.pause_s = _FIRST_PAUSE_S
+                outbox.pause_s, outbox.failing_since_s = _FIRST_PAUSE_S, None
         outbox.task_sets.clear()
         outbox.cancels.clear()
 
@@ -202,21 +220,32 @@ class Launcher:
         refused, over = [task_key(t) for t in answer.refused], [task_key(t) for t in answer.over]
         elsewhere = [task_key(t) for t in answer.elsewhere]
         if refused:
-            self._listener.refused(record, refused, answer.reason, is_full=True)
+            self._listener.refused(record, refused, answer.reason, pause_s=_FULL_PAUSE_S)
         if over:
-            self._listener.refused(record, over, "the executor has run it before", is_full=False)
+            self._listener.refused(record, over, "the executor has run it before", pause_s=0.0)
         if elsewhere:
             self._listener.elsewhere(record, elsewhere)
         others = {*refused, *over, *elsewhere}
         self._listener.taken(record, [key for key in keys if key not in others], answer.list_number)
 
-    def _give_up(self, outbox: _Outbox) -> None:
-        """Take back what was to go to a life that is over: another one answers at its address."""
+    def _tell_unreached(self, outbox: _Outbox, why: str) -> None:
+        log.warning(
+            "executor_not_reached",
+            executor_id=outbox.record.executor_id,
+            address=outbox.record.address,
+            error=why,
+            advice="it lives; can this address be reached from here? (--advertise of the executor)",
+        )
+        outbox.failing_since_s = None
+        self._give_up(outbox, f"the executor is not reached at {outbox.record.address}", _UNREACHED_PAUSE_S)
+
+    def _give_up(self, outbox: _Outbox, reason: str, pause_s: float) -> None:
+        """Take back what was to go there."""
         keys = [key for task_set in outbox.task_sets.values() for key in task_keys(task_set)]
         outbox.task_sets.clear()
         outbox.cancels.clear()
         if keys:
-            self._listener.refused(outbox.record, keys, "another life of the executor answers", is_full=False)
+            self._listener.refused(outbox.record, keys, reason, pause_s=pause_s)
 
     async def _send_cancels(self, outbox: _Outbox) -> None:
         keys = list(outbox.cancels)
@@ -242,7 +271,7 @@ class Launcher:
 
     async def _call(self, outbox: _Outbox, method: str, request: Any) -> Any:
         address = outbox.record.address
-        self._access.check(address, "address of the executor")
+        self.check(address)
         try:
             return await getattr(outbox.stub, method)(request, timeout=_ANSWER_S, metadata=self._access.metadata())
         except grpc.aio.AioRpcError as raw:

@@ -7,13 +7,14 @@ the same tasks, each does it for the jobs that it comes first for; for others on
 import asyncio
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from execution_graph import FailureKind, RunningStage, TasksLost
 from onager.clock import Clock
-from onager.errors import OnagerError
+from onager.errors import InvalidRequestError, InvalidSettingError, OnagerError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key, task_keys
@@ -40,8 +41,6 @@ _MOMENT_S: Final = 0.3
 _CALM_S: Final = 0.01
 _LONGEST_CALM_S: Final = 0.2
 """How long to rest after rounds that have filled nothing."""
-_REFUSED_PAUSE_S: Final = 0.5
-"""How long no slots are reserved of an executor that had none for a task: its books are being put right."""
 _CLAIMS_REMEMBERED: Final = 10_000
 _CLAIMS_AT_ONCE: Final = 1_024
 
@@ -82,6 +81,7 @@ class PushScheduler:
         self._not_before_s: dict[ExecutorId, float] = {}
         self._claimed: OrderedDict[TaskKey, None] = OrderedDict()
         self._losing: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[Collection[TaskKey]]] = set()
         self.on_elsewhere: Callable[[Sequence[TaskKey]], None] = lambda _: None
         self.confirmed: dict[TaskKey, int] = {}
         """The number of the executor's last list before it took the task."""
@@ -97,44 +97,44 @@ class PushScheduler:
         """Fill free slots for as long as the scheduler lives."""
         calm_s = _CALM_S
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S):
                     await self._wake.wait()
-            except TimeoutError:
-                if not self._queue.has_runnable:
-                    continue
             self._wake.clear()
+            if not self._queue.has_runnable:
+                calm_s = _CALM_S
+                continue
             try:
-                filled = await self.fill()
+                unfilled = await self.fill()
             except OnagerError as error:
                 log.warning("push_slots_not_filled", error=str(error))
-                filled = 0
+                unfilled = 1
             # Slots that are taken and given back wake us, too.
-            calm_s = _CALM_S if filled else min(_LONGEST_CALM_S, 2 * calm_s)
-            if not filled:
+            calm_s = min(_LONGEST_CALM_S, 2 * calm_s) if unfilled else _CALM_S
+            if unfilled:
                 await asyncio.sleep(calm_s)
 
     async def fill(self) -> int:
-        """Reserve slots for the jobs whose turn it is, and fill them; return how many tasks were launched."""
+        """Reserve slots for the jobs whose turn it is, and fill them; return how many were taken for nothing."""
         if not self._peers.is_registered:
             return 0  # others would take the holds of one whom they do not see for a dead one's
-        launched = 0
+        wasted = 0
         passed_over: set[ExecutorId] = set()
         while slots := [s for s in self._free_slots() if s.executor_id not in passed_over]:
             claims = self._claims(sum(s.free for s in slots))
             places = distribute(self._policy, slots, claims, self._affinity)
             reservations = await self.reserve_slots(places)
             if not reservations:
-                return launched
+                return wasted
             unfilled = await self._fill(reservations)
-            launched += len(reservations) - len(unfilled)
             if not unfilled:
-                return launched
+                return wasted
+            wasted += len(unfilled)
             # There is less to do than it seemed; or it is second attempts, which need another executor.
             passed_over |= {reservation.executor_id for reservation in unfilled}
         if not passed_over:
             self._waiting_since_s.clear()
-        return launched
+        return wasted
 
     def _free_slots(self) -> list[FreeSlots]:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
@@ -244,8 +244,20 @@ class PushScheduler:
     async def report(self, session: ExecutorSession, request: pb.ReportTasksRequest) -> Collection[TaskKey]:
         """Apply reports, and fill the slots that they free, in the same append where that is fair.
 
-        Return what is acknowledged; what is launched is on its way.
+        Return what is acknowledged; what is launched is on its way. That goes on even if the executor has given the
+        call up: what is committed has to be delivered.
         """
+        task = asyncio.create_task(self._report(session, request))
+        self._working.add(task)
+        task.add_done_callback(self._worked)
+        return await asyncio.shield(task)
+
+    def _worked(self, task: "asyncio.Task[Collection[TaskKey]]") -> None:
+        self._working.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("reports_not_worked_off", error=repr(error))  # told to the executor, if it waits still
+
+    async def _report(self, session: ExecutorSession, request: pb.ReportTasksRequest) -> Collection[TaskKey]:
         executor_id, incarnation = session.executor_id, session.incarnation
         holders = {task_key(report.task): report.holder for report in request.reports}
         mine = self.ledger.begin_report(executor_id, incarnation, holders)
@@ -297,13 +309,13 @@ class PushScheduler:
             if self.ledger.has(ExecutorId(record.executor_id), key):
                 self.confirmed[key] = list_number
 
-    def refused(self, record: ExecutorRecord, keys: Sequence[TaskKey], reason: str, *, is_full: bool) -> None:
+    def refused(self, record: ExecutorRecord, keys: Sequence[TaskKey], reason: str, *, pause_s: float) -> None:
         """Take tasks back that the executor does not run: they are handed out again, uncounted."""
         executor_id = ExecutorId(record.executor_id)
         log.info("launch_refused", executor_id=executor_id, tasks=[str(key) for key in keys], reason=reason)
         self.ledger.forget(executor_id, keys)
-        if is_full:
-            self._not_before_s[executor_id] = self._clock.monotonic_s() + _REFUSED_PAUSE_S
+        if pause_s:
+            self._not_before_s[executor_id] = self._clock.monotonic_s() + pause_s
         by_job: dict[JobId, list[TaskKey]] = defaultdict(list)
         for key in keys:
             by_job[key.job_id].append(key)
@@ -338,6 +350,18 @@ class PushScheduler:
             # The graph believes in them still: whoever looks after launches sends them again.
             log.warning("refusal_not_stored", job_id=job_id, executor_id=executor_id, error=str(error))
 
+    def check_reachable(self, request: pb.RegisterExecutorRequest) -> None:
+        """Raise `InvalidRequestError` when an executor that registers can be sent no work, by what is configured."""
+        if request.mode == "push":
+            try:
+                self.launcher.check(request.address)
+            except InvalidSettingError as error:
+                raise InvalidRequestError(
+                    f"executor {request.executor_id} wants to be sent work at {request.address}, where the scheduler "
+                    "would send it unencrypted; give the schedulers ONAGER_SCHEDULER_PEER_TLS_CA, or --insecure if "
+                    "the network between is trusted"
+                ) from error
+
     # ---------------------------------------------------------------- ends
 
     def job_ended(self, job_id: JobId) -> None:
@@ -348,5 +372,6 @@ class PushScheduler:
                 self.launcher.cancel(record, keys)
 
     async def close(self) -> None:
-        """Close the connections to executors."""
+        """Finish what is being stored, and close the connections to executors."""
+        await asyncio.gather(*self._working, *self._losing, return_exceptions=True)
         await self.launcher.close()

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from execution_graph import ExecutionGraph, RunningStage, can_judge, wanted_tasks
+from execution_graph import ExecutionGraph, HeldTask, RunningStage, can_judge, wanted_tasks
 from execution_graph.events import TasksLaunched
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
@@ -230,8 +230,12 @@ class SlotKeeper:
                 doubtful.add(key.job_id)
         for job_id, tasks in by_job.items():
             graph = await self._graph(job_id, is_doubtful=job_id in doubtful)
+            wanted = set[HeldTask]()
+            for life in {(executor_id, incarnation) for executor_id, incarnation, _ in tasks}:
+                wanted |= wanted_tasks(graph, *life) if graph is not None else set()
             for executor_id, incarnation, key in tasks:
-                if graph is None or not _wants(graph, executor_id, incarnation, key):
+                task = wire.held_task(key)
+                if graph is None or (task not in wanted and can_judge(graph, task)):
                     self._end(executor_id, incarnation, key)
         self._read_s = {job_id: at_s for job_id, at_s in self._read_s.items() if job_id in by_job}
         self._push.confirmed = {key: number for key, number in self._push.confirmed.items() if key.job_id in by_job}
@@ -295,11 +299,6 @@ class SlotKeeper:
 
     def _is_of_nobody(self, record: SlotsRecord) -> bool:
         return not self._executors.is_alive(record.executor_id, record.incarnation)
-
-
-def _wants(graph: ExecutionGraph, executor_id: str, incarnation: str, key: TaskKey) -> bool:
-    held = wire.held_task(key)
-    return held in wanted_tasks(graph, executor_id, incarnation) or not can_judge(graph, held)
 
 
 def _task_set(

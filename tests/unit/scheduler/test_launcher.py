@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
+from onager.clock import SystemClock
 from onager.errors import NotFoundError, UnknownExecutorError
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -71,10 +72,10 @@ class Told:
         assert record.executor_id == "e1"
         self.events.append(("taken", sorted(keys), list_number))
 
-    def refused(self, record, keys, reason, *, is_full):
+    def refused(self, record, keys, reason, *, pause_s):
         assert record.executor_id == "e1"
         assert reason
-        self.events.append(("refused", sorted(keys), is_full))
+        self.events.append(("refused", sorted(keys), pause_s))
 
     def elsewhere(self, record, keys):
         assert record.executor_id == "e1"
@@ -115,6 +116,7 @@ async def launching():
         Blobs(),
         ClientAccess(ClientSecurity(), ()),
         told,
+        SystemClock(),
         holder="me",
         reply_to=lambda: "here:1",
         live_holders=lambda: ["you", "me"],
@@ -183,8 +185,8 @@ async def test_refusals_are_told(rig):
     rig.launch(task_set(0, 1, 2, 3))
     await rig.until(lambda: len(rig.told.events) == 4)
     assert rig.told.events == [
-        ("refused", [key(0)], True),
-        ("refused", [key(1)], False),
+        ("refused", [key(0)], 0.5),
+        ("refused", [key(1)], 0.0),
         ("elsewhere", [key(2)]),
         ("taken", [key(3)], 0),
     ]
@@ -194,7 +196,7 @@ async def test_another_life_refuses_all_and_is_not_asked_again(rig):
     rig.executor.answers = [UnknownExecutorError("e1")]
     rig.launch(task_set(0, 1))
     await rig.until(lambda: rig.told.events)
-    assert rig.told.events == [("refused", [key(0), key(1)], False)]
+    assert rig.told.events == [("refused", [key(0), key(1)], 0.0)]
     await asyncio.sleep(0.1)
     assert len(rig.executor.launches) == 1
 
@@ -209,6 +211,18 @@ async def test_an_executor_that_is_lost_is_not_sent_anything_more(rig):
     await asyncio.sleep(0.15)
     assert len(rig.executor.launches) == sent
     assert rig.told.events == []
+
+
+async def test_an_executor_that_lives_and_is_not_reached_gets_its_tasks_taken_back(rig, monkeypatch):
+    monkeypatch.setattr("scheduler.tasks.launcher._GIVE_UP_S", 0.2)
+    rig.executor.answers = ["lost"] * 100
+    rig.launch(task_set(0))
+    await rig.until(lambda: rig.told.events)
+    assert rig.told.events == [("refused", [key(0)], 15.0)]
+    rig.executor.answers.clear()
+    rig.launch(task_set(1))
+    await rig.until(lambda: len(rig.told.events) == 2)
+    assert rig.told.events[1] == ("taken", [key(1)], 7)
 
 
 async def test_what_is_cancelled_before_it_is_sent_is_not_sent(rig):
