@@ -194,6 +194,7 @@ class Replica:
             self.heads,
             self.local,
             self.acting,
+            self.others,
             self.executors,
             self.peers,
             teller,
@@ -215,7 +216,8 @@ class Replica:
             self.blobs,
             catch_up=self.local.catch_up,
         )
-        self.for_replicas = ReplicaService(self.local, self.loads)
+        self.for_replicas = ReplicaService(self.local, self.loads, self.others, self.jobs, self.acting)
+        self.for_replicas.teller = teller
         self._to_adopt: dict[JobId, None] = {}
         self._to_adopt_later: set[JobId] = set()
         self._adopt_wake = asyncio.Event()

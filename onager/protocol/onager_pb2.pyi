@@ -1061,12 +1061,14 @@ class ForwardedReports(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ...) -> None: ...
 
 class AppliedReports(_message.Message):
-    __slots__ = ("acknowledged", "task_sets")
+    __slots__ = ("acknowledged", "task_sets", "all_acknowledged")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
+    ALL_ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     acknowledged: _containers.RepeatedCompositeFieldContainer[TaskId]
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
-    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ...) -> None: ...
+    all_acknowledged: bool
+    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., all_acknowledged: _Optional[bool] = ...) -> None: ...
 
 class ForwardedList(_message.Message):
     __slots__ = ("executor_id", "incarnation", "list_number", "held", "disproves")
@@ -1090,28 +1092,46 @@ class ComparedList(_message.Message):
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
 
+class WatchedJob(_message.Message):
+    __slots__ = ("job_id", "log_seq", "progress")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_SEQ_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    log_seq: int
+    progress: JobProgress
+    def __init__(self, job_id: _Optional[str] = ..., log_seq: _Optional[int] = ..., progress: _Optional[_Union[JobProgress, _Mapping]] = ...) -> None: ...
+
 class ForwardRequest(_message.Message):
-    __slots__ = ("scheduler_id", "loads", "reports", "slots", "lists")
+    __slots__ = ("scheduler_id", "loads", "reports", "slots", "lists", "heard_change", "watched")
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     LOADS_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     LISTS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    WATCHED_FIELD_NUMBER: _ClassVar[int]
     scheduler_id: str
     loads: _containers.RepeatedCompositeFieldContainer[JobLoad]
     reports: _containers.RepeatedCompositeFieldContainer[ForwardedReports]
     slots: _containers.RepeatedCompositeFieldContainer[ForwardedSlots]
     lists: _containers.RepeatedCompositeFieldContainer[ForwardedList]
-    def __init__(self, scheduler_id: _Optional[str] = ..., loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[ForwardedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[ForwardedSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ForwardedList, _Mapping]]] = ...) -> None: ...
+    heard_change: int
+    watched: _containers.RepeatedCompositeFieldContainer[WatchedJob]
+    def __init__(self, scheduler_id: _Optional[str] = ..., loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[ForwardedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[ForwardedSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ForwardedList, _Mapping]]] = ..., heard_change: _Optional[int] = ..., watched: _Optional[_Iterable[_Union[WatchedJob, _Mapping]]] = ...) -> None: ...
 
 class ForwardResponse(_message.Message):
-    __slots__ = ("loads", "reports", "slots", "lists")
+    __slots__ = ("loads", "reports", "slots", "lists", "change", "watched")
     LOADS_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     LISTS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    WATCHED_FIELD_NUMBER: _ClassVar[int]
     loads: _containers.RepeatedCompositeFieldContainer[JobLoad]
     reports: _containers.RepeatedCompositeFieldContainer[AppliedReports]
     slots: _containers.RepeatedCompositeFieldContainer[FilledSlots]
     lists: _containers.RepeatedCompositeFieldContainer[ComparedList]
-    def __init__(self, loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[AppliedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[FilledSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ComparedList, _Mapping]]] = ...) -> None: ...
+    change: int
+    watched: _containers.RepeatedCompositeFieldContainer[WatchedJob]
+    def __init__(self, loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[AppliedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[FilledSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ComparedList, _Mapping]]] = ..., change: _Optional[int] = ..., watched: _Optional[_Iterable[_Union[WatchedJob, _Mapping]]] = ...) -> None: ...

@@ -141,7 +141,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         return pb.ReportTasksResponse(
             acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
-            cancel=await self._unwanted(session),
+            cancel=await self._unwanted(session, is_thrifty=True),
         )
 
     @translated_stream
@@ -170,11 +170,11 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         await self._executors.renew(session)
         return session
 
-    async def _unwanted(self, session: ExecutorSession) -> list[pb.TaskId]:
-        """Return the tasks that the executor holds and nobody wants."""
+    async def _unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[pb.TaskId]:
+        """Return the tasks that the executor holds and nobody wants; if *is_thrifty*, not looked at each time."""
         if not session.held:
             return []
-        return [task_id(key) for key in await self._lists.unwanted(session)]
+        return [task_id(key) for key in await self._lists.unwanted(session, is_thrifty=is_thrifty)]
 
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
         answer.task_sets.extend(session.late_task_sets)

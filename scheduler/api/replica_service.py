@@ -4,11 +4,15 @@ import asyncio
 from typing import Any
 
 from execution_graph import ExecutorSlot
-from onager.ids import ExecutorId, Incarnation, JobId
+from onager.ids import ExecutorId, Incarnation, JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaServicer
 from onager.protocol.serving import translated
 from onager.protocol.task_keys import task_id, task_key
+from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.progress import ProgressTeller
+from scheduler.replicas.acting import Acting
+from scheduler.replicas.other_replicas import OtherReplicas
 from scheduler.tasks.job_actor import LocalActor, NotActingError
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.reservations import ExecutorReservation
@@ -20,9 +24,16 @@ Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
 class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     """The service for other replicas. Whatever comes is worked off here: who acts may look different to others."""
 
-    def __init__(self, local: LocalActor, loads: JobLoads) -> None:
+    def __init__(
+        self, local: LocalActor, loads: JobLoads, others: OtherReplicas, jobs: JobStore, acting: Acting
+    ) -> None:
         self._local = local
         self._loads = loads
+        self._others = others
+        self._jobs = jobs
+        self._acting = acting
+        self.teller: ProgressTeller
+        """Set by who puts the parts together."""
 
     @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
@@ -33,14 +44,31 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
             asyncio.gather(*map(self._fill, request.slots)),
             asyncio.gather(*map(self._compare, request.lists)),
         )
-        jobs = [JobId(part.job_id) for part in request.slots]
-        jobs += [JobId(report.task.job_id) for part in request.reports for report in part.reports]
-        return pb.ForwardResponse(loads=self._loads.of(jobs), reports=reports, slots=slots, lists=lists)
+        caller = self._others.actors().get(SchedulerId(request.scheduler_id))
+        if caller is not None:
+            caller.answered(request.heard_change)
+        others = [JobId(part.job_id) for part in request.slots if not self._acting.follows(JobId(part.job_id))]
+        return pb.ForwardResponse(
+            loads=[*self._loads.changed_since(request.heard_change), *self._loads.of(others)],
+            change=self._loads.latest_change,
+            reports=reports,
+            slots=slots,
+            lists=lists,
+            watched=[self._progress(JobId(part.job_id)) for part in request.watched],
+        )
+
+    def _progress(self, job_id: JobId) -> pb.WatchedJob:
+        job = self._jobs.cached(job_id)
+        if job is None or (job.graph.is_active and not self._acting.follows(job_id)):
+            return pb.WatchedJob(job_id=job_id)
+        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.teller.progress(job.graph))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
         updated = await self._local.update(_slot(part), part.reports, part.freed_slots)
+        is_all = len(updated.acknowledged) == len(part.reports)
         return pb.AppliedReports(
-            acknowledged=[task_id(key) for key in updated.acknowledged],
+            all_acknowledged=is_all,
+            acknowledged=[] if is_all else [task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in updated.launches],
         )
 

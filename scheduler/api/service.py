@@ -32,10 +32,11 @@ from scheduler.jobs.progress import ProgressTeller, broken_failure, progress_of_
 from scheduler.jobs.results import ResultStore, check_fetchable, stream_result
 from scheduler.jobs.watchers import JobWatchers
 from scheduler.replicas.acting import Acting
+from scheduler.replicas.other_replicas import OtherReplicas
 from scheduler.replicas.peers import Peers
 from scheduler.settings import SchedulerSettings
 from scheduler.state_admin.admin import StateAdmin
-from scheduler.tasks.job_actor import LocalActor
+from scheduler.tasks.job_actor import LocalActor, NotActingError
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +57,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         heads: JobHeads,
         local: LocalActor,
         acting: Acting,
+        others: OtherReplicas,
         executors: ExecutorManager,
         peers: Peers,
         teller: ProgressTeller,
@@ -70,6 +72,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._heads = heads
         self._local = local
         self._acting = acting
+        self._others = others
         self._executors = executors
         self._peers = peers
         self._teller = teller
@@ -145,11 +148,12 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Tell how far a job is, now and at every change, until it has ended."""
         job_id = _job_id(request.job_id)
         told: pb.JobProgress | None = None
+        seq = 0
         is_fresh = True  # who turns here from another replica is not told of the past
         with self._watchers.following(job_id) as changed:
             while True:
                 changed.clear()
-                progress = await self._progress(job_id, is_fresh=is_fresh)
+                seq, progress = await self._progress(job_id, seq, is_fresh=is_fresh)
                 if progress != told:
                     yield progress
                     told = progress
@@ -251,13 +255,23 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         except TimeoutError:
             return False  # what the job waits for may have changed without it
 
-    async def _progress(self, job_id: JobId, *, is_fresh: bool) -> pb.JobProgress:
+    async def _progress(self, job_id: JobId, seq: int, *, is_fresh: bool) -> tuple[int, pb.JobProgress]:
+        """Return how far the job is, not before position *seq* of its log, and of what position that is.
+
+        Whoever acts on the job is asked, or else the store; with *is_fresh* the store.
+        """
+        actor = None if is_fresh or self._acting.follows(job_id) else self._others.actor_of(job_id)
+        if actor is not None:
+            with contextlib.suppress(NotActingError):
+                told = await actor.progress(job_id)
+                if told.log_seq >= seq:
+                    return told.log_seq, told.progress
         try:
             is_current = self._acting.follows(job_id) and not is_fresh
             job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
-            return self._teller.progress(job.graph)
+            return job.seq, self._teller.progress(job.graph)
         except (StateCorruptError, SchemaVersionError) as error:
-            return self._broken(job_id, str(error))
+            return seq, self._broken(job_id, str(error))
 
     def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
         head = self._heads.get(job_id)

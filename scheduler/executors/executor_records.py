@@ -68,6 +68,8 @@ class ExecutorSession:
     """The latest list that each other replica has held against its graphs."""
     unwanted: dict[TaskKey, None] = field(default_factory=dict)
     """What other replicas say that it need not go on with, until it is told."""
+    judged_s: float = -1.0
+    """When it was last looked whether all that it holds is wanted."""
     late_task_sets: list[pb.TaskSet] = field(default_factory=list)
     """Launches that other replicas have repeated, until they are on their way."""
 

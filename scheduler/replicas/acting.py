@@ -4,10 +4,14 @@ It is no owner. Whoever has work in hand and gets no answer acts on the job itse
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from onager.ids import JobId, SchedulerId
 from scheduler.replicas import rendezvous
 from scheduler.replicas.peers import Peers
+
+_REMEMBERED: Final = 100_000
+"""For so many jobs it is known who acts, before that is worked out anew."""
 
 
 class Acting:
@@ -27,9 +31,10 @@ class Acting:
 
     def who(self, job_id: JobId) -> SchedulerId:
         """Return the replica that acts on the job."""
-        self._look()
         found = self._first.get(job_id)
         if found is None:
+            if len(self._first) >= _REMEMBERED:
+                self._first.clear()
             found = SchedulerId(rendezvous.first(job_id, self._live)) if self._live else self._peers.id
             self._first[job_id] = found
         return found
@@ -41,13 +46,13 @@ class Acting:
     @property
     def others(self) -> list[SchedulerId]:
         """Return the other replicas that live, in order."""
-        return sorted(self._peers.live - {self._peers.id})
+        return sorted(self._live - {self._peers.id})
 
     # ---------------------------------------------------------------- following
 
     def follows(self, job_id: JobId) -> bool:
         """Return whether what this replica has of the job is, as far as it can know, as stored."""
-        return job_id in self._followed and self.is_mine(job_id)
+        return job_id in self._followed
 
     def read(self, job_id: JobId) -> None:
         """Note that the job was read, or written, just now: from now on it is followed, if it is ours."""
@@ -62,20 +67,14 @@ class Acting:
     @property
     def followed(self) -> list[JobId]:
         """Return the jobs that this replica follows."""
-        self._look()  # which may drop some
         return list(self._followed)
 
     def _on_change(self) -> None:
-        before = self._live
-        self._look()
-        if self._live != before:
-            for listener in self._listeners:
-                listener()
-
-    def _look(self) -> None:
         live = self._peers.live
-        if live != self._live:
-            self._live = live
-            self._first.clear()
-            for job_id in [j for j in self._followed if not self.is_mine(j)]:
-                del self._followed[job_id]
+        if live == self._live:
+            return
+        self._live = live
+        self._first.clear()
+        self._followed = {job_id: None for job_id in self._followed if self.is_mine(job_id)}
+        for listener in self._listeners:
+            listener()

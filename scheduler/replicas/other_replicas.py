@@ -11,7 +11,7 @@ from scheduler.replicas.peers import Peers
 from scheduler.replicas.remote_actor import RemoteActor
 from scheduler.tasks.job_loads import JobLoads
 
-_TELL_EVERY_S: Final = 0.1
+_TELL_EVERY_S: Final = 0.2
 """How often other replicas are told how much the jobs of this one have to do, where that has changed."""
 
 

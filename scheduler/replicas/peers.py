@@ -153,6 +153,8 @@ class Peers:
         """Take this scheduler out, so that no other waits for it; if that takes longer, its lease does it."""
         self._leaving.set()
         self._look.set()
+        for listener in self._listeners:
+            listener()
         try:
             async with asyncio.timeout(within_s):
                 await self._left.wait()

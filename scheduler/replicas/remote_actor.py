@@ -39,8 +39,12 @@ class RemoteActor:
         self._loads = loads
         self._waiting: deque[_Part] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
-        self._told = 0
+        self.told = 0
         """The number of the latest change of a load that the replica was told."""
+        self._answered_change = 0
+        """The latest one that it was told of in an answer since the last round, whether or not that arrived."""
+        self._heard = 0
+        """The number of the latest change of a load of its jobs that it has told."""
         self._busy: Counter[str] = Counter()
 
     def is_busy_with(self, executor_id: str) -> bool:
@@ -63,12 +67,13 @@ class RemoteActor:
             reports=reports,
             freed_slots=freed,
         )
+        keys = [task_key(report.task) for report in reports]
         applied: pb.AppliedReports = await self._send("reports", message, executor.executor_id)
         launches = [Launch(executor.executor_id, task_set) for task_set in applied.task_sets]
         left = freed - sum(launch.tasks for launch in launches)
-        return Updated(
-            [task_key(task) for task in applied.acknowledged], launches, [ExecutorReservation.of(executor)] * left
-        )
+        if not applied.all_acknowledged:
+            keys = [task_key(task) for task in applied.acknowledged]
+        return Updated(keys, launches, [ExecutorReservation.of(executor)] * left)
 
     async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
         """Hand slots over, those of one executor together."""
@@ -111,9 +116,22 @@ class RemoteActor:
         launches = [Launch(slot.executor_id, task_set) for task_set in found.task_sets]
         return Compared(launches, [task_key(task) for task in found.cancel])
 
+    async def progress(self, job_id: JobId) -> pb.WatchedJob:
+        """Ask how far a job is; `NotActingError` also when the replica does not follow it."""
+        found: pb.WatchedJob = await self._send("watched", pb.WatchedJob(job_id=job_id))
+        if not found.HasField("progress"):
+            raise NotActingError(f"{self.scheduler_id} does not follow {job_id}")
+        return found
+
+    def answered(self, heard_change: int) -> None:
+        """Note that the replica asked something of this one, has heard of loads so far, and is told the later ones."""
+        self.told = max(self.told, heard_change)
+        self._answered_change = self._loads.latest_change
+
     async def tell(self) -> None:
         """Tell how much the jobs of this replica have to do, if that is new to the other one and no call does it."""
-        if self._told < self._loads.latest_change and not self._under_way:
+        lately, self._answered_change = self._answered_change, 0
+        if max(self.told, lately) < self._loads.latest_change and not self._under_way:
             self._start()
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
@@ -164,13 +182,16 @@ class RemoteActor:
             parts.append(self._waiting.popleft())
             size += parts[-1].message.ByteSize()
         change = self._loads.latest_change
-        request = pb.ForwardRequest(scheduler_id=self._own_id, loads=self._loads.changed_since(self._told))
+        request = pb.ForwardRequest(
+            scheduler_id=self._own_id, loads=self._loads.changed_since(self.told), heard_change=self._heard
+        )
         for part in parts:
             getattr(request, part.field).append(part.message)
         answer = await self._calls.forward(self.scheduler_id, request)
-        self._told = max(self._told, change)
+        self.told = max(self.told, change)
+        self._heard = max(self._heard, answer.change)
         self._loads.take(answer.loads)
-        results = {name: iter(getattr(answer, name)) for name in ("reports", "slots", "lists")}
+        results = {name: iter(getattr(answer, name)) for name in ("reports", "slots", "lists", "watched")}
         for part in parts:
             found = next(results[part.field], None)
             if part.done.done():

@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 YOUNG_S: Final = 0.5
 """A task handed out so lately may be on its way: a list without it says nothing yet."""
+_JUDGED_S: Final = 0.1
 _EVERY_S: Final = 1.0
 _SETTLED_S: Final = 1.5
 """How long other replicas may take to begin to act on what is theirs now."""
@@ -82,9 +83,16 @@ class ListComparison:
         for launch in launches:
             session.held.update(dict.fromkeys(task_keys(launch.task_set), now_s))
 
-    async def unwanted(self, session: ExecutorSession) -> list[TaskKey]:
-        """Return the tasks that the executor holds and nobody wants, as far as is known here."""
-        judged = self._judged(list(session.held))
+    async def unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[TaskKey]:
+        """Return the tasks that the executor holds and nobody wants, as far as is known here.
+
+        All are looked at; with *is_thrifty* only when that has not been done for a moment.
+        """
+        now_s = self._clock.monotonic_s()
+        judged: list[TaskKey] = []
+        if not is_thrifty or now_s - session.judged_s >= _JUDGED_S:
+            session.judged_s = now_s
+            judged = self._judged(list(session.held))
         found = dict.fromkeys(key for key in session.unwanted if key in session.held)
         session.unwanted.clear()
         if judged:

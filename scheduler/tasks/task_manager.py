@@ -133,6 +133,8 @@ class TaskManager:
         except NotActingError as error:
             log.info("acting_for_another", executor_id=executor.executor_id, reports=len(reports), why=str(error))
             return await self._local.update(executor, reports, freed)
+        if len(updated.acknowledged) == len(reports):
+            return updated
         stored = set(updated.acknowledged)
         left = [report for report in reports if task_key(report.task) not in stored]
         if not left:

@@ -306,7 +306,7 @@ async def test_who_acts_no_more_reads_before_it_writes(pair):
     await pair.run_job(job_id, 3)
     keys = await pair.fill(2)
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
-    pair.here.peers._leaving.set()
+    await pair.here.peers.leave(0.1)
     assert pair.here.acting.who(job_id) == THERE
     assert not pair.here.acting.follows(job_id)
     pair.fate = "silent"
