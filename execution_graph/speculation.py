@@ -39,19 +39,19 @@ def find_stragglers(graph: ExecutionGraph, executors: Collection[str], at_ms: in
 
 
 def pop_speculative(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms: int) -> TasksSpeculated | None:
-    """Return the launch of up to *limit* second attempts of stragglers that another executor runs, or None."""
+    """Return the launch of up to *limit* second attempts that the slot's executor may run, or None."""
     for stage in graph.stages:
         if not isinstance(stage, RunningStage):
             continue
-        others = [p for p in stage.speculatable if stage.running[p].executor_id != slot.executor_id]
-        if others:
+        fit = [p for p in stage.speculatable if _may_run_second(stage, p, slot.executor_id)]
+        if fit:
             return TasksSpeculated(
                 stage_id=stage.spec.stage_id,
                 stage_attempt=stage.attempt,
                 executor_id=slot.executor_id,
                 incarnation=slot.incarnation,
                 list_number=slot.list_number,
-                tasks=tuple((p, stage.running[p].attempt + 1) for p in others[:limit]),
+                tasks=tuple((p, stage.running[p].attempt + 1) for p in fit[:limit]),
                 at_ms=at_ms,
             )
     return None
@@ -120,6 +120,12 @@ def on_tasks_speculated(graph: ExecutionGraph, event: TasksSpeculated) -> Execut
     )
 
 
+def _may_run_second(stage: RunningStage, partition: int, executor_id: str) -> bool:
+    """Return whether the executor, which neither runs the first nor has failed the task, may run a second attempt."""
+    is_first = stage.running[partition].executor_id == executor_id
+    return not is_first and executor_id not in stage.ledger.failed_on.get(partition, ())
+
+
 def _stragglers_of(
     graph: ExecutionGraph, stage: RunningStage, executors: Collection[str], at_ms: int
 ) -> tuple[tuple[int, int], ...]:
@@ -134,7 +140,7 @@ def _stragglers_of(
         if at_ms - t.launched_ms > policy.min_task_runtime_ms
         and p not in stage.speculatable
         and may_be_speculated(stage, p)
-        and any(executor_id != t.executor_id for executor_id in executors)
+        and any(_may_run_second(stage, p, executor_id) for executor_id in executors)
     ]
     if not slow:
         return ()

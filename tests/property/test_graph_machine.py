@@ -28,10 +28,12 @@ from execution_graph import (
     StageSpec,
     StagesStarted,
     StageWork,
+    StragglersFound,
     Succeeded,
     SuccessfulStage,
     TaskFailed,
     TaskOutput,
+    TasksLaunched,
     TasksLost,
     TasksSpeculated,
     TaskSucceeded,
@@ -276,6 +278,19 @@ class World(RuleBasedStateMachine):
             self.reports.append(event)
 
     @rule(executor=EXECUTORS, limit=st.integers(1, 3))
+    def tasks_are_launched_where_they_have_not_failed(self, executor: str, limit: int) -> None:
+        self.stages_start()
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        event = pop_next_tasks(self.graph, slot, limit, self.tick(), EXECUTORS_SEEN)
+        if event is None:
+            return
+        stage = self.graph.stages[event.stage_id]
+        for partition, _ in event.tasks:
+            failed_on = stage.ledger.failed_on.get(partition, ())
+            assert executor not in failed_on or set(failed_on) == set(EXECUTORS_SEEN)
+        self.note_launch(event)
+
+    @rule(executor=EXECUTORS, limit=st.integers(1, 3))
     def tasks_are_launched(self, executor: str, limit: int) -> None:
         self.stages_start()
         slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
@@ -285,10 +300,15 @@ class World(RuleBasedStateMachine):
             for stage in self.graph.stages:
                 if isinstance(stage, RunningStage) and self.graph.is_active:
                     assert stage.pending_count == 0
-                    assert all(stage.running[p].executor_id == executor for p in stage.speculatable)
+                    for p in stage.speculatable:
+                        failed_on = stage.ledger.failed_on.get(p, ())
+                        assert executor in (stage.running[p].executor_id, *failed_on), "it could have run it"
             return
         if isinstance(event, TasksSpeculated):
             assert not any(isinstance(s, RunningStage) and s.pending_count for s in self.graph.stages)
+        self.note_launch(event)
+
+    def note_launch(self, event: TasksLaunched | TasksSpeculated) -> None:
         stage = self.graph.stages[event.stage_id]
         for partition, attempt in event.tasks:
             task = HeldTask(stage.spec.stage_id, stage.attempt, partition, attempt)
@@ -451,6 +471,8 @@ class World(RuleBasedStateMachine):
         fetch = FetchFailure(partition, attempt, f"n{data.draw(number)}")
         events: list[Event] = [
             TasksLost(**some, tasks=tasks, reason=FailureKind.TASK_KILLED),
+            TasksSpeculated(**some, incarnation="?", list_number=1, tasks=tasks),
+            StragglersFound(**{k: v for k, v in some.items() if k != "executor_id"}, tasks=tasks),
             TaskFailed(**some, partition=partition, task_attempt=attempt, failure=failure(FailureKind.IO_ERROR)),
             TaskFailed(
                 **some,

@@ -138,6 +138,19 @@ def test_a_second_attempt_goes_to_another_executor_when_nothing_else_waits() -> 
     assert job.stage(1).ledger.speculated[3] == 1
 
 
+def test_a_second_attempt_does_not_go_where_the_task_has_failed() -> None:
+    job = planned(stage(1, 4), speculation=POLICY)
+    job.launch("b", 4)
+    job.succeed(1, 0, 1, 2)
+    job.fail(1, 3, FailureKind.IO_ERROR)
+    job.launch("a")
+    assert not find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
+    (found,) = find_stragglers(job.graph, ["a", "b", "c"], job.now_ms + 9_999)
+    job.feed(found)
+    assert pop_next_tasks(job.graph, ExecutorSlot("b", "b1", 0), 5, job.tick()) is None
+    assert job.launch("c").tasks == ((3, 2),)
+
+
 def test_both_attempts_are_wanted_judged_and_owed() -> None:
     job = with_second_attempt()
     first, second = HeldTask(1, 0, 3, 0), HeldTask(1, 0, 3, 1)
