@@ -1,10 +1,20 @@
 """Jobs as people are told of them: progress, details, and why nothing runs."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, available_tasks, running_count
+from execution_graph import (
+    Cancelled,
+    ExecutionGraph,
+    ExecutorSlot,
+    Failed,
+    FailureKind,
+    JobState,
+    has_failed_somewhere,
+    pop_next_tasks,
+    running_count,
+)
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
@@ -74,18 +84,29 @@ class ProgressTeller:
             return ""
         if not self._executors.total_slots:
             return why_nobody_works(self._executors.infos())
+        free = self._free_slots()
         busy = [(job_id, n) for job_id, n in self._queue.busiest(_BUSY_JOBS) if job_id != graph.job_id]
-        if sum(n for _, n in busy) and not self._has_free_slot():
+        if sum(n for _, n in busy) and not free:
             others = ", ".join(f"{job_id} ({n})" for job_id, n in busy)
             return f"all slots are busy with {others}"
-        if not available_tasks(graph) and graph.state is not JobState.QUEUED:
-            return ""
-        return ""
+        return self._left_to_others(graph, free)
 
-    def _has_free_slot(self) -> bool:
-        return any(
-            not session.is_draining and len(session.held) < session.record.slots for session in self._executors.sessions
-        )
+    def _left_to_others(self, graph: ExecutionGraph, free: Sequence[ExecutorSlot]) -> str:
+        """Return why free slots are of no use to a job whose tasks have failed there."""
+        if not free or not has_failed_somewhere(graph):
+            return ""
+        executors = self._executors.taking_work()
+        if any(pop_next_tasks(graph, slot, 1, 0, executors) is not None for slot in free):
+            return ""
+        names = ", ".join(sorted({slot.executor_id for slot in free}))
+        return f"its tasks have failed on {names}, and wait for a slot of another executor"
+
+    def _free_slots(self) -> list[ExecutorSlot]:
+        return [
+            session.slot
+            for session in self._executors.sessions
+            if self._executors.takes_work(session) and len(session.held) < session.record.slots
+        ]
 
 
 def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:

@@ -5,8 +5,11 @@ import pytest
 
 from execution_graph import (
     ExecutorSlot,
+    Failure,
+    FailureKind,
     JobCancelled,
     SpeculationPolicy,
+    TaskFailed,
     apply_all,
     find_stragglers,
     pop_next_tasks,
@@ -25,8 +28,10 @@ def teller(*, slots=2, free=2, draining=False, busy=()):
     for job_id, running in busy:
         queue.update(JobId(job_id), submitted_ms=0, weight=1, running=running, available=0)
     record = SimpleNamespace(slots=slots)
-    session = SimpleNamespace(record=record, held=[0] * (slots - free), is_draining=draining)
+    session = SimpleNamespace(record=record, held=[0] * (slots - free), slot=ExecutorSlot("e1", "life", 1))
     executors = SimpleNamespace(
+        takes_work=lambda _: not draining,
+        taking_work=lambda: {"e1", "e2"},
         total_slots=0 if draining else slots,
         sessions=[session] if slots else [],
         infos=lambda: [pb.ExecutorInfo(state="draining" if draining else "alive")] if slots else [],
@@ -45,6 +50,26 @@ def teller(*, slots=2, free=2, draining=False, busy=()):
 )
 def test_a_waiting_job_says_what_it_waits_for(made, why):
     assert made.progress(graph()).waiting_for == why
+
+
+def test_a_job_says_that_its_tasks_are_left_to_another_executor():
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(1)])
+    found = apply_all(found, launches(found))
+    failed = TaskFailed(
+        stage_id=1,
+        stage_attempt=0,
+        partition=0,
+        task_attempt=0,
+        executor_id="e1",
+        failure=Failure(kind=FailureKind.IO_ERROR, message="no space left"),
+        at_ms=9,
+    )
+    found = apply_all(found, [failed])
+    why = "its tasks have failed on e1, and wait for a slot of another executor"
+    assert teller().progress(found).waiting_for == why
+    assert teller(free=0).progress(found).waiting_for == ""
 
 
 def test_a_running_job_waits_for_nothing():
