@@ -109,6 +109,8 @@ class JobLoads:
         known = self._known.get(job_id)
         if known is not None and (load.seq, load.head_revision) < (known.seq, known.head_revision):
             return
+        if load == known:
+            return  # no news: who is told would ask again for tasks that no slot of ours is fit for
         self._known[job_id] = load
         if known is not None and load.seq > known.seq and job_id in self._resting:
             self._resting.pop(job_id).cancel()
