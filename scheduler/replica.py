@@ -383,6 +383,7 @@ class Replica:
 
     async def sweep(self) -> None:
         """Do one round of what is done regularly."""
+        await self.jobs.mend_heads()
         await self._adopt_all()
         if not self.turns.is_alone:
             await self.local.catch_up()  # somebody may have acted for this scheduler, and nothing have happened since

@@ -131,6 +131,7 @@ class JobHeads:
         self._interval_s = interval_ms / 1000
         self._heads: dict[JobId, tuple[int, JobHead]] = {}
         self._gone: dict[JobId, int] = {}
+        self._damaged: dict[JobId, int] = {}
         self._listeners: list[Callable[[JobId, JobHead | None], None]] = []
 
     def listen(self, listener: Callable[[JobId, JobHead | None], None]) -> None:
@@ -172,12 +173,18 @@ class JobHeads:
         self._heads[job_id] = (revision, head.model_copy(update={"broken": why, "has_runnable_work": False}))
         self._tell(job_id, self._heads[job_id][1])
 
+    @property
+    def damaged(self) -> list[tuple[JobId, int]]:
+        """Return the jobs whose heads cannot be read, and these heads' revisions."""
+        return [(j, r) for j, r in self._damaged.items() if self.revision(j) == r]
+
     def removed(self, job_id: JobId, revision: int) -> None:
         """Take in that the head is gone as of *revision*."""
         known = self._heads.get(job_id)
         if known is not None and revision > known[0]:
             del self._heads[job_id]
             self._gone[job_id] = revision
+            self._damaged.pop(job_id, None)
             self._tell(job_id, None)
 
     async def refresh(self, *, is_strict: bool = False) -> int:
@@ -247,6 +254,8 @@ class JobHeads:
             if is_strict and isinstance(error, SchemaVersionError):
                 raise
             log.error("job_head_unreadable", job_id=item.key, error=str(error))  # noqa: TRY400
+            if isinstance(error, StateCorruptError):
+                self._damaged[JobId(item.key)] = item.mod_revision
             head = unreadable_head(item.key, str(error))
         self.seen(head, item.mod_revision)
 

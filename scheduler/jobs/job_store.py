@@ -5,6 +5,7 @@ any number of replicas may work on a job, and one of them wins each position.
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -347,6 +348,22 @@ class JobStore:
             if isinstance(await self._backend.put_txn([chunk]), TxnCommitted):
                 return
         raise OutcomeUnknownError("a chunk of a snapshot could not be stored")
+
+    async def mend_heads(self) -> None:
+        """Write heads that cannot be read anew from the jobs' records; where those cannot be read either, say so there.
+
+        Others may have written them since, or the job may be gone: then nothing is left to do.
+        """
+        for job_id, revision in self.heads.damaged:
+            with contextlib.suppress(JobNotFoundError, StateCorruptError, SchemaVersionError):
+                job = await self.load(job_id)
+                head = head_of(job.graph, job.header)
+                result = await self._backend.put_txn(
+                    [Put(Keyspace.JobHeads, job_id, head.encoded())], expect={(Keyspace.JobHeads, job_id): revision}
+                )
+                if isinstance(result, TxnCommitted):
+                    log.info("job_head_mended", job_id=job_id)
+                    self.heads.seen(head, result.revision)
 
     async def _mark_broken(self, job_id: JobId, why: str) -> None:
         log.error("job_record_damaged", job_id=job_id, error=why)

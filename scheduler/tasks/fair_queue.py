@@ -1,14 +1,19 @@
-"""Which job a free slot goes to: the one with the fewest running tasks for its weight, then the oldest.
+"""Which job a free slot goes to: the one with the fewest running tasks for its weight, then who has waited longest.
 
 All active jobs of the cluster are in it, whichever replica acts on them. A job whose session has as many tasks running
 as it may waits for one of them to end.
 """
 
 import heapq
+import math
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from onager.ids import JobId
+
+_TURN: Final = 4
+"""How many tasks are given out while a job waits whose claim is as good: a slot that moves on costs another append."""
 
 
 @dataclass(slots=True)
@@ -38,10 +43,16 @@ class _Share:
     counted: int = 0
     """What it adds to its session's slots."""
     is_passed_over: bool = False
+    granted: int = 0
+    """How many tasks had been given out over all jobs when it was last given one, or came."""
 
     @property
-    def key(self) -> tuple[float, int, str]:
-        return ((self.running + self.planned) / self.weight, self.submitted_ms, self.job_id)
+    def load(self) -> float:
+        return (self.running + self.planned) / self.weight
+
+    @property
+    def key(self) -> tuple[float, int, int, str]:
+        return (self.load, self.granted, self.submitted_ms, self.job_id)
 
 
 class FairQueue:
@@ -49,8 +60,9 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._shares: dict[JobId, _Share] = {}
-        self._heap: list[tuple[tuple[float, int, str], int, JobId]] = []
+        self._heap: list[tuple[tuple[float, int, int, str], int, JobId]] = []
         self._waiting = 0
+        self._granted = 0
         self._passed_over: list[_Share] = []
         self._sessions: dict[str, _Session] = {}
 
@@ -70,6 +82,7 @@ class FairQueue:
         if share is None:
             share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available)
             share.session, share.session_max_tasks = session, session_max_tasks
+            share.granted = self._granted
             self._shares[job_id] = share
             self._sessions.setdefault(session, _Session()).jobs += 1
         elif (share.running, share.available) == (running, available):
@@ -99,14 +112,15 @@ class FairQueue:
         """Give a slot to a job and return it; None when no task waits.
 
         The job to *prefer* gets it unless another one has a better claim than it would have with a task less: a slot
-        stays with its job for as long as that is fair.
+        stays with its job for as long as that is fair. Of equal ones another waits for a few tasks, and no longer.
         """
         best = self._best()
         if best is None:
             return None
         share = self._shares.get(prefer) if prefer is not None else None
-        if share is not None and self._is_runnable(share) and share.key[0] <= best.key[0]:
-            best = share
+        if share is not None and self._is_runnable(share):
+            is_patient = share.load == best.load and self._has_patience(best)
+            best = share if share.load < best.load or is_patient else best
         best.planned += 1
         self._push(best)
         return best.job_id
@@ -183,21 +197,38 @@ class FairQueue:
         share = self._shares.get(job_id)
         return 1.0 if share is None else share.weight
 
-    def load_of_others(self, job_id: JobId) -> float:
-        """Return the running tasks for its weight of the job with the best claim besides *job_id*.
+    def grant(self, job_id: JobId, tasks: int) -> None:
+        """Note that the job was given *tasks*: of those with an equal claim it comes last now."""
+        self._granted += tasks
+        share = self._shares.get(job_id)
+        if share is not None and tasks:
+            share.granted = self._granted
+            self._push(share)
 
-        Infinite when none waits.
+    def allowance(self, job_id: JobId) -> float:
+        """Return how many tasks the job may have running when it keeps a slot that one of its own has left.
+
+        It may have as many for its weight as the job with the best claim besides, or one more while that one has not
+        waited long; any number when no other waits.
         """
+        other = self._best_besides(job_id)
+        if other is None:
+            return math.inf
+        fair = other.load * self.weight(job_id)
+        return math.floor(fair) + 1 if self._has_patience(other) else math.ceil(fair)
+
+    def _best_besides(self, job_id: JobId) -> _Share | None:
         best = self._best()
-        if best is None:
-            return float("inf")
-        if best.job_id != job_id:
-            return best.key[0]
+        if best is None or best.job_id != job_id:
+            return best
         # Its own entry is on top: the next best is somewhere behind it.
         entry = heapq.heappop(self._heap)
         other = self._best()
         heapq.heappush(self._heap, entry)
-        return float("inf") if other is None else other.key[0]
+        return other
+
+    def _has_patience(self, share: _Share) -> bool:
+        return self._granted - share.granted < _TURN
 
     def busiest(self, limit: int) -> list[tuple[JobId, int]]:
         """Return the jobs with the most running tasks."""

@@ -166,8 +166,7 @@ class LocalActor:
                 events,
                 Share(executor, min(freed, self._max_launches)),
                 self._cluster_slots(),
-                fair=self._queue.load_of_others(job_id) * self._queue.weight(job_id),
-                room=room,
+                limit=min(room, self._queue.allowance(job_id)),
             )
         except UNREADABLE as error:
             log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
@@ -180,6 +179,7 @@ class LocalActor:
             return job_id, [], 0, []
         finally:
             self._queue.give_back(job_id, planned)
+        self._queue.grant(job_id, sum(launch.tasks for launch in launches))
         return job_id, mine.keys, freed, launches
 
     async def _job_with(self, job_id: JobId, tasks: Iterable[TaskKey]) -> StoredJob:

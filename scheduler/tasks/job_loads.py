@@ -20,6 +20,7 @@ from scheduler.tasks.fair_queue import FairQueue
 
 UNKNOWN_TASKS: Final = 64
 """For how many tasks a planned job is asked that has some, nobody said how many."""
+_SEQ_UNKNOWN: Final = -1
 REST_S: Final = 0.3
 """How long a job is left alone that had less to do than it seemed, or that could not be worked on."""
 
@@ -75,7 +76,7 @@ class JobLoads:
             return
         if self._acting.follows(job_id) and job_id in self._known:
             return
-        known = self._known.get(job_id, JobLoad(0, 0, -1, 0))
+        known = self._known.get(job_id, JobLoad(0, 0, _SEQ_UNKNOWN, 0))
         revision = self._heads.revision(job_id)
         if revision <= known.head_revision:
             return
@@ -150,8 +151,9 @@ class JobLoads:
         return self._change
 
     def of(self, job_ids: Iterable[JobId]) -> list[pb.JobLoad]:
-        """Return what is known of the jobs."""
-        return [_message(j, self._known[j]) for j in dict.fromkeys(job_ids) if j in self._known]
+        """Return what is known of the jobs; nothing of one of which only the head was seen."""
+        known = {j: self._known[j] for j in dict.fromkeys(job_ids) if j in self._known}
+        return [_message(job_id, load) for job_id, load in known.items() if load.seq != _SEQ_UNKNOWN]
 
     def changed_since(self, change: int) -> list[pb.JobLoad]:
         """Return the loads of jobs of ours that have changed after the one with number *change*."""

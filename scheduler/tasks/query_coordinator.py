@@ -85,13 +85,11 @@ class QueryCoordinator:
         share: Share,
         cluster_slots: int,
         *,
-        fair: float = math.inf,
-        room: float = math.inf,
+        limit: float = math.inf,
     ) -> list[Launch]:
         """Apply what an executor reported, and hand it the next tasks in the same append.
 
-        It is given up to *share*'s tasks, for as long as the job then has no more than *fair* + 1 running, which is
-        when another that waits has the better claim, and no more than *room*.
+        It is given up to *share*'s tasks, for as long as the job then has no more than *limit* running.
         """
         decided = _Decided()
 
@@ -102,7 +100,6 @@ class QueryCoordinator:
                 return Decision(events, graph)
             started = self._revived(graph)
             graph = apply_all(graph, started)
-            limit = room if fair == math.inf else min(room, math.floor(fair) + 1)
             graph = self._pop(graph, share, limit, decided)
             return Decision([*events, *started, *decided.launches], graph)
 

@@ -58,6 +58,7 @@ class TaskManager:
             results = await asyncio.gather(*(self._fill_job(job, mine) for job, mine in assigned.items()))
             waiting = list(left)
             for job_id, filled in zip(assigned, results, strict=True):
+                self._queue.grant(job_id, sum(launch.tasks for launch in filled.launches))
                 launches += filled.launches
                 waiting += filled.unfilled
                 if filled.unfilled:

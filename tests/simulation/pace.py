@@ -46,9 +46,6 @@ HANG = Bounds(waiting_s=3.0, launch_s=3.0, report_s=3.0)
 """One replica hangs: that is seen by the heartbeats that it leaves unanswered."""
 
 
-_TAKES_TURNS = False
-
-
 class Pace:
     """Measures dead time from one look to the next."""
 
@@ -145,7 +142,7 @@ class Pace:
             others = total - job.launches
             began = before.get(job_id, others)
             self._launches[job_id] = began
-            if _TAKES_TURNS and others - began > 3 * slots + 6:
+            if others - began > 2 * slots + 8 + 2 * len(hungry):
                 self._world.observer.fail(f"{job_id} got nothing while others got {others - began} tasks")
                 self._launches[job_id] = others
 

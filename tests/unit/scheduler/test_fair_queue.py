@@ -57,12 +57,35 @@ def test_an_ended_job_is_forgotten():
     assert made.available == 0
 
 
-def test_the_load_of_others_leaves_the_job_itself_out():
-    made = queue(a=(0, 9, 1), b=(2, 9, 1))
-    assert made.load_of_others(A) == 2
-    assert made.load_of_others(B) == 0
-    assert queue(a=(0, 9, 1)).load_of_others(A) == float("inf")
+def test_a_job_keeps_its_slots_while_it_has_no_more_than_the_others():
+    made = queue(a=(0, 9, 1), b=(2, 9, 1), c=(5, 9, 2))
+    assert made.allowance(A) == 3
+    assert made.allowance(B) == 1
+    assert made.allowance(C) == 1
+    assert queue(a=(0, 9, 1)).allowance(A) == float("inf")
     assert made.take() == A
+
+
+def test_of_equal_jobs_none_waits_for_ever():
+    """One slot, two jobs that never end: without turns the first would keep it, report after report."""
+    made, given = queue(a=(0, 99, 1), b=(0, 99, 1)), []
+    while len(given) < 16:
+        holder = given[-1] if given else A
+        if not (given and made.allowance(holder) >= 1):
+            holder = made.take(prefer=holder)
+            made.give_back(holder, 1)
+        made.grant(holder, 1)
+        given.append(holder)
+    assert Counter(given) == {A: 8, B: 8}
+    assert given[:5] == [A, A, A, A, B]
+
+
+def test_who_has_waited_longest_comes_first_among_equals():
+    made = queue(a=(0, 9, 1), b=(0, 9, 1), c=(0, 9, 1))
+    made.grant(A, 1)
+    made.grant(C, 1)
+    made.grant(B, 1)
+    assert [made.take() for _ in range(3)] == [A, C, B]
 
 
 def test_a_job_that_was_passed_over_gets_slots_again_when_it_is_reconsidered():

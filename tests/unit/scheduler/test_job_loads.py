@@ -23,3 +23,12 @@ def test_what_another_replica_tells_again_is_no_news():
     assert told == [JOB]
     loads.take([pb.JobLoad(job_id=JOB, running=1, available=2, log_seq=8, head_revision=5)])
     assert told == [JOB, JOB]
+
+
+def test_nothing_is_told_of_a_job_of_which_only_the_head_was_seen():
+    """What is not known is no number that a message could hold."""
+    head = head_of(graph(), JobTerms())
+    heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
+    loads = JobLoads(FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: True))
+    loads.on_head(JOB, head)
+    assert loads.of([JOB]) == []

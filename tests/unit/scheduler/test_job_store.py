@@ -293,6 +293,30 @@ async def test_a_damaged_record_is_marked_and_raised(backend, clock, keyspace, p
     assert fresh.heads.get(JOB).broken == head.broken
 
 
+async def test_a_head_that_cannot_be_read_is_written_anew_from_the_record(backend, clock):
+    await running(store(backend, clock))
+    sound = (await backend.get(Keyspace.JobHeads, JOB)).value
+    await damage(backend, Keyspace.JobHeads, "", b"rubbish")
+    jobs = store(backend, clock)
+    await jobs.heads.refresh()
+    assert not jobs.heads.get(JOB).is_active
+    await jobs.mend_heads()
+    assert jobs.heads.get(JOB).is_active
+    assert (await backend.get(Keyspace.JobHeads, JOB)).value == sound
+    assert jobs.heads.damaged == []
+
+
+async def test_a_head_that_others_have_mended_is_left_alone(backend, clock):
+    await running(store(backend, clock))
+    sound = (await backend.get(Keyspace.JobHeads, JOB)).value
+    await damage(backend, Keyspace.JobHeads, "", b"rubbish")
+    jobs = store(backend, clock)
+    await jobs.heads.refresh()
+    revision = await backend.put(Keyspace.JobHeads, JOB, sound)
+    await jobs.mend_heads()
+    assert (await backend.get(Keyspace.JobHeads, JOB)).mod_revision == revision
+
+
 async def test_a_gap_in_the_log_is_damage(backend, clock):
     await running(store(backend, clock))
     first = (await backend.scan_keys(Keyspace.JobLog, "job-1/", limit=1)).items[0]
