@@ -78,8 +78,8 @@ def successes(progress):
     return [stage.successful for stage in progress.stages]
 
 
-@pytest.mark.parametrize("count", [2, 3])
-async def test_the_schedulers_that_everybody_talks_with_are_killed_in_the_middle_of_a_job(etcd, tmp_path, count):
+@pytest.mark.parametrize(("count", "mode"), [(2, "pull"), (3, "pull"), (3, "push")])
+async def test_the_schedulers_that_everybody_talks_with_are_killed_in_the_middle_of_a_job(etcd, tmp_path, count, mode):
     """All but one: what runs goes on, nothing is run again, and who watches is told of no step back."""
     is_open = False
 
@@ -87,7 +87,10 @@ async def test_the_schedulers_that_everybody_talks_with_are_killed_in_the_middle
         is_late = task_set.stage_id == 1 and task.partition >= WIDTH // 2
         return two_stages(width=WIDTH)(task_set, task) if is_open or not is_late else None
 
-    async with replicas(etcd, tmp_path, count) as cluster, agent(cluster.addresses, "e1", run, slots=4) as e1:
+    async with (
+        replicas(etcd, tmp_path, count) as cluster,
+        agent(cluster.addresses, "e1", run, slots=4, mode=mode) as e1,
+    ):
         with onager.connect(",".join(cluster.addresses)) as client:
             job = await asyncio.to_thread(client.sql, "SELECT 1")
             watching = Watching(client, job.id)
