@@ -1,6 +1,7 @@
 """Push mode over real gRPC and real stores: the real agent, and an executor that does what a test says."""
 
 import asyncio
+import json
 import secrets
 import time
 from collections import Counter
@@ -24,10 +25,12 @@ from scheduler.executors.slots import SlotsRecord
 from scheduler.replica import Replica, serve
 from scheduler.settings import SchedulerSettings
 from state_backend import Keyspace
+from tests.etcd.process import free_ports
 from tests.integration.scheduler.agents import agent
 from tests.integration.scheduler.conftest import Running
 from tests.integration.scheduler.scripted import Client, arrow_stream, executor, identity, plan_outcome, success
 from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
+from tests.integration.scheduler.test_process import process
 from tests.integration.scheduler.test_replicas import connect as connect  # noqa: PLC0414 - a fixture
 
 WIDE = 12
@@ -485,3 +488,49 @@ async def test_any_scheduler_serves_executors_of_both_modes(replicas):
             detail = await clients[n % 2].detail(job_id)
             assert {t.successes for s in detail.progress.stages for t in s.tasks} == {1}
         await all_free(replicas[0])
+
+
+# -------------------------------------------------------------------- processes
+
+
+async def test_the_only_scheduler_is_killed_and_comes_back(tmp_path):
+    """What runs goes on; what its predecessor held is struck out, and the new life knows what runs in which slots."""
+    (port,) = free_ports(1)
+    address, store = f"127.0.0.1:{port}", f"leveldb:{tmp_path / 'state'}"
+    async with agent([address], "e1", Held(), mode="push", slots=3) as e1, AsyncExitStack() as stack:
+        client = Client(address)
+        stack.push_async_callback(client.close)
+
+        async def holders():
+            shown = await client.stub.GetState(pb.GetStateRequest(key="Slots/e1"), wait_for_ready=True)
+            return json.loads(shown.json)["holders"]
+
+        async with process(tmp_path, port, backend=store, executor_lease_ttl_ms=9_000) as first:
+            await client.submit("job-1")
+            await eventually(lambda: len(e1.worker.going_on) == 3)
+            ((before, held),) = (await holders()).items()
+            assert held == 3
+            first.kill()
+            await first.wait()
+        async with process(tmp_path, port, backend=store, executor_lease_ttl_ms=9_000):
+
+            async def is_taken_over():
+                found = await holders()
+                return list(found.values()) == [3] and before not in found
+
+            await eventually(is_taken_over, 20)
+            assert len(e1.worker.ran) == 4
+
+            async def is_done():
+                e1.worker.finish(wide)
+                return (await client.detail("job-1")).progress.state == pb.SUCCESSFUL
+
+            await eventually(is_done, 20)
+            assert set(Counter(e1.worker.ran).values()) == {1}
+            detail = await client.detail("job-1")
+            assert {t.attempts for s in detail.progress.stages for t in s.tasks} == {1}
+
+            async def is_free():
+                return not await holders()
+
+            await eventually(is_free)
