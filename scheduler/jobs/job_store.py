@@ -370,10 +370,13 @@ class JobStore:
         self._active.pop(job_id, None)
         self._ended.pop(job_id, None)
         stored: KeyValue | None = await self._backend.get(Keyspace.JobHeads, job_id)
-        try:
-            head = JobHead.decoded(stored.value, job_id) if stored is not None else unreadable_head(job_id, why)
-        except StateCorruptError:
-            head = unreadable_head(job_id, why)
+        head = unreadable_head(job_id, why)
+        if stored is not None:
+            with contextlib.suppress(StateCorruptError):
+                head = JobHead.decoded(stored.value, job_id)
+                if head.broken:
+                    self.heads.seen(head, stored.mod_revision)
+                    return  # it is said already: else all who read the record would write that again and again
         head = head.model_copy(update={"broken": why, "has_runnable_work": False})
         revision = stored.mod_revision if stored is not None else ABSENT
         result = await self._backend.put_txn(

@@ -91,7 +91,8 @@ class Pace:
     @property
     def _active(self) -> list[tuple[SeenJob, ExecutionGraph]]:
         jobs = self._world.observer.jobs.values()
-        return [(j, j.graph) for j in jobs if j.graph is not None and j.graph.is_active]
+        damaged = self._world.observer.damaged
+        return [(j, j.graph) for j in jobs if j.graph is not None and j.graph.is_active and j.job_id not in damaged]
 
     def _waiting(self) -> list[tuple[str, object]]:
         free = [
