@@ -17,6 +17,8 @@ log = structlog.get_logger()
 _ANSWER_S: Final = 1.0
 """A scheduler that takes longer is likely to hang, or to have lost its store: another one is asked."""
 _PASSED_OVER_S: Final = 2.0
+_NEVER_REACHED_S: Final = 30.0
+"""How long one is passed over that has never answered: it may advertise an address that leads nowhere from here."""
 _MAX_CHANNELS: Final = 16
 
 
@@ -28,6 +30,7 @@ class ReplyChannels:
         self._clock = clock
         self._channels: OrderedDict[str, grpc.aio.Channel] = OrderedDict()
         self._passed_over: dict[str, float] = {}
+        self._has_answered: set[str] = set()
 
     async def report(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
         """Return the answer of the scheduler at *address*; None when it gives none, and another has to be asked.
@@ -52,8 +55,10 @@ class ReplyChannels:
             why = str(error)
         else:
             self._passed_over.pop(address, None)
+            self._has_answered.add(address)
             return answer
-        self._passed_over[address] = self._clock.monotonic_s() + _PASSED_OVER_S
+        pause_s = _PASSED_OVER_S if address in self._has_answered else _NEVER_REACHED_S
+        self._passed_over[address] = self._clock.monotonic_s() + pause_s
         log.info("launcher_silent", scheduler=address, why=why)
         return None
 

@@ -1,0 +1,65 @@
+"""Reports go to who launched, and past one that does not answer."""
+
+import asyncio
+
+import pytest
+
+from executor.reply_channels import ReplyChannels
+from onager.clock import ManualClock
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import ClientAccess, ClientSecurity
+from tests.unit.executor.scripted import ScriptedGateway, serve
+
+REQUEST = pb.ReportTasksRequest(executor_id="e-1")
+
+
+@pytest.fixture
+async def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+async def channels(clock):
+    made = ReplyChannels(ClientAccess(ClientSecurity(), ()), clock)
+    yield made
+    await made.close()
+
+
+async def answered(channels, address):
+    async with asyncio.timeout(5):
+        return await channels.report(address, REQUEST) is not None
+
+
+async def test_one_that_has_answered_before_is_tried_again_soon_and_another_one_later(channels, clock):
+    gateway = ScriptedGateway()
+    server, port = await serve(gateway)
+    address = f"127.0.0.1:{port}"
+    assert await answered(channels, address)
+    await server.stop(None)
+    assert not await answered(channels, address)
+    server, _ = await serve(gateway, address)
+    assert not await answered(channels, address)  # passed over
+    clock.advance(2_100)
+    async with asyncio.timeout(5):
+        while not await answered(channels, address):
+            clock.advance(2_100)  # until the channel connects again
+    await server.stop(None)
+
+    other, port = await serve(gateway)
+    await other.stop(None)
+    address = f"127.0.0.1:{port}"
+    assert not await answered(channels, address)
+    other, _ = await serve(gateway, address)
+    clock.advance(2_100)
+    reports = len(gateway.reports)
+    assert not await answered(channels, address)
+    assert len(gateway.reports) == reports
+    clock.advance(30_000)
+    async with asyncio.timeout(5):
+        while not await answered(channels, address):
+            clock.advance(30_100)
+    await other.stop(None)
+
+
+async def test_no_report_goes_elsewhere_in_plaintext(channels):
+    assert not await answered(channels, "scheduler.example:50050")
