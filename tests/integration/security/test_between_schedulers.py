@@ -1,0 +1,93 @@
+"""Schedulers call each other with the security of their own port, by default."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from onager.clock import SystemClock
+from onager.ids import SchedulerId
+from onager.protocol import onager_pb2 as pb
+from scheduler.replica import Replica, serve
+from scheduler.settings import SchedulerSettings
+from scheduler.tasks.job_actor import NotActingError
+from state_backend.memory import MemoryBackend, MemoryStore
+from tests.etcd.certificates import Authority
+from tests.integration.security.parts import new_token
+
+
+@asynccontextmanager
+async def replica(store, tmp_path, scheduler_id, **settings):
+    made = Replica(
+        SchedulerSettings(listen="127.0.0.1:0", exchange_dir=str(tmp_path), scheduler_id=scheduler_id, **settings),
+        MemoryBackend(store),
+        SystemClock(),
+    )
+    await made.start()
+    server, _ = await serve(made, made.settings.listen)
+    loops = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        await server.stop(0.1)
+        loops.cancel()
+        await asyncio.gather(loops, return_exceptions=True)
+        await made.close()
+
+
+async def forward(tmp_path, here, there):
+    """Hand something over from a scheduler with the settings *here* to one with *there*."""
+    store = MemoryStore(SystemClock())
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(replica(store, tmp_path, "one", **here))
+        await stack.enter_async_context(replica(store, tmp_path, "two", **there))
+        both = asyncio.Event()
+        one.peers.listen(lambda: both.set() if len(one.peers.live) == 2 else None)
+        if len(one.peers.live) < 2:
+            async with asyncio.timeout(30):
+                await both.wait()
+        return await one.others._calls.forward(SchedulerId("two"), pb.ForwardRequest(scheduler_id="one"))
+
+
+@pytest.fixture
+def kinds(tmp_path):
+    authority = Authority(tmp_path)
+    pair = authority.issue("server", "127.0.0.1")
+    new_token(tmp_path / "token")
+    new_token(tmp_path / "other")
+    tls = {"tls_cert": pair.cert, "tls_key": pair.key}
+    return {
+        "plaintext": {},
+        "a token": {"auth_token_file": tmp_path / "token"},
+        "a certificate that they share": tls,
+        "an authority": {**tls, "peer_tls_ca": authority.cacert},
+        "certificates of callers and a token": {
+            **tls,
+            "tls_client_ca": authority.cacert,
+            "auth_token_file": tmp_path / "token",
+        },
+        "another token": {"auth_token_file": tmp_path / "other"},
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["plaintext", "a token", "a certificate that they share", "an authority", "certificates of callers and a token"],
+)
+async def test_they_reach_each_other(tmp_path, kinds, kind):
+    assert isinstance(await forward(tmp_path, kinds[kind], kinds[kind]), pb.ForwardResponse)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "why"),
+    [
+        ("plaintext", "a token", "token"),
+        ("another token", "a token", "token"),
+        ("plaintext", "a certificate that they share", "TLS"),
+        ("a certificate that they share", "plaintext", "TLS"),
+        ("a certificate that they share", "certificates of callers and a token", "two"),
+    ],
+)
+async def test_who_does_not_fit_is_refused_and_passed_over(tmp_path, kinds, here, there, why):
+    with pytest.raises(NotActingError, match=why):
+        await forward(tmp_path, kinds[here], kinds[there])
