@@ -1,5 +1,6 @@
 """When the faults are over: what is left in the store, in the exchange and among the processes."""
 
+import json
 import subprocess
 import sys
 import time
@@ -38,6 +39,14 @@ class Aftermath:
             for prefix in _OF_ACTIVE_JOBS:
                 verdict.findings += [f"{key} is left" for key in self._keys(client, prefix)]
         self._state_check(verdict)
+        return verdict
+
+    def slots(self) -> Verdict:
+        """Executors are idle, and no scheduler holds a slot of theirs."""
+        verdict = Verdict("executors are idle, and no slot is held")
+        with self._client() as client:
+            self._await(lambda: not self._held(client))
+            verdict.findings += self._held(client)
         return verdict
 
     def exchange(self) -> Verdict:
@@ -94,6 +103,18 @@ class Aftermath:
             return [entry.key for entry in client.state.keys(prefix, limit=100_000).entries]
         except OnagerError as error:
             return [f"({prefix}: {error})"]
+
+    def _held(self, client: onager.OnagerClient) -> list[str]:
+        """Return who is not idle, in words."""
+        try:
+            found = [f"{e.executor_id} is {e.state} and runs {e.running} tasks" for e in client.executors()
+                     if e.state != "alive" or e.running]  # fmt: skip
+            for key in self._keys(client, "Slots"):
+                holders = json.loads(client.state.value(key).json)["holders"]
+                found += [f"{holder} holds {held} of {key}" for holder, held in holders.items()]
+        except OnagerError as error:
+            return [str(error)]
+        return found
 
     def _of_jobs(self, client: onager.OnagerClient) -> list[str]:
         return [key for key in self._keys(client, "") if not key.startswith((*_OF_NO_JOB, _ORPHANS))]

@@ -17,7 +17,7 @@ CLIENTS = 2
 # Each executor starts twice: what is compiled well is not worth its compilation.
 SPARK = ("spark.driver.memory=768m", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 SMALL = tuple(flag for setting in SPARK for flag in ("--spark-conf", setting))
-EXECUTORS = {f"executor-{n}": SMALL for n in (1, 2)}
+EXECUTORS = {"executor-1": SMALL, "executor-2": (*SMALL, "--mode", "push")}
 
 
 class Client(threading.Thread):
