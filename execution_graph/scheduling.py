@@ -90,7 +90,9 @@ def pop_next_tasks(
     for stage in graph.stages:
         if not isinstance(stage, RunningStage) or stage.pending_count <= 0:
             continue
-        pending = (p for p in _pending(stage) if not _is_left_to_others(stage, p, slot.executor_id, executors))
+        pending = _pending(stage)
+        if stage.ledger.failed_on:
+            pending = _not_left_to_others(stage, pending, slot.executor_id, executors)
         tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for p in islice(pending, limit)))
         if not tasks:
             continue
@@ -198,12 +200,13 @@ def lost_launches(
             continue
         missing = [
             (p, t)
-            for p, t in sorted(stage.in_hand(), key=lambda found: (found[0], found[1].attempt))
+            for p, t in stage.in_hand()
             if t.executor_id == slot.executor_id
             and t.incarnation == slot.incarnation
             and t.list_number < slot.list_number
             and HeldTask(stage.spec.stage_id, stage.attempt, p, t.attempt) not in held
         ]
+        missing.sort(key=_by_partition)
         again = tuple((p, t.attempt) for p, t in missing if t.lost_launches == 0)
         gone = tuple((p, t.attempt) for p, t in missing if t.lost_launches > 0)
         stage_id = stage.spec.stage_id
@@ -232,14 +235,22 @@ def lost_launches(
     return tuple(events)
 
 
+def _by_partition(found: tuple[int, RunningTask]) -> int:
+    return found[0]  # an executor never has two attempts of one
+
+
 def has_failed_somewhere(graph: ExecutionGraph) -> bool:
     """Return whether tasks wait or run that failed on some executor before."""
     return any(isinstance(s, RunningStage) and s.ledger.failed_on for s in graph.stages)
 
 
-def _is_left_to_others(stage: RunningStage, partition: int, executor_id: str, executors: Collection[str]) -> bool:
-    failed_on = stage.ledger.failed_on.get(partition, ())
-    return executor_id in failed_on and any(e not in failed_on for e in executors)
+def _not_left_to_others(
+    stage: RunningStage, partitions: Iterable[int], executor_id: str, executors: Collection[str]
+) -> Iterator[int]:
+    for partition in partitions:
+        failed_on = stage.ledger.failed_on.get(partition, ())
+        if executor_id not in failed_on or all(e in failed_on for e in executors):
+            yield partition
 
 
 def _pending(stage: RunningStage) -> Iterator[int]:

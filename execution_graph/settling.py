@@ -43,7 +43,7 @@ def with_successes(
     return replace(
         stage,
         running=without(stage.running, outputs),
-        speculatable=tuple(p for p in stage.speculatable if p not in outputs),
+        speculatable=stage.speculatable and tuple(p for p in stage.speculatable if p not in outputs),
         speculative=without(stage.speculative, outputs),
         ledger=stage.ledger.with_outputs(outputs, metrics, durations_ms),
     )
