@@ -271,7 +271,7 @@ class PushScheduler:
         finally:
             freed = self.ledger.end_report(executor_id, incarnation, ours, stored)
             self._settle_claims(executor_id, {key: h for key, h in claimed.items() if key in stored})
-            self.ledger.forget(executor_id, [key for key in claimed if key not in stored])
+            self._give_up_claims(executor_id, [key for key in claimed if key not in stored])
         for key in stored:
             self.confirmed.pop(key, None)
         self._deliver(updated.launches, {executor_id: incarnation})
@@ -296,6 +296,11 @@ class PushScheduler:
             self.ledger.adopt(session.executor_id, session.incarnation, claimed, now_s)
             self.ledger.begin_report(session.executor_id, session.incarnation, claimed)
         return claimed
+
+    def _give_up_claims(self, executor_id: ExecutorId, keys: Iterable[TaskKey]) -> None:
+        for key in keys:
+            self.ledger.forget(executor_id, [key])
+            self._claimed.pop(key, None)  # it will be reported again
 
     def _settle_claims(self, executor_id: ExecutorId, claimed: dict[TaskKey, str]) -> None:
         if claimed:

@@ -1,17 +1,21 @@
 """Slots of push executors in the hand: none is forgotten there."""
 
 import asyncio
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
 
+from onager.clock import ManualClock
 from onager.errors import InvalidRequestError, StateUnavailableError
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, ClientSecurity
+from onager.protocol.task_keys import task_key
 from scheduler.tasks.distribution import Place
 from scheduler.tasks.push_scheduler import PushScheduler
-from scheduler.tasks.reservations import ExecutorReservation
+from scheduler.tasks.reservations import ExecutorReservation, Updated
+from scheduler.tasks.slot_ledger import SlotLedger
 
 JOB = JobId("job-1")
 
@@ -56,3 +60,63 @@ def test_an_executor_that_would_be_sent_plaintext_from_elsewhere_is_refused():
     request.address = "127.0.0.1:1"
     push.check_reachable(request)
     push.check_reachable(pb.RegisterExecutorRequest(executor_id="e1"))
+
+
+class Reported:
+    """A scheduler that is told of a task which another one has launched."""
+
+    def __init__(self):
+        self.push = push = PushScheduler.__new__(PushScheduler)
+        self.given_up = []
+        self.outcome = None
+        push.ledger = SlotLedger()
+        push.pool = SimpleNamespace(holder="me", settle=lambda e, given_up: self.given_up.append((e, dict(given_up))))
+        push._executors = SimpleNamespace(takes_work=lambda session: not session.is_draining)
+        push._tasks = SimpleNamespace(update_task_statuses=self.update)
+        push._claimed, push._working, push.confirmed = OrderedDict(), set(), {}
+        push._clock = ManualClock()
+        self.held = []
+
+    async def update(self, slot, reports, freed):
+        del slot
+        self.held.append((self.push.ledger.held("e1", "life"), freed))
+        if self.outcome is not None:
+            raise self.outcome
+        return Updated([task_key(report.task) for report in reports], [], [])
+
+    async def report(self, holder="another"):
+        task = pb.TaskId(job_id=JOB, stage_id=1)
+        session = SimpleNamespace(executor_id="e1", incarnation="life", is_draining=False, slot=None)
+        reports = [pb.TaskReport(task=task, holder=holder)]
+        return await self.push.report(session, pb.ReportTasksRequest(reports=reports, freed_slots=1))
+
+
+async def test_the_slot_of_a_task_that_another_scheduler_launched_is_taken_over_once():
+    told = Reported()
+    await told.report()
+    assert told.held == [(1, 1)]
+    assert told.given_up == [("e1", {"another": 1})]
+    assert told.push.ledger.held("e1", "life") == 0  # nothing was ready for it
+    await told.report()
+    assert told.held[1] == (0, 0)
+    assert len(told.given_up) == 1
+
+
+async def test_a_report_that_could_not_be_stored_takes_nothing_over_until_it_is():
+    told = Reported()
+    told.outcome = StateUnavailableError("the store does not answer")
+    with pytest.raises(StateUnavailableError):
+        await told.report()
+    assert (told.push.ledger.held("e1", "life"), told.given_up) == (0, [])
+    told.outcome = None
+    await told.report()
+    assert told.held[1] == (1, 1)
+    assert told.given_up == [("e1", {"another": 1})]
+
+
+async def test_a_slot_that_is_not_in_the_books_is_not_ours_whoever_says_so():
+    told = Reported()
+    await told.report(holder="me")
+    await told.report(holder="")
+    assert told.held == [(0, 0), (0, 0)]
+    assert told.given_up == []
