@@ -1,7 +1,7 @@
 """Which fault strikes when: drawn from a seed before anything starts."""
 
 import random  # noqa: TID251 seeded
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -107,43 +107,31 @@ def schedule(seed: int, seconds: float, targets: Targets) -> tuple[Fault, ...]:
     that even a short run has met most of them.
     """
     rng = random.Random(seed)
-    kinds = _decks(rng, targets)
-    waiting: list[FaultKind] = []
+    deck: list[FaultKind] = []
     faults: list[Fault] = []
     now_s = _CALM_S
     while now_s < seconds:
         if len(_under_way(faults, now_s)) < _AT_ONCE:
-            fault = _next(rng, now_s, waiting, kinds, faults, targets)
+            fault = _next(rng, now_s, deck, faults, targets)
             if fault is not None and fault.at_s + fault.lasts_s <= seconds:
                 faults.append(fault)
         now_s += rng.expovariate(1 / _MEAN_GAP_S)
     return tuple(faults)
 
 
-def _decks(rng: random.Random, targets: Targets) -> Iterator[FaultKind]:
-    deck = [kind for kind in FaultKind if kind is not FaultKind.FILL_DISK or targets.has_small_disk]
-    while True:
-        rng.shuffle(deck)
-        yield from deck
-
-
 def _next(
-    rng: random.Random,
-    now_s: float,
-    waiting: list[FaultKind],
-    kinds: Iterator[FaultKind],
-    faults: Sequence[Fault],
-    targets: Targets,
+    rng: random.Random, now_s: float, deck: list[FaultKind], faults: Sequence[Fault], targets: Targets
 ) -> Fault | None:
-    """Return the first fault of the deck that may strike now; kinds that have to wait come first the next time."""
-    while len(waiting) < len(FaultKind):
-        waiting.append(next(kinds))
-    for kind in waiting:
+    """Return, and take out of *deck*, the first fault that may strike now; a deck that is used up is dealt anew."""
+    if not deck:
+        deck += [kind for kind in FaultKind if kind is not FaultKind.FILL_DISK or targets.has_small_disk]
+        rng.shuffle(deck)
+    for kind in deck:
         rule = _RULES[kind]
         hurt = {f.target for f in faults if _RULES[f.kind].pool == rule.pool and _hurts_until(f) > now_s}
         unhurt = [target for target in targets.pool(rule.pool) if target not in hurt]
         if unhurt and len(hurt) < _MOST_HURT[rule.pool]:
-            waiting.remove(kind)
+            deck.remove(kind)
             lasts_s = rng.uniform(rule.shortest_s, rule.longest_s)
             return Fault(round(now_s, 2), kind, rng.choice(unhurt), round(lasts_s, 2))
     return None
