@@ -319,15 +319,24 @@ class Replica:
         return [job_id for job_id in active if self.acting.is_mine(job_id) and not self.acting.follows(job_id)]
 
     def _adopt_in_turn(self, job_id: JobId, head: JobHead, *, is_new: bool) -> None:
-        """Begin to act on the job; with a new one give whoever took it in a moment to hand its planning out."""
-        if not (is_new and head.state is JobState.QUEUED) or self.turns.is_alone:
+        """Begin to act on the job; with a new one give whoever took it in a moment to hand its planning out.
+
+        The head of a write of our own may be seen before the store has answered that: then there is nothing to read.
+        """
+        if not (is_new and head.state is JobState.QUEUED) and not self.writers.is_writing(job_id):
             self._adopt_now(job_id)
         elif job_id not in self._to_adopt_later:
             self._to_adopt_later.add(job_id)
-            asyncio.get_running_loop().call_later(_MOMENT_S, self._adopt_now, job_id)
+            asyncio.get_running_loop().call_later(_MOMENT_S, self._adopt_if_behind, job_id)
+
+    def _adopt_if_behind(self, job_id: JobId) -> None:
+        self._to_adopt_later.discard(job_id)
+        head, cached = self.heads.get(job_id), self.jobs.cached(job_id)
+        is_known = head is not None and cached is not None and shows(head, cached.graph)
+        if not (is_known and self.acting.follows(job_id)):
+            self._adopt_now(job_id)
 
     def _adopt_now(self, job_id: JobId) -> None:
-        self._to_adopt_later.discard(job_id)
         head = self.heads.get(job_id)
         if head is not None and head.is_active:
             self._to_adopt[job_id] = None

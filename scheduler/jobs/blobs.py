@@ -7,6 +7,7 @@ when no reference was left. So a blob cannot go while somebody begins to use it.
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -35,6 +36,7 @@ _TRIES: Final = 20
 _PAGE: Final = 1_000
 _BATCH: Final = 24
 """Blobs named in one transaction: each takes two operations and one condition."""
+_NAMED: Final = 1_000
 _ONE_TXN_BYTES: Final = 1024 * 1024
 """Chunks above this go first, in transactions of their own, and are named at the end."""
 
@@ -56,6 +58,8 @@ class BlobStore:
 
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
+        self._named: OrderedDict[BlobDigest, int] = OrderedDict()
+        """The revisions at which this replica named blobs last: queries come again."""
 
     async def put(self, job_id: JobId, blobs: Iterable[bytes]) -> None:
         """Store *blobs*, durable when this returns, with a reference by *job_id*; repeating changes nothing."""
@@ -118,43 +122,61 @@ class BlobStore:
                 return
 
     async def _put_some(self, job_id: JobId, contents: Mapping[BlobDigest, bytes]) -> None:
-        keys = {digest: (Keyspace.Plans, f"{digest}/meta") for digest in contents}
-        # Blobs are new, most of the time: a conflict tells as much as a look before would have.
         is_small = sum(map(len, contents.values())) <= _ONE_TXN_BYTES
-        found: Mapping[tuple[Keyspace, str], KeyValue | None] | None
-        found = dict.fromkeys(keys.values()) if is_small else None
+        # What was not named here before is new, most of the time; a conflict tells as much as a look would have.
+        revisions = {d: self._named.get(d, ABSENT) for d in contents} if is_small else await self._revisions(contents)
         for _ in range(_TRIES):
-            if found is None:
-                found = (await self._backend.read_txn(list(keys.values()))).values
             chunks: list[Op] = []
             names: list[Op] = []
             for digest, content in contents.items():
                 pieces = split_value(content)
-                if found[keys[digest]] is None:
+                if revisions[digest] == ABSENT:
                     chunks += _chunk_ops(digest, pieces)
                 names += _name_ops(job_id, digest, BlobMeta(chunks=len(pieces), size_bytes=len(content)))
-            expect = {key: ABSENT if (at := found[key]) is None else at.mod_revision for key in keys.values()}
             ops = [*chunks, *names]
             if len(ops) > MAX_TXN_OPS or sum(map(op_bytes, ops)) > _ONE_TXN_BYTES:
                 for batch in split_ops(chunks):
                     await self._write(batch)
                 ops = names
-            match await self._backend.put_txn(ops, expect=expect):
-                case Committed():
+            match await self._backend.put_txn(ops, expect={_meta_key(d): at for d, at in revisions.items()}):
+                case Committed(revision=revision):
+                    self._note_named(contents, revision)
                     return
-                case Conflict(found=now):
-                    found = now  # somebody else names one of them, too
+                case Conflict(found=found):
+                    revisions = _revisions_in(found, contents)  # somebody else names one of them, too
                 case OutcomeUnknown():
-                    found = None
+                    revisions = await self._revisions(contents)
                 case other:
                     raise AssertionError(f"blobs were refused: {other}")
         raise OutcomeUnknownError(f"blobs of job {job_id} could not be stored in {_TRIES} tries; try again")
+
+    async def _revisions(self, digests: Iterable[BlobDigest]) -> dict[BlobDigest, int]:
+        found = await self._backend.read_txn([_meta_key(digest) for digest in digests])
+        return _revisions_in(found.values, digests)
+
+    def _note_named(self, digests: Iterable[BlobDigest], revision: int) -> None:
+        for digest in digests:
+            self._named[digest] = revision
+            self._named.move_to_end(digest)
+        while len(self._named) > _NAMED:
+            self._named.popitem(last=False)
 
     async def _write(self, batch: Sequence[Op]) -> None:
         for _ in range(_TRIES):
             if isinstance(await self._backend.put_txn(batch), Committed):
                 return
         raise OutcomeUnknownError("chunks of a blob could not be stored; try again")
+
+
+def _meta_key(digest: BlobDigest) -> tuple[Keyspace, str]:
+    return Keyspace.Plans, f"{digest}/meta"
+
+
+def _revisions_in(
+    found: Mapping[tuple[Keyspace, str], KeyValue | None], digests: Iterable[BlobDigest]
+) -> dict[BlobDigest, int]:
+    metas = {digest: found[_meta_key(digest)] for digest in digests}
+    return {digest: ABSENT if meta is None else meta.mod_revision for digest, meta in metas.items()}
 
 
 def _name_ops(job_id: JobId, digest: BlobDigest, meta: BlobMeta) -> list[Op]:

@@ -71,6 +71,10 @@ class JobWriters:
             queue.append(asked)
         return await done
 
+    def is_writing(self, job_id: JobId) -> bool:
+        """Return whether something is being decided or written about the job."""
+        return job_id in self._queues
+
     async def close(self) -> None:
         """Wait for what is being written."""
         while self._tasks:

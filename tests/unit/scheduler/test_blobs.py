@@ -91,6 +91,14 @@ async def test_a_new_blob_takes_one_round_trip_and_a_known_one_is_named_all_the_
     await blobs.put(A, [b"plan"])
     assert (len(reads), len(commits)) == (0, 1)
     await blobs.put(B, [b"plan"])
-    assert (len(reads), len(commits)) == (0, 3)
-    await blobs.release(A, [digest_of(b"plan")])
+    assert (len(reads), len(commits)) == (0, 2)
+    elsewhere = BlobStore(backend)
+    await elsewhere.put(B, [b"plan"])
+    assert (len(reads), len(commits)) == (0, 4)
+    await blobs.put(B, [b"plan"])
+    assert (len(reads), len(commits)) == (0, 6)
+    await elsewhere.release(A, [digest_of(b"plan")])
     assert await blobs.get(digest_of(b"plan")) == b"plan"
+    await elsewhere.release(B, [digest_of(b"plan")])
+    await blobs.put(A, [b"plan"])
+    assert await blobs.get(digest_of(b"plan")) == b"plan", "it was removed since it was named here"

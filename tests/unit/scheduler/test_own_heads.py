@@ -1,0 +1,66 @@
+"""The head of a replica's own write may come by the watch before the store has answered the write."""
+
+import asyncio
+
+import pytest
+
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from scheduler.replica import Replica
+from scheduler.settings import SchedulerSettings
+from state_backend import Keyspace
+from state_backend.memory import MemoryBackend, MemoryStore
+
+JOB = JobId("job-1")
+
+
+class Context:
+    def peer(self):
+        return "elsewhere"
+
+
+@pytest.fixture
+async def replica(clock):
+    """Return a replica whose loops do not run, but who would adopt a job at once."""
+    made = Replica(SchedulerSettings(exchange_dir="/x"), MemoryBackend(MemoryStore(clock)), clock)
+    await made.start()
+    spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
+    await made.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
+    yield made
+    await made.close()
+
+
+async def move_on(replica, monkeypatch, *, is_seen_early):
+    """Change the job's head; return which jobs were to be adopted before the store's answer was taken in."""
+    commit, to_adopt = replica._backend._commit, []
+
+    async def answered_late(*args):
+        result = await commit(*args)
+        if is_seen_early:
+            await replica.heads.refresh()
+        to_adopt.extend(replica._to_adopt)
+        return result
+
+    monkeypatch.setattr(replica._backend, "_commit", answered_late)
+    await replica.local.coordinator(JOB).revive()
+    return to_adopt
+
+
+async def test_a_job_is_not_read_again_because_of_what_was_just_written(replica, monkeypatch):
+    monkeypatch.setattr("scheduler.replica._MOMENT_S", 0.01)
+    assert await move_on(replica, monkeypatch, is_seen_early=True) == []
+    await asyncio.sleep(0.03)
+    assert not replica._to_adopt
+    assert not replica._to_adopt_later
+
+
+async def test_a_job_that_another_replica_moved_on_meanwhile_is_read(replica, monkeypatch):
+    monkeypatch.setattr("scheduler.replica._MOMENT_S", 0.01)
+    await move_on(replica, monkeypatch, is_seen_early=True)
+    stored = await replica._backend.get(Keyspace.JobHeads, JOB)
+    head = replica.heads.get(JOB).model_copy(update={"has_runnable_work": False})
+    await replica._backend.put(Keyspace.JobHeads, JOB, head.encoded())
+    assert stored is not None
+    await replica.heads.refresh()
+    await asyncio.sleep(0.03)
+    assert list(replica._to_adopt) == [JOB]
