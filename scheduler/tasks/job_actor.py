@@ -234,6 +234,10 @@ class LocalActor:
             by_job[key.job_id].append(key)
         found: list[TaskKey] = []
         for job_id, mine in sorted(by_job.items()):
+            head = self._jobs.heads.get(job_id)
+            if head is not None and head.state.is_terminal and head.broken is None:
+                found += sorted(mine)
+                continue
             job = self._jobs.cached(job_id) if self._acting.follows(job_id) else None
             keys = sorted(mine if job is None else not_held(job.graph, mine, executor_id, incarnation))
             if not keys:

@@ -264,6 +264,7 @@ async def test_a_task_of_a_job_that_ended_elsewhere_is_not_wanted_any_more(pair)
     await pair.here.lists.compare_all()
     await pair.here.heads.refresh()
     assert await pair.here.lists.unwanted(asked) == keys
+    assert pair.here.jobs.cached(job_id) is None, "the head says enough: the job need not be read"
 
 
 async def test_who_acts_says_which_tasks_nobody_wants(pair, monkeypatch):
