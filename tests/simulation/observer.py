@@ -191,7 +191,14 @@ class Observer(RunLedger):
     ) -> None:
         if isinstance(event, TasksSpeculated):
             self.counts["second attempts"] += len(event.tasks)
-        if not isinstance(event, TaskFailed) or not after.is_active or len(before.stages) != len(after.stages):
+        if not after.is_active or len(before.stages) != len(after.stages):
+            return
+        if isinstance(event, ExecutorLost):
+            for old, new in zip(before.stages, after.stages, strict=True):
+                for partition in old.speculative if isinstance(old, RunningStage) else ():
+                    if old.ledger.executor_losses.get(partition) != new.ledger.executor_losses.get(partition):
+                        self.fail(f"{job.job_id}: a loss counts against {partition}, of which another attempt runs")
+        if not isinstance(event, TaskFailed):
             return
         stage = before.stages[event.stage_id]
         is_one_of_two = isinstance(stage, RunningStage) and event.partition in stage.speculative
