@@ -25,7 +25,6 @@ from scheduler.replicas.peers import Peers
 from scheduler.replicas.remote_actor import RemoteActor
 from scheduler.tasks.job_actor import LocalActor, NotActingError, _JobReports
 from scheduler.tasks.job_loads import JobLoads
-from scheduler.tasks.launcher import Launcher
 from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.reservations import Compared, Updated
 from scheduler.tasks.slot_keeper import SlotKeeper
@@ -314,11 +313,6 @@ def _slots_of_dead_schedulers_stay_theirs() -> AbstractContextManager[Any]:
     return mock.patch.object(SlotKeeper, "_take_out_the_dead", keep)
 
 
-def _launch_that_fails_is_forgotten() -> AbstractContextManager[Any]:
-    """A launch that an executor did not answer is taken for one that it has (Ballista: never reset)."""
-    return mock.patch.object(Launcher, "_put_back")
-
-
 def _refused_launch_is_forgotten() -> AbstractContextManager[Any]:
     """Tasks that an executor refuses count as running there."""
     return mock.patch.object(PushScheduler, "refused")
@@ -403,7 +397,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "retention-forgets": _retention_forgets_results,
     "slot-never-given-back": _slot_is_never_given_back,
     "dead-holders-stay": _slots_of_dead_schedulers_stay_theirs,
-    "failed-launch-forgotten": _launch_that_fails_is_forgotten,
     "refused-launch-forgotten": _refused_launch_is_forgotten,
     "pushed-launch-runs-twice": _pushed_launch_runs_twice,
 }
