@@ -23,6 +23,7 @@ from scheduler.jobs.job_heads import JobHead
 from scheduler.jobs.job_store import JobStore
 from scheduler.replicas.peers import Peers
 from scheduler.replicas.remote_actor import RemoteActor
+from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.job_actor import LocalActor, NotActingError, _JobReports
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.push_scheduler import PushScheduler
@@ -370,6 +371,11 @@ def _lists_are_not_told_to_others() -> AbstractContextManager[Any]:
     return mock.patch.object(RemoteActor, "compare", compare)
 
 
+def _jobs_take_no_turns() -> AbstractContextManager[Any]:
+    """A slot stays with its job while that has no more than others, and those may have nothing at all (L10)."""
+    return mock.patch.object(FairQueue, "_has_patience", return_value=True)
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "append-expects-no-absence": _append_expects_no_absence,
     "unknown-taken-for-failure": _unknown_is_taken_for_failure,
@@ -399,4 +405,5 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "dead-holders-stay": _slots_of_dead_schedulers_stay_theirs,
     "refused-launch-forgotten": _refused_launch_is_forgotten,
     "pushed-launch-runs-twice": _pushed_launch_runs_twice,
+    "no-turns": _jobs_take_no_turns,
 }
