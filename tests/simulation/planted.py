@@ -27,7 +27,7 @@ from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.job_actor import LocalActor, NotActingError, _JobReports
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.push_scheduler import PushScheduler
-from scheduler.tasks.reservations import Compared, Updated
+from scheduler.tasks.reservations import Updated
 from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.slot_ledger import SlotLedger
 from state_backend import (
@@ -362,15 +362,6 @@ def _dry_job_stays_dry() -> Iterator[None]:
         yield
 
 
-def _lists_are_not_told_to_others() -> AbstractContextManager[Any]:
-    """What another replica handed out, and the answer lost, is looked for by nobody (X6)."""
-
-    async def compare(self: RemoteActor, slot: Any, held: Any, *, disproves: bool) -> Any:
-        return Compared()
-
-    return mock.patch.object(RemoteActor, "compare", compare)
-
-
 def _jobs_take_no_turns() -> AbstractContextManager[Any]:
     """A slot stays with its job while that has no more than others, and those may have nothing at all (L10)."""
     return mock.patch.object(FairQueue, "_has_patience", return_value=True)
@@ -383,7 +374,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "conflict-ignored": _conflict_is_ignored,
     "forwarded-report-unstored": _forwarded_report_is_acknowledged_before_it_is_stored,
     "dry-job-stays-dry": _dry_job_stays_dry,
-    "lists-not-told": _lists_are_not_told_to_others,
     "report-acknowledged-unstored": _report_is_acknowledged_before_it_is_stored,
     "late-report-counts": _late_report_counts_for_a_newer_attempt,
     "both-attempts-count": _both_attempts_count,
