@@ -21,7 +21,8 @@ from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerE
 from onager.logs import configure_logging
 from onager.protocol.security import ServerAccess
 from scheduler.health import serving_health
-from scheduler.replica import Replica, serve
+from scheduler.replica import Replica
+from scheduler.server import serve
 from scheduler.settings import SchedulerSettings
 from state_backend import open_backend
 

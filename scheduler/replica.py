@@ -1,27 +1,12 @@
-"""One scheduler replica, put together: its parts, its loops, and its gRPC server."""
+"""One scheduler replica, put together: its parts and its loops."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
 
-import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer as AsyncHealthServicer
-from grpc_reflection.v1alpha import reflection
 
-from execution_graph import JobState
 from onager.clock import Clock
-from onager.errors import OnagerError
 from onager.ids import JobId
-from onager.protocol import onager_pb2 as pb
-from onager.protocol.limits import SERVER_OPTIONS
-from onager.protocol.onager_pb2_grpc import (
-    add_OnagerExecutorGatewayServicer_to_server,
-    add_OnagerReplicaServicer_to_server,
-    add_OnagerSchedulerServicer_to_server,
-)
-from onager.protocol.security import ClientAccess, ServerAccess
+from onager.protocol.security import ClientAccess
 from scheduler.api.gateway import ExecutorGateway
 from scheduler.api.replica_service import ReplicaService
 from scheduler.api.service import SchedulerService
@@ -30,7 +15,7 @@ from scheduler.executors.setting_aside import SettingAside
 from scheduler.executors.slots import SlotPool
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
-from scheduler.jobs.job_heads import JobHead, JobHeads, shows
+from scheduler.jobs.job_heads import JobHead, JobHeads
 from scheduler.jobs.job_log import StoredJob
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.job_writers import JobWriters
@@ -38,6 +23,7 @@ from scheduler.jobs.progress import ProgressTeller
 from scheduler.jobs.reports import ReportReader
 from scheduler.jobs.results import ResultStore
 from scheduler.jobs.watchers import JobWatchers
+from scheduler.loops import every, whenever
 from scheduler.replicas.acting import Acting
 from scheduler.replicas.other_replicas import OtherReplicas
 from scheduler.replicas.peer_calls import PeerCalls
@@ -46,6 +32,7 @@ from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
 from scheduler.state_admin.admin import StateAdmin, without_credentials
 from scheduler.state_admin.restoring import check_no_restore_pending
+from scheduler.tasks.adoption import Adoption
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.job_actor import LocalActor
@@ -60,10 +47,6 @@ from scheduler.tasks.task_manager import TaskManager
 from state_backend import StateBackendClient
 
 log = structlog.get_logger(__name__)
-
-_ADOPT_AT_ONCE: Final = 16
-_MOMENT_S: Final = 0.01
-"""How long a new job is left to the scheduler that took it in: about the time that an append takes."""
 
 
 class Replica:
@@ -218,9 +201,9 @@ class Replica:
         )
         self.for_replicas = ReplicaService(self.local, self.loads, self.others, self.jobs, self.acting)
         self.for_replicas.teller = teller
-        self._to_adopt: dict[JobId, None] = {}
-        self._to_adopt_later: set[JobId] = set()
-        self._adopt_wake = asyncio.Event()
+        self.adoption = Adoption(
+            self.jobs, self.heads, self.writers, self.local, self.acting, self.executors.recent_losses
+        )
         self._clean_wake = asyncio.Event()
         self.jobs.listen(self._on_commit)
         self.heads.listen(self._on_head)
@@ -239,7 +222,7 @@ class Replica:
         await self.peers.refresh()
         await self.executors.start()
         await self.slots.refresh()
-        await self._adopt_all()
+        await self.adoption.adopt_all()
 
     async def run(self) -> None:
         """Run the loops until cancelled."""
@@ -255,9 +238,9 @@ class Replica:
             group.create_task(self.push.run())
             group.create_task(self.keeper.run())
             group.create_task(self.set_aside.run())
-            group.create_task(self._adopting())
-            group.create_task(self._cleaning())
-            group.create_task(self._sweeping())
+            group.create_task(self.adoption.run())
+            group.create_task(whenever(self._clean_wake, self._clean))
+            group.create_task(every(self.settings.sweep_interval_ms / 1000, self.sweep))
 
     def release_polls(self) -> None:
         """Answer the polls that wait, so that their executors turn to another replica."""
@@ -299,8 +282,8 @@ class Replica:
             if head is None or (cached is not None and cached.graph.is_active):
                 self.jobs.forget(job_id)  # another replica ended it
             self._stop_tasks_of(job_id)
-        elif self.acting.is_mine(job_id) and (cached is None or not shows(head, cached.graph)):
-            self._adopt_in_turn(job_id, head, is_new=cached is None)  # or another replica moved it on
+        else:
+            self.adoption.look_at(job_id, head)
         self.loads.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
@@ -310,90 +293,22 @@ class Replica:
 
     def _on_acting(self) -> None:
         """Begin to act on what was another replica's."""
-        self._to_adopt |= dict.fromkeys(self._not_followed())
-        self._adopt_wake.set()
+        self.adoption.look_again()
         self.dispatcher.wake()
-
-    def _not_followed(self) -> list[JobId]:
-        active = (JobId(head.job_id) for head in self.heads if head.is_active)
-        return [job_id for job_id in active if self.acting.is_mine(job_id) and not self.acting.follows(job_id)]
-
-    def _adopt_in_turn(self, job_id: JobId, head: JobHead, *, is_new: bool) -> None:
-        """Begin to act on the job; with a new one give whoever took it in a moment to hand its planning out.
-
-        The head of a write of our own may be seen before the store has answered that: then there is nothing to read.
-        """
-        if not (is_new and head.state is JobState.QUEUED) and not self.writers.is_writing(job_id):
-            self._adopt_now(job_id)
-        elif job_id not in self._to_adopt_later:
-            self._to_adopt_later.add(job_id)
-            asyncio.get_running_loop().call_later(_MOMENT_S, self._adopt_if_behind, job_id)
-
-    def _adopt_if_behind(self, job_id: JobId) -> None:
-        self._to_adopt_later.discard(job_id)
-        head, cached = self.heads.get(job_id), self.jobs.cached(job_id)
-        is_known = head is not None and cached is not None and shows(head, cached.graph)
-        if not (is_known and self.acting.follows(job_id)):
-            self._adopt_now(job_id)
-
-    def _adopt_now(self, job_id: JobId) -> None:
-        head = self.heads.get(job_id)
-        if head is not None and head.is_active:
-            self._to_adopt[job_id] = None
-            self._adopt_wake.set()
 
     # ---------------------------------------------------------------- loops
 
-    async def _adopt_all(self) -> None:
-        self._to_adopt |= dict.fromkeys(self._not_followed())
-        await self._adopt()
+    async def _clean(self) -> None:
+        if await self.housekeeping.prepare():
+            self.dispatcher.nudge(lambda session: not session.is_draining)
 
-    async def _adopt(self) -> None:
-        while self._to_adopt:
-            some = list(self._to_adopt)[:_ADOPT_AT_ONCE]
-            for job_id in some:
-                del self._to_adopt[job_id]
-            await asyncio.gather(*(self.local.adopt(job_id) for job_id in some))
-            for lost in self.executors.recent_losses():
-                await self.local.lose_executor(lost, jobs=some)
-
-    async def _adopting(self) -> None:
-        await self._forever(self._adopt, self._adopt_wake)
-
-    async def _cleaning(self) -> None:
-        async def clean() -> None:
-            if await self.housekeeping.prepare():
-                self.dispatcher.nudge(lambda session: not session.is_draining)
-
-        await self._forever(clean, self._clean_wake)
-
-    async def _forever(self, act: Callable[[], Coroutine[Any, Any, None]], wake: asyncio.Event) -> None:
-        while True:
-            await wake.wait()
-            wake.clear()
-            try:
-                await act()
-            except OnagerError as error:
-                log.warning("step_failed", step=act.__qualname__, error=str(error))
-                await asyncio.sleep(1.0)
-                wake.set()
-
-    async def _sweeping(self) -> None:
+    async def sweep(self) -> None:
         """Look for what nobody was woken for.
 
         Strays, jobs left alone, clean-ups to ask for again, what is past retention.
         """
-        while True:
-            await asyncio.sleep(self.settings.sweep_interval_ms / 1000)
-            try:
-                await self.sweep()
-            except OnagerError as error:
-                log.warning("sweep_failed", error=str(error))
-
-    async def sweep(self) -> None:
-        """Do one round of what is done regularly."""
         await self.jobs.mend_heads()
-        await self._adopt_all()
+        await self.adoption.adopt_all()
         if not self.turns.is_alone:
             await self.local.catch_up()  # somebody may have acted for this scheduler, and nothing have happened since
         for executor_id, incarnation in self.local.strays(self.executors.is_alive):
@@ -404,32 +319,3 @@ class Replica:
         if self.housekeeping.has_clean_ups:
             self.dispatcher.nudge(lambda session: not session.is_draining)
         self.dispatcher.wake()
-
-
-async def serve(
-    replica: Replica, listen: str, access: ServerAccess | None = None, checks: AsyncHealthServicer | None = None
-) -> tuple[grpc.aio.Server, int]:
-    """Start the gRPC server of *replica* on *listen*; return it and its port. `OSError` when the port is taken.
-
-    *access* says who may call, by default what the settings of *replica* say; *checks* is told that it serves.
-    """
-    access = access or ServerAccess(replica.settings.security, listen)
-    server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
-    add_OnagerSchedulerServicer_to_server(replica.service, server)
-    add_OnagerExecutorGatewayServicer_to_server(replica.gateway, server)
-    add_OnagerReplicaServicer_to_server(replica.for_replicas, server)
-    checks = checks or AsyncHealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-    services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]
-    reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-    try:
-        port = access.add_port(server, listen)
-    except RuntimeError as error:
-        raise OSError(str(error)) from error
-    if not port:
-        raise OSError(f"cannot listen on {listen}")
-    replica.peers.advertise(replica.settings.advertised(port))
-    await server.start()
-    for name in ("", *services):
-        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
-    return server, port

@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from scripted import Client
 
 from onager.clock import SystemClock
-from scheduler.replica import Replica, serve
+from scheduler.replica import Replica
+from scheduler.server import serve
 from scheduler.settings import SchedulerSettings
 from state_backend import open_backend
 

@@ -22,7 +22,8 @@ from onager.protocol.onager_pb2_grpc import (
     add_OnagerExecutorServicer_to_server,
 )
 from scheduler.executors.slots import SlotsRecord
-from scheduler.replica import Replica, serve
+from scheduler.replica import Replica
+from scheduler.server import serve
 from scheduler.settings import SchedulerSettings
 from state_backend import Keyspace
 from tests.etcd.process import free_ports

@@ -11,7 +11,8 @@ from test_jobs import RESULT, eventually, two_stages
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from scheduler.replica import Replica, serve
+from scheduler.replica import Replica
+from scheduler.server import serve
 from scheduler.settings import SchedulerSettings
 from state_backend import open_backend
 from state_backend.memory import MemoryBackend, MemoryStore

@@ -8,8 +8,9 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from scheduler.replica import Replica, serve
+from scheduler.replica import Replica
 from scheduler.replicas.turns import Turns
+from scheduler.server import serve
 from scheduler.settings import SchedulerSettings
 from state_backend import Committed, Keyspace
 from state_backend.memory import MemoryBackend, MemoryStore

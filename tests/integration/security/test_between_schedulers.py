@@ -8,7 +8,8 @@ import pytest
 from onager.clock import SystemClock
 from onager.ids import SchedulerId
 from onager.protocol import onager_pb2 as pb
-from scheduler.replica import Replica, serve
+from scheduler.replica import Replica
+from scheduler.server import serve
 from scheduler.settings import SchedulerSettings
 from scheduler.tasks.job_actor import NotActingError
 from state_backend.memory import MemoryBackend, MemoryStore

@@ -70,7 +70,7 @@ class Pair:
         """Let each replica hear of what the other one has written and has to tell."""
         for replica in self.replicas.values():
             await replica.heads.refresh()
-            await replica._adopt_all()
+            await replica.adoption.adopt_all()
             for actor in replica.others.actors().values():
                 await actor.tell()
         for replica in self.replicas.values():
@@ -295,7 +295,7 @@ async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
     await pair.here._backend.delete(Keyspace.Schedulers, THERE)
     await pair.here.peers.refresh()
     assert heard == [HERE]
-    await pair.here._adopt()
+    await pair.here.adoption.adopt_all()
     assert pair.here.acting.follows(job_id)
     stage = pair.here.jobs.cached(job_id).graph.stages[1]
     assert not stage.running, "what the lost executor ran waits again"

@@ -38,7 +38,7 @@ async def move_on(replica, monkeypatch, *, is_seen_early):
         result = await commit(*args)
         if is_seen_early:
             await replica.heads.refresh()
-        to_adopt.extend(replica._to_adopt)
+        to_adopt.extend(replica.adoption.waiting)
         return result
 
     monkeypatch.setattr(replica._backend, "_commit", answered_late)
@@ -47,15 +47,15 @@ async def move_on(replica, monkeypatch, *, is_seen_early):
 
 
 async def test_a_job_is_not_read_again_because_of_what_was_just_written(replica, monkeypatch):
-    monkeypatch.setattr("scheduler.replica._MOMENT_S", 0.01)
+    monkeypatch.setattr("scheduler.tasks.adoption._MOMENT_S", 0.01)
     assert await move_on(replica, monkeypatch, is_seen_early=True) == []
     await asyncio.sleep(0.03)
-    assert not replica._to_adopt
-    assert not replica._to_adopt_later
+    assert not replica.adoption.waiting
+    assert not replica.adoption._later
 
 
 async def test_a_job_that_another_replica_moved_on_meanwhile_is_read(replica, monkeypatch):
-    monkeypatch.setattr("scheduler.replica._MOMENT_S", 0.01)
+    monkeypatch.setattr("scheduler.tasks.adoption._MOMENT_S", 0.01)
     await move_on(replica, monkeypatch, is_seen_early=True)
     stored = await replica._backend.get(Keyspace.JobHeads, JOB)
     head = replica.heads.get(JOB).model_copy(update={"has_runnable_work": False})
@@ -63,4 +63,4 @@ async def test_a_job_that_another_replica_moved_on_meanwhile_is_read(replica, mo
     assert stored is not None
     await replica.heads.refresh()
     await asyncio.sleep(0.03)
-    assert list(replica._to_adopt) == [JOB]
+    assert list(replica.adoption.waiting) == [JOB]

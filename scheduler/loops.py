@@ -1,0 +1,36 @@
+"""Loops that outlive what goes wrong in them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from onager.errors import OnagerError
+
+log = structlog.get_logger(__name__)
+
+_AGAIN_S: Final = 1.0
+
+
+async def whenever(wake: asyncio.Event, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Act each time that *wake* was set, and once more a while after an `OnagerError`."""
+    while True:
+        await wake.wait()
+        wake.clear()
+        try:
+            await act()
+        except OnagerError as error:
+            log.warning("step_failed", step=act.__qualname__, error=str(error))
+            await asyncio.sleep(_AGAIN_S)
+            wake.set()
+
+
+async def every(interval_s: float, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Act each time that *interval_s* has passed since it was done with; an `OnagerError` costs a round."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            await act()
+        except OnagerError as error:
+            log.warning("step_failed", step=act.__qualname__, error=str(error))
