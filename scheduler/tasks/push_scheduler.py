@@ -231,7 +231,9 @@ class PushScheduler:
             incarnation = lives[executor_id]
             record = self._executors.find(executor_id)
             if record is None or not self._executors.is_alive(executor_id, incarnation):
-                continue  # it is lost, and the jobs are told
+                # It is lost, and the jobs are told; where it comes back after all, its slots are not ours.
+                self.ledger.give_back(executor_id, incarnation, launch.tasks)
+                continue
             keys = task_keys(launch.task_set)
             self.ledger.launch(executor_id, incarnation, keys, now_s)
             session = self._executors.session(executor_id)
