@@ -54,6 +54,10 @@ class OnLaunched(Protocol):
         """The executor has *keys* from another scheduler that lives, and reports to that."""
         ...
 
+    def given_up(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
+        """The executor seems to be lost: *keys* are sent no more, and may have come there or not."""
+        ...
+
 
 @dataclass(slots=True)
 class _Outbox:
@@ -177,8 +181,8 @@ class Launcher:
                 outbox.pause_s = min(_LONGEST_PAUSE_S, 2 * outbox.pause_s)
             else:
                 outbox.pause_s, outbox.failing_since_s = _FIRST_PAUSE_S, None
-        outbox.task_sets.clear()
-        outbox.cancels.clear()
+        if keys := self._empty(outbox):
+            self._listener.given_up(outbox.record, keys)
 
     async def _send_launches(self, outbox: _Outbox) -> None:
         record = outbox.record
@@ -241,11 +245,15 @@ class Launcher:
 
     def _give_up(self, outbox: _Outbox, reason: str, pause_s: float) -> None:
         """Take back what was to go there."""
+        if keys := self._empty(outbox):
+            self._listener.refused(outbox.record, keys, reason, pause_s=pause_s)
+
+    def _empty(self, outbox: _Outbox) -> list[TaskKey]:
+        """Send nothing of what waits; return the launches among it."""
         keys = [key for task_set in outbox.task_sets.values() for key in task_keys(task_set)]
         outbox.task_sets.clear()
         outbox.cancels.clear()
-        if keys:
-            self._listener.refused(outbox.record, keys, reason, pause_s=pause_s)
+        return keys
 
     async def _send_cancels(self, outbox: _Outbox) -> None:
         keys = list(outbox.cancels)

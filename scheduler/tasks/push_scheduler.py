@@ -336,6 +336,11 @@ class PushScheduler:
         self.ledger.forget(ExecutorId(record.executor_id), keys)
         self.on_elsewhere(keys)
 
+    def given_up(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
+        """Strike out tasks that are sent no more: should that life go on after all, they are in nobody's books."""
+        log.info("launches_given_up", executor_id=record.executor_id, tasks=[str(key) for key in keys])
+        self.ledger.forget(ExecutorId(record.executor_id), keys)
+
     async def _lose(self, job_id: JobId, executor_id: ExecutorId, keys: Sequence[TaskKey]) -> None:
         stages: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for key in sorted(keys):

@@ -33,8 +33,8 @@ class SlotLedger:
 
     def held(self, executor_id: ExecutorId, incarnation: Incarnation) -> int:
         """Return how many slots of this life are held."""
-        account = self._accounts.get(executor_id)
-        return 0 if account is None or account.incarnation != incarnation else account.held
+        account = self._find(executor_id, incarnation)
+        return 0 if account is None else account.held
 
     def has(self, executor_id: ExecutorId, key: TaskKey) -> bool:
         """Return whether the task is in the books."""
@@ -58,9 +58,10 @@ class SlotLedger:
         self._account(executor_id, incarnation).in_hand += slots
 
     def give_back(self, executor_id: ExecutorId, incarnation: Incarnation, slots: int) -> None:
-        """Note that slots are in the hand no more."""
-        account = self._account(executor_id, incarnation)
-        account.in_hand = max(0, account.in_hand - slots)
+        """Note that slots are in the hand no more; those of a life that is over need not be."""
+        account = self._find(executor_id, incarnation)
+        if account is not None:
+            account.in_hand = max(0, account.in_hand - slots)
         self._on_change(executor_id)
 
     def launch(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], now_s: float) -> None:
@@ -92,7 +93,9 @@ class SlotLedger:
 
     def begin_report(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey]) -> set[TaskKey]:
         """Return which of *keys* are launched here, and keep them until `end_report`."""
-        account = self._account(executor_id, incarnation)
+        account = self._find(executor_id, incarnation)
+        if account is None:
+            return set()
         mine = {key for key in keys if key in account.launched}
         account.reporting |= {key: account.launched.pop(key) for key in mine}
         return mine
@@ -101,12 +104,14 @@ class SlotLedger:
         self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], stored: set[TaskKey]
     ) -> int:
         """Put into the hand the slots of those of *keys* that are *stored*; return how many they are."""
-        account = self._account(executor_id, incarnation)
+        account = self._find(executor_id, incarnation)
+        if account is None:
+            return 0  # this life has ended meanwhile
         freed = 0
         for key in keys:
             since_s = account.reporting.pop(key, None)
             if since_s is None:
-                continue  # this life has ended meanwhile
+                continue  # its books were closed, and there are new ones
             if key in stored:
                 account.in_hand += 1
                 freed += 1
@@ -116,8 +121,7 @@ class SlotLedger:
 
     def close(self, executor_id: ExecutorId, incarnation: Incarnation) -> None:
         """Close the books of a life that is over."""
-        account = self._accounts.get(executor_id)
-        if account is not None and account.incarnation == incarnation:
+        if self._find(executor_id, incarnation) is not None:
             del self._accounts[executor_id]
 
     def tasks_of(self, job_id: JobId) -> dict[tuple[ExecutorId, Incarnation], list[TaskKey]]:
@@ -128,8 +132,12 @@ class SlotLedger:
                 found.setdefault((executor_id, incarnation), []).append(key)
         return found
 
-    def _account(self, executor_id: ExecutorId, incarnation: Incarnation) -> _Account:
+    def _find(self, executor_id: ExecutorId, incarnation: Incarnation) -> _Account | None:
         account = self._accounts.get(executor_id)
-        if account is None or account.incarnation != incarnation:
+        return account if account is not None and account.incarnation == incarnation else None
+
+    def _account(self, executor_id: ExecutorId, incarnation: Incarnation) -> _Account:
+        account = self._find(executor_id, incarnation)
+        if account is None:
             account = self._accounts[executor_id] = _Account(incarnation)
         return account

@@ -81,6 +81,10 @@ class Told:
         assert record.executor_id == "e1"
         self.events.append(("elsewhere", sorted(keys)))
 
+    def given_up(self, record, keys):
+        assert record.executor_id == "e1"
+        self.events.append(("given up", sorted(keys)))
+
 
 class Rig:
     def __init__(self, executor, launcher, record, told, alive):
@@ -210,7 +214,7 @@ async def test_an_executor_that_is_lost_is_not_sent_anything_more(rig):
     sent = len(rig.executor.launches)
     await asyncio.sleep(0.15)
     assert len(rig.executor.launches) == sent
-    assert rig.told.events == []
+    assert rig.told.events == [("given up", [key(0)])]
 
 
 async def test_an_executor_that_lives_and_is_not_reached_gets_its_tasks_taken_back(rig, monkeypatch):

@@ -8,16 +8,17 @@ import pytest
 
 from onager.clock import ManualClock
 from onager.errors import InvalidRequestError, StateUnavailableError
-from onager.ids import ExecutorId, Incarnation, JobId
+from onager.ids import ExecutorId, Incarnation, JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.protocol.task_keys import task_key
 from scheduler.tasks.distribution import Place
 from scheduler.tasks.push_scheduler import PushScheduler
-from scheduler.tasks.reservations import ExecutorReservation, Updated
+from scheduler.tasks.reservations import ExecutorReservation, Filled, Launch, Updated
 from scheduler.tasks.slot_ledger import SlotLedger
 
 JOB = JobId("job-1")
+E1, LIFE = ExecutorId("e1"), Incarnation("life")
 
 
 async def test_slots_that_were_taken_count_though_those_of_another_executor_could_not_be():
@@ -120,3 +121,35 @@ async def test_a_slot_that_is_not_in_the_books_is_not_ours_whoever_says_so():
     await told.report(holder="")
     assert told.held == [(0, 0), (0, 0)]
     assert told.given_up == []
+
+
+@pytest.mark.parametrize("record", [None, SimpleNamespace(executor_id="e1", incarnation="life", state="lost")])
+async def test_slots_are_given_back_whose_tasks_are_not_sent_because_the_executor_seems_to_be_lost(record):
+    push = PushScheduler.__new__(PushScheduler)
+    push.ledger, push._clock = SlotLedger(), ManualClock()
+    push._executors = SimpleNamespace(find=lambda _: record, is_alive=lambda *_: False)
+    given_back = []
+    push.cancel_reservations = given_back.extend
+
+    async def fill(reservations):
+        tasks = [pb.TaskAttempt(partition=p) for p in range(2)]
+        launch = Launch("e1", pb.TaskSet(job_id=JOB, stage_id=1, tasks=tasks))
+        return Filled([launch], list(reservations[2:]))
+
+    push._tasks = SimpleNamespace(fill_reservations=fill)
+    reserved = [ExecutorReservation(E1, LIFE, 0, JOB) for _ in range(3)]
+    push.ledger.take_in_hand(E1, LIFE, 3)
+    changed = []
+    push.ledger.listen(changed.append)
+    await push._fill(reserved)
+    assert (push.ledger.held(E1, LIFE), given_back) == (1, reserved[2:])
+    assert changed == ["e1"]  # so it is written down
+
+
+async def test_tasks_that_are_sent_no_more_are_in_nobodys_books():
+    push = PushScheduler.__new__(PushScheduler)
+    push.ledger = SlotLedger()
+    keys = [TaskKey(JOB, StageId(1), 0, Partition(p), 0) for p in range(2)]
+    push.ledger.adopt(E1, LIFE, keys, 0.0)
+    push.given_up(SimpleNamespace(executor_id="e1"), keys[:1])
+    assert [push.ledger.has(E1, key) for key in keys] == [False, True]

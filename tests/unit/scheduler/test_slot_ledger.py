@@ -82,3 +82,15 @@ def test_a_task_that_was_adopted_before_its_launch_was_known_to_be_stored_has_on
     ledger.launch(E1, LIFE, ["t1"], 2.0)
     assert (ledger.held(E1, LIFE), changed) == (1, [E1])
     assert list(ledger.launched()) == [(E1, LIFE, "t1", 1.0)]
+
+
+def test_what_comes_late_of_a_life_that_is_over_leaves_the_books_of_the_next_alone(ledger):
+    ledger.take_in_hand(E1, LIFE, 2)
+    ledger.launch(E1, LIFE, ["t1"], 0.0)
+    ledger.begin_report(E1, LIFE, ["t1"])
+    ledger.take_in_hand(E1, "next", 1)
+    ledger.launch(E1, "next", ["t2"], 5.0)
+    ledger.give_back(E1, LIFE, 1)
+    assert ledger.begin_report(E1, LIFE, ["t1"]) == set()
+    assert ledger.end_report(E1, LIFE, {"t1"}, {"t1"}) == 0
+    assert list(ledger.launched()) == [(E1, "next", "t2", 5.0)]
