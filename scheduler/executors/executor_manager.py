@@ -10,7 +10,6 @@ from execution_graph import ExecutorLost
 from onager.clock import Clock
 from onager.errors import (
     LeaseExpiredError,
-    StateBackendError,
     StateCorruptError,
     StateUnavailableError,
     UnknownExecutorError,
@@ -24,22 +23,18 @@ from scheduler.executors.executor_records import (
     ExecutorRecord,
     ExecutorSession,
     executor_info,
-    has_died,
     local_process,
 )
 from scheduler.executors.executor_roster import ExecutorRoster
+from scheduler.executors.executor_watch import LOOK_S, ExecutorWatch
 from scheduler.executors.slots import SlotsRecord
+from scheduler.loops import every
 from scheduler.replicas.turns import Turns
 from state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Op, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)
 
-_LOOK_S: Final = 0.25
-"""How often silent executors are looked after."""
 _TRIES: Final = 10
-_MOMENT_S: Final = 0.25
-"""How much later than the one before it a scheduler turns to an executor that is lost."""
-_FORGET_MOMENT_MS: Final = 5_000
 
 
 class ExecutorManager:
@@ -60,15 +55,13 @@ class ExecutorManager:
         self._backend = backend
         self._clock = clock
         self.lease_ttl_s = lease_ttl_s
-        self._grace_s = connection_grace_s
-        self._lost_retention_s = lost_retention_s
         self._losses = ExecutorLosses(on_lost, clock)
         self._on_take_over = on_take_over
-        self._turns = turns
-        self._silent_since_s: dict[ExecutorId, float] = {}
         self._sessions: dict[ExecutorId, ExecutorSession] = {}
-        self._roster = ExecutorRoster(backend, self._on_change, self.bury)
-        self._looked_s = clock.monotonic_s()
+        self.watch = ExecutorWatch(
+            self, turns, backend, clock, connection_grace_s=connection_grace_s, lost_retention_s=lost_retention_s
+        )
+        self._roster = ExecutorRoster(backend, self._on_change, self.watch.bury)
         self._admission = Admission()
 
     # ---------------------------------------------------------------- looking
@@ -263,11 +256,11 @@ class ExecutorManager:
         try:
             await self._backend.keep_alive(LeaseId(session.record.lease_id))
         except LeaseExpiredError as error:
-            if not await self._grant_again(session):
+            if not await self.grant_again(session):
                 await self.refresh()
                 raise UnknownExecutorError(session.executor_id) from error
 
-    async def _grant_again(self, session: ExecutorSession) -> bool:
+    async def grant_again(self, session: ExecutorSession) -> bool:
         """Bind the executor to a new lease; return False when somebody has declared it lost, or it registered anew."""
         executor_id = session.executor_id
         known = self._roster.find(executor_id) or session.record
@@ -360,7 +353,7 @@ class ExecutorManager:
             await self._backend.revoke(LeaseId(known.lease_id))
         session = self._sessions.get(executor_id)
         if session is not None and session.incarnation == record.incarnation:
-            self._end_session(session)
+            self.end_session(session)
         told = known if known.incarnation == record.incarnation else record
         if is_mine:
             await self._tell_lost(told, reason)
@@ -375,6 +368,10 @@ class ExecutorManager:
     async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:
         """Tell the jobs of a life that is over and that some of them still count on."""
         await self._losses.tell(executor_id, incarnation, reason)
+
+    async def tell_losses(self) -> None:
+        """Tell jobs what they are still to be told."""
+        await self._losses.tell_due(self._roster)
 
     def recent_losses(self) -> list[ExecutorLost]:
         """Return the losses that a job has to be told of which this scheduler begins to act on."""
@@ -394,11 +391,11 @@ class ExecutorManager:
         """Watch over the executors for as long as the scheduler lives."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._roster.run())
-            group.create_task(self._look_after())
+            group.create_task(every(LOOK_S, self.watch.look))
 
     def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:
         """Keep to what another replica has written of an executor, which may talk with this one, too."""
-        self._silent_since_s.pop(ExecutorId(record.executor_id), None)
+        self.watch.heard_of(ExecutorId(record.executor_id))
         if before is not None and before.state != "lost" and before.incarnation != record.incarnation:
             self._losses.found_elsewhere(before, "it started again")
         elif before is not None and before.state != "lost" and record.state == "lost":
@@ -409,78 +406,13 @@ class ExecutorManager:
         if session.incarnation == record.incarnation and record.state != "lost":
             session.record = record
         else:
-            self._end_session(session)
+            self.end_session(session)
 
-    def _end_session(self, session: ExecutorSession) -> None:
+    def end_session(self, session: ExecutorSession) -> None:
+        """Talk with this life of the executor no more, until it calls again."""
         session.is_gone = True
         if self._sessions.get(session.executor_id) is session:
             del self._sessions[session.executor_id]
-
-    async def bury(self) -> None:
-        """Declare lost whose heart has stopped by the store's clock; forget those that are long gone."""
-        for record in self._roster:
-            if record.state == "lost" or self._roster.is_beating(record.executor_id):
-                self._silent_since_s.pop(ExecutorId(record.executor_id), None)
-                continue
-            session = self._sessions.get(ExecutorId(record.executor_id))
-            was_held_up = self._clock.monotonic_s() - self._looked_s > self.lease_ttl_s / 3
-            if session is not None and was_held_up and await self._grant_again(session):
-                continue  # its word may be waiting to be read: the silence was ours
-            now_s = self._clock.monotonic_s()
-            since_s = self._silent_since_s.setdefault(ExecutorId(record.executor_id), now_s)
-            if not self._turns.has_come(record.executor_id, now_s - since_s, _MOMENT_S):
-                continue
-            await self.lose(record, "its lease ran out: it was not heard of in time")
-
-    async def _look_after(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                await self.look()
-            except StateBackendError as error:
-                log.warning("executors_not_looked_after", error=str(error))
-
-    async def look(self) -> None:
-        """Declare lost whose process has died, or whose connection broke and who then was silent.
-
-        Repeat what is owed.
-        """
-        self._looked_s = self._clock.monotonic_s()
-        for session in self.sessions:
-            await self._look_at(session)
-        if any(not self._roster.is_beating(executor_id) for executor_id in self._silent_since_s):
-            await self.bury()
-        await self._losses.tell_due(self._roster)
-        horizon_ms = self._clock.now_ms() - int(self._lost_retention_s * 1000)
-        for record in self._roster:
-            overdue_ms = horizon_ms - (record.ended_ms or 0)
-            if (
-                record.state == "lost"
-                and overdue_ms > 0
-                and self._turns.has_come(record.executor_id, overdue_ms, _FORGET_MOMENT_MS)
-            ):
-                await self._backend.put_txn(
-                    [Delete(Keyspace.Executors, record.executor_id)],
-                    expect={(Keyspace.Executors, record.executor_id): self._roster.revision(record.executor_id)},
-                )
-                self._roster.forget(record.executor_id)
-
-    async def _look_at(self, session: ExecutorSession) -> None:
-        if session.local_process is not None:
-            if has_died(session.local_process):
-                await self.lose(session.record, f"its process {session.record.pid} died")
-                return
-        elif session.suspect_s is not None:
-            # A connection may break for a moment; somebody who lives sends a heartbeat every third of the lease.
-            silent_s = self._looked_s - session.suspect_s
-            if silent_s >= max(self._grace_s, self.lease_ttl_s / 2):
-                if not self._turns.is_alone:
-                    self._end_session(session)  # it may talk with another replica: its lease will tell
-                else:
-                    await self.lose(session.record, "its connection broke, and it was not heard of again")
-                return
-        if not self._turns.is_alone and self._looked_s - session.seen_s >= 2 * self.lease_ttl_s:
-            self._end_session(session)  # it talks with another replica, or its lease is over
 
 
 def _slots(record: ExecutorRecord, before: ExecutorRecord | None) -> list[Op]:

@@ -126,15 +126,15 @@ async def test_silence_after_a_broken_connection_is_a_loss(manager, clock, lost)
     session = await manager.register(request(), PEER)
     manager.suspect(session)
     clock.advance(2_900)
-    await manager.look()
+    await manager.watch.look()
     assert not lost
     manager.heard(session)
     clock.advance(5_000)
-    await manager.look()
+    await manager.watch.look()
     assert not lost
     manager.suspect(session)
     clock.advance(3_000)
-    await manager.look()
+    await manager.watch.look()
     assert [event.executor_id for event in lost] == ["e1"]
     assert "connection broke" in lost[0].reason
     with pytest.raises(UnknownExecutorError):
@@ -150,11 +150,11 @@ async def test_a_dead_process_on_this_machine_is_a_loss_at_once(manager, lost):
         ]
     )
     await manager.register(request(pid=process.pid), "ipv4:127.0.0.1:5")
-    await manager.look()
+    await manager.watch.look()
     assert not lost
     process.kill()
     process.wait()
-    await manager.look()
+    await manager.watch.look()
     assert "died" in lost[0].reason
 
 
@@ -162,14 +162,14 @@ async def notice(manager, backend):
     """Let the store see by its clock which leases ended, and the manager what is left."""
     await backend.put(Keyspace.Sessions, "any", b"")
     await manager.refresh()
-    await manager.bury()
+    await manager.watch.bury()
 
 
 async def test_silence_past_the_lease_is_a_loss(manager, clock, backend, lost):
     session = await manager.register(request(), PEER)
     for _ in range(7):
         clock.advance(1_000)
-        await manager.look()
+        await manager.watch.look()
     await notice(manager, backend)
     assert "lease" in lost[0].reason
     assert session.is_gone
@@ -185,7 +185,7 @@ async def test_a_scheduler_that_was_held_up_takes_no_silence_of_its_own_for_a_lo
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
     for _ in range(7):
         clock.advance(1_000)
-        await manager.look()
+        await manager.watch.look()
     await notice(manager, backend)
     assert [event.executor_id for event in lost] == ["e1"]
 
@@ -260,7 +260,7 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
         turns=ALONE,
     )
     await successor.start()
-    await successor.look()
+    await successor.watch.look()
     assert successor.is_alive("e1", "one")
     assert not told
     with pytest.raises(UnknownExecutorError):
@@ -289,8 +289,8 @@ async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
     )
     await manager.register(request(), PEER)
     await manager.deregister("e1", "one", "bye")
-    await manager.look()
-    await manager.look()
+    await manager.watch.look()
+    await manager.watch.look()
     assert len(told) == 2
 
 
@@ -298,6 +298,6 @@ async def test_the_long_gone_are_forgotten(manager, backend, clock):
     await manager.register(request(), PEER)
     await manager.deregister("e1", "one", "bye")
     clock.advance(601_000)
-    await manager.look()
+    await manager.watch.look()
     assert manager.infos() == []
     assert await backend.get(Keyspace.Executors, "e1") is None

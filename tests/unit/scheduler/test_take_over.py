@@ -107,7 +107,7 @@ async def test_an_executor_whose_lease_ended_unnoticed_gets_another(replicas, cl
     clock.advance(7_000)
     await other.gateway.Heartbeat(BEAT, Context())
     assert await other._backend.get(Keyspace.Heartbeats, "e1") is not None
-    await other.executors.bury()
+    await other.executors.watch.bury()
     assert not await lost_of(other)
 
 
@@ -117,7 +117,7 @@ async def test_a_broken_connection_is_no_loss_where_another_replica_may_hear_of_
     await other.gateway.Heartbeat(BEAT, Context())
     clock.advance(3_100)
     await other.gateway.Heartbeat(BEAT, Context())
-    await first.executors.look()
+    await first.executors.watch.look()
     await first.executors.refresh()
     assert not await lost_of(first)
     with pytest.raises(UnknownExecutorError):
@@ -183,11 +183,11 @@ async def test_who_registered_again_after_it_was_declared_lost_by_mistake_loses_
         Context(),
     )
     clock.advance(1_000)
-    await other.executors.look()
+    await other.executors.watch.look()
     assert told == []
     await first.executors.deregister("e1", "life", "it was silent")
     await other.executors.refresh()
-    await other.executors.look()
+    await other.executors.watch.look()
     assert told == [("e1", "life")]
-    await other.executors.look()
+    await other.executors.watch.look()
     assert len(told) == 1
