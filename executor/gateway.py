@@ -77,12 +77,20 @@ class SchedulerGateway:
     async def report(
         self, request: pb.ReportTasksRequest, timeout_s: float, *, reply_to: str = ""
     ) -> pb.ReportTasksResponse:
-        """Hand over what became of tasks: to the scheduler at *reply_to* if it answers, else to any."""
+        """Hand over what became of tasks: to the scheduler at *reply_to* if it answers, else to any.
+
+        Without *reply_to* the slots are free by our word alone: one that did not answer may have filled them, so they
+        are not offered to another. The next poll offers them, and its list shows what of that has got lost.
+        """
         answer: pb.ReportTasksResponse | None = None
         if reply_to:
             answer = await self._replies.report(reply_to, request)
         if answer is None:
-            answer = await self._call("ReportTasks", request, timeout_s)
+            again = pb.ReportTasksRequest()
+            again.CopyFrom(request)
+            if not reply_to:
+                again.freed_slots = 0
+            answer = await self._call("ReportTasks", request, timeout_s, again)
         return answer
 
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
@@ -100,7 +108,8 @@ class SchedulerGateway:
             )
         return content
 
-    async def _call(self, method: str, request: object, timeout_s: float) -> Any:
+    async def _call(self, method: str, request: object, timeout_s: float, again: object | None = None) -> Any:
+        """Return the first answer; schedulers after the first are asked *again*, if it is given, instead."""
         reasons = []
         unsafe: TlsError | None = None
         for _ in self._addresses:
@@ -119,6 +128,7 @@ class SchedulerGateway:
             else:
                 self._note(is_lost=False)
                 return answer
+            request = request if again is None else again
         self._note(is_lost=True, why="; ".join(reasons))
         raise unsafe or SchedulerUnreachableError(self.addresses, "; ".join(reasons))
 

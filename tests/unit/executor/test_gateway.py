@@ -2,6 +2,8 @@
 
 import asyncio
 
+import grpc
+
 from executor.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from tests.unit.executor.scripted import ScriptedGateway, serve, task_set, until
@@ -28,3 +30,23 @@ async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbea
             await server.stop(None)
     assert [s.job_id for s in answer.task_sets] == ["job-1"]
     assert len(hung.heartbeats) == len(sound.heartbeats) == 1
+
+
+async def test_slots_that_a_scheduler_may_have_filled_are_not_offered_to_another() -> None:
+    dying, sound = ScriptedGateway(), ScriptedGateway()
+
+    async def die(request: object, context: grpc.aio.ServicerContext) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
+
+    dying.before = {"report": die}
+    served = [await serve(gateway) for gateway in (dying, sound)]
+    request = pb.ReportTasksRequest(reports=[pb.TaskReport(task=pb.TaskId(job_id="job-1"))], freed_slots=1)
+    try:
+        async with SchedulerGateway(tuple(f"127.0.0.1:{port}" for _, port in served)) as gateway:
+            await gateway.report(request, 5.0)
+            await gateway.report(request, 5.0)
+    finally:
+        for server, _ in served:
+            await server.stop(None)
+    assert [r.freed_slots for r in dying.reports] == [1]
+    assert [(r.freed_slots, len(r.reports)) for r in sound.reports] == [(0, 1), (1, 1)]
