@@ -53,7 +53,8 @@ class Pace:
         self._world = world
         self._since_s: dict[tuple[str, object], float] = {}
         """When each thing that should not last was first seen, as long as it lasts."""
-        self._launches: dict[str, int] = {}
+        self._hungry: dict[str, tuple[int, int]] = {}
+        """How many tasks a job with nothing running had been given, and others, when it began to wait for one."""
         self.longest_s: dict[str, float] = {"waiting": 0.0, "launch": 0.0, "report": 0.0}
 
     def look(self) -> None:
@@ -138,14 +139,16 @@ class Pace:
         slots = sum(e.slots for e in self._world.executors)
         total = sum(j.launches for j in self._world.observer.jobs.values())
         hungry = {j.job_id: j for j, graph in self._active if has_runnable_work(graph) and not running_count(graph)}
-        before, self._launches = self._launches, {}
+        before, self._hungry = self._hungry, {}
         for job_id, job in hungry.items():
             others = total - job.launches
-            began = before.get(job_id, others)
-            self._launches[job_id] = began
+            launches, began = before.get(job_id, (job.launches, others))
+            if launches != job.launches:
+                began = others  # it got something between two looks
             if others - began > 2 * slots + 8 + 2 * len(hungry):
                 self._world.observer.fail(f"{job_id} got nothing while others got {others - began} tasks")
-                self._launches[job_id] = others
+                began = others
+            self._hungry[job_id] = job.launches, began
 
 
 _TOLD = {
