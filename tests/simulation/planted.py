@@ -47,6 +47,7 @@ _update_job = LocalActor._update_job
 _update_elsewhere = RemoteActor.update
 _accept = AttemptTable.accept
 _submit = JobStore.submit
+_on_head = JobLoads.on_head
 
 
 def _append_expects_no_absence() -> AbstractContextManager[Any]:
@@ -282,13 +283,19 @@ def _conflict_is_ignored() -> AbstractContextManager[Any]:
     return mock.patch.object(JobStore, "_settle", settle)
 
 
-def _other_replicas_are_not_woken() -> AbstractContextManager[Any]:
+@contextmanager
+def _other_replicas_are_not_woken() -> Iterator[None]:
     """A replica works on what was submitted to itself alone (L10: jobs of the other one starve)."""
 
     async def adopt(self: LocalActor, job_id: Any) -> None:
         return None
 
-    return mock.patch.object(LocalActor, "adopt", adopt)
+    def on_head(self: JobLoads, job_id: Any, head: JobHead | None) -> None:
+        if head is None or not head.is_active or job_id in self._known:
+            _on_head(self, job_id, head)
+
+    with mock.patch.object(LocalActor, "adopt", adopt), mock.patch.object(JobLoads, "on_head", on_head):
+        yield
 
 
 def _retention_forgets_results() -> AbstractContextManager[Any]:

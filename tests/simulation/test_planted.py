@@ -8,7 +8,11 @@ from tests.simulation.world import ENOUGH, first_finding, simulate
 LATELY = {
     "a-loser-counts": 28,
     "both-attempts-count": 42,
-    "pushed-launch-runs-twice": 23,
+    "dead-holders-stay": 36,
+    "lease-end-not-told": 77,
+    "lost-launch-not-repeated": 69,
+    "no-turns": 25,
+    "other-replicas-not-woken": 41,
     "refused-launch-forgotten": 30,
 }
 """Where those were found lately that take many: tried first, to save time."""
