@@ -105,8 +105,12 @@ class SimulatedClient:
         self.cancelled[job_id] = None
         request = pb.CancelJobRequest(job_id=job_id, reason="changed my mind")
         try:
-            answer = await self._until_answered(lambda stub: stub.CancelJob(request, timeout=20.0), self._grief(job_id))
-        except StateCorruptError:
+            answer = await self._until_answered(
+                lambda stub: stub.CancelJob(request, timeout=20.0), (StateCorruptError,)
+            )
+        except StateCorruptError as error:
+            if not self.world.damage.is_of(job_id):
+                self.world.observer.fail(f"{self.name} got StateCorruptError: {error}")
             return
         self.world.trace(f"{self.name} cancels {job_id}: {answer.cancelled}")
 
@@ -183,9 +187,6 @@ class SimulatedClient:
             request = pb.RemoveStateRequest(path=path, force=True)
             with contextlib.suppress(NotFoundError):
                 await self._until_answered(partial(_remove_state, request), (NotFoundError,))
-
-    def _grief(self, job_id: str) -> tuple[type[OnagerError], ...]:
-        return (StateCorruptError,) if self.world.damage.is_of(job_id) else ()
 
     # ---------------------------------------------------------------- calls
 

@@ -16,6 +16,7 @@ from executor.attempts import AttemptTable, Launch
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.executors.executor_watch import ExecutorWatch
 from scheduler.jobs import housekeeping, job_heads, job_log
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
@@ -224,11 +225,11 @@ def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
 def _lease_that_ran_out_is_not_told() -> Iterator[None]:
     """Nobody acts when an executor's lease runs out, or its connection breaks."""
 
-    async def bury(self: ExecutorManager) -> None:
+    async def bury(self: ExecutorWatch) -> None:
         return None
 
     with (
-        mock.patch.object(ExecutorManager, "bury", bury),
+        mock.patch.object(ExecutorWatch, "bury", bury),
         mock.patch.object(ExecutorManager, "suspect"),
     ):
         yield

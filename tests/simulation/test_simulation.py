@@ -14,6 +14,7 @@ import pytest
 
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.oracles import Oracles
+from tests.simulation.planted import PLANTED
 from tests.simulation.world import simulate
 
 SEEDS = 200
@@ -146,3 +147,9 @@ def test_processes_take_turns_as_the_seed_says():
 
     assert order(1) == order(1)
     assert len({order(seed) for seed in range(10)}) > 5
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_what_a_planted_bug_replaces_is_there(name):
+    with PLANTED[name]():
+        pass
