@@ -13,10 +13,12 @@ from execution_graph import RunningStage, RunningTask
 from execution_graph.attempts import held as _held
 from execution_graph.outcomes import on_tasks_succeeded
 from executor.attempts import AttemptTable, Launch
+from onager.errors import StateBackendError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.executors.executor_watch import ExecutorWatch
+from scheduler.executors.slots import SlotPool
 from scheduler.jobs import housekeeping, job_heads, job_log
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.housekeeping import Housekeeping
@@ -52,7 +54,7 @@ _on_head = JobLoads.on_head
 
 
 def _append_expects_no_absence() -> AbstractContextManager[Any]:
-    """The next key of the log is not expected to be absent: two replicas write over each other."""
+    """The next key of the log is not expected to be absent: two replicas write over each other (X10)."""
 
     async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
         return await _settle(self, ops, {k: v for k, v in expect.items() if k[0] is not Keyspace.JobLog}, mine)
@@ -265,6 +267,39 @@ def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
     return mock.patch.object(JobStore, "submit", submit)
 
 
+def _accepted_job_is_in_memory_alone() -> AbstractContextManager[Any]:
+    """A submission that could not be stored is accepted all the same (X19: it is lost with the scheduler)."""
+
+    async def submit(self: JobStore, graph: Any, terms: Any = None) -> Any:
+        try:
+            return await _submit(self, graph, terms)
+        except StateBackendError:
+            return None, False
+
+    return mock.patch.object(JobStore, "submit", submit)
+
+
+def _late_report_breaks_the_call() -> AbstractContextManager[Any]:
+    """A report of a job that has ended finds no task there, and breaks off (X20: an unwrapped option)."""
+
+    async def update(self: LocalActor, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
+        head = self._jobs.heads.get(job_id)
+        if head is not None and head.state.is_terminal:
+            raise KeyError(job_id)
+        return await _update_job(self, job_id, mine, executor, freed)
+
+    return mock.patch.object(LocalActor, "_update_job", update)
+
+
+def _slots_are_written_over() -> AbstractContextManager[Any]:
+    """Slots are read, and written whatever is there by then (X5: two locks for the same slots)."""
+
+    async def commit(self: SlotPool, executor_id: Any, ops: Any, revision: int) -> Any:
+        return await self._backend.put_txn(ops)
+
+    return mock.patch.object(SlotPool, "_commit", commit)
+
+
 def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
     """The first of two equal jobs to be removed takes the plans of both along."""
 
@@ -396,6 +431,9 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "lease-end-not-told": _lease_that_ran_out_is_not_told,
     "own-lease-loss-not-told": _loss_of_the_own_lease_is_not_told,
     "late-submission-runs-again": _submission_forgets_jobs_that_have_ended,
+    "accepted-in-memory": _accepted_job_is_in_memory_alone,
+    "late-report-breaks": _late_report_breaks_the_call,
+    "slots-written-over": _slots_are_written_over,
     "shared-blob-goes": _blob_goes_while_another_job_names_it,
     "other-replicas-not-woken": _other_replicas_are_not_woken,
     "retention-forgets": _retention_forgets_results,
