@@ -8,6 +8,7 @@
 What users need is here; it is imported at first use, so that the processes of a cluster do not pay for it.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from onager.version import __version__
@@ -32,6 +33,12 @@ __all__ = [
     "__version__",
     "connect",
 ]
+
+
+# A process that calls schedulers may start others, as PySpark starts its JVM: by fork, since it has something to do
+# before exec. gRPC's own handlers of fork do not bear that while calls are under way: one such child in a hundred
+# aborts. Whoever goes on with gRPC in a forked child says so.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 
 def __getattr__(name: str) -> Any:
