@@ -29,9 +29,17 @@ def below(process: Process, what: str) -> psutil.Process | None:
 
 
 def another(process: Process, killed: int) -> psutil.Process | None:
-    """Return Spark's JVM, other than the one that was killed; before it, others look for Java and its arguments."""
-    found = below(process, "org.apache.spark.deploy.SparkSubmit")
-    return found if found is not None and found.pid != killed else None
+    """Return Spark's JVM, other than the one that was killed.
+
+    Before it, a shell and a JVM of Spark's launcher, which have its class among their arguments, look for Java.
+    """
+    for child in process.descendants():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            command = child.cmdline()
+            is_spark = "org.apache.spark.deploy.SparkSubmit" in command and command[0].endswith("java")
+            if is_spark and "org.apache.spark.launcher.Main" not in command and child.pid != killed:
+                return child
+    return None
 
 
 def test_the_jvm_is_killed_as_soon_as_it_is_there(executor):
