@@ -1,5 +1,7 @@
 """Any sequence of calls does what it does to a plain dictionary, and a store that does not is found out."""
 
+from abc import ABC, abstractmethod
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -187,11 +189,11 @@ class UnlocksForOthers(ForwardingBackend):
         await super()._release(SHARED[token.keyspace, token.key])
 
 
-class Filtered(ForwardingBackend):
+class Filtered(ForwardingBackend, ABC):
     """Watches through *told*, which says what becomes of a batch."""
 
-    def told(self, events):
-        raise NotImplementedError
+    @abstractmethod
+    def told(self, events): ...
 
     def _watch(self, keyspace, prefix, from_revision):
         return _FilteredWatch(super()._watch(keyspace, prefix, from_revision), self.told)

@@ -184,6 +184,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return done
 
     def _process_events(self, _: Any) -> None:
+        # What asyncio has for I/O is left out on purpose: whoever reaches for a socket leaves the simulation.
         raise NotImplementedError("no sockets here")
 
     def _write_to_self(self) -> None:

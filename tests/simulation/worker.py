@@ -5,6 +5,7 @@ import random  # noqa: TID251 seeded
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from executor.work import Assignment, OnReport, failure_report
 from onager import exchange_layout
@@ -176,26 +177,15 @@ class SimulatedWorker:
         return arrow_stream(rows_of(value)) if output.inline else b""
 
 
-class RunLedger:
+class RunLedger(Protocol):
     """What really happened on executors, for the oracles; implemented by `observer.Observer`."""
 
-    def trace(self, text: str) -> None:
-        raise NotImplementedError
-
-    def began(self, life: str, key: TaskKey) -> None:
-        raise NotImplementedError
-
-    def ended(self, life: str, key: TaskKey, report: pb.TaskReport) -> None:
-        raise NotImplementedError
-
-    def missed(self, life: str, key: TaskKey, nonce: str) -> None:
-        raise NotImplementedError
-
-    def publishes(self, life: str, key: TaskKey, nonces: list[str]) -> None:
-        raise NotImplementedError
-
-    def wrote(self, life: str, key: TaskKey, nonce: str, value: int, *, is_shared: bool) -> None:
-        raise NotImplementedError
+    def trace(self, text: str) -> None: ...
+    def began(self, life: str, key: TaskKey) -> None: ...
+    def ended(self, life: str, key: TaskKey, report: pb.TaskReport) -> None: ...
+    def missed(self, life: str, key: TaskKey, nonce: str) -> None: ...
+    def publishes(self, life: str, key: TaskKey, nonces: list[str]) -> None: ...
+    def wrote(self, life: str, key: TaskKey, nonce: str, value: int, *, is_shared: bool) -> None: ...
 
 
 def read_result(exchange: Exchange, path: str) -> list[bytes]:

@@ -41,12 +41,8 @@ def lost():
     return []
 
 
-@pytest.fixture
-async def manager(backend, clock, lost):
-    async def on_lost(event):
-        lost.append(event)
-
-    manager = ExecutorManager(
+def made(backend, clock, on_lost):
+    return ExecutorManager(
         backend,
         clock,
         lease_ttl_s=6,
@@ -56,6 +52,14 @@ async def manager(backend, clock, lost):
         on_take_over=nothing,
         turns=ALONE,
     )
+
+
+@pytest.fixture
+async def manager(backend, clock, lost):
+    async def on_lost(event):
+        lost.append(event)
+
+    manager = made(backend, clock, on_lost)
     await manager.start()
     return manager
 
@@ -204,16 +208,7 @@ async def test_who_was_declared_lost_elsewhere_is_told_to_register(manager, cloc
     async def on_lost(event):
         pass
 
-    other = ExecutorManager(
-        backend,
-        clock,
-        lease_ttl_s=6,
-        connection_grace_s=1,
-        lost_retention_s=600,
-        on_lost=on_lost,
-        on_take_over=nothing,
-        turns=ALONE,
-    )
+    other = made(backend, clock, on_lost)
     await other.start()
     clock.advance(7_000)
     await notice(other, backend)
@@ -249,16 +244,7 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
     async def on_lost(event):
         told.append(event)
 
-    successor = ExecutorManager(
-        backend,
-        clock,
-        lease_ttl_s=6,
-        connection_grace_s=1,
-        lost_retention_s=600,
-        on_lost=on_lost,
-        on_take_over=nothing,
-        turns=ALONE,
-    )
+    successor = made(backend, clock, on_lost)
     await successor.start()
     await successor.watch.look()
     assert successor.is_alive("e1", "one")
@@ -277,16 +263,7 @@ async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
         if len(told) == 1:
             raise UnknownExecutorError("the store is away")
 
-    manager = ExecutorManager(
-        backend,
-        clock,
-        lease_ttl_s=6,
-        connection_grace_s=1,
-        lost_retention_s=600,
-        on_lost=on_lost,
-        on_take_over=nothing,
-        turns=ALONE,
-    )
+    manager = made(backend, clock, on_lost)
     await manager.register(request(), PEER)
     await manager.deregister("e1", "one", "bye")
     await manager.watch.look()
