@@ -127,3 +127,24 @@ def rows(table: pa.Table) -> list[tuple]:
     plain = zip(*(column.to_pylist() for column in table.columns), strict=True)
     rounded = [tuple(float(f"{v:.9g}") if isinstance(v, float) else v for v in row) for row in plain]
     return sorted(rounded, key=repr)
+
+
+@pytest.fixture
+def gated_q18(cluster: Cluster, tpch, gate: Gate):
+    """Q18 with every exchange cut, held in its scan of orders while its other stages finish."""
+    views = {**tpch, "orders_ungated": tpch["orders"]}
+    del views["orders"]
+    arguments = {"text": query(18), "gate": str(gate.directory), "table": "orders", "key": "o_orderkey"}
+    job = cluster.client.python(f"{JOBS}:gated_query", args=arguments, views=views, conf=UNFUSED)
+    gate.wait()
+    until(lambda: finished_count(cluster, job.id) >= 4, 60, "some finished tasks")
+    return job
+
+
+@pytest.fixture(scope="module")
+def right_answer(spark):
+    return rows(spark.sql(query(18)).toArrow())
+
+
+def finished_count(cluster: Cluster, job_id: str) -> int:
+    return sum(stage.successful for stage in cluster.client.job(job_id).progress().stages)

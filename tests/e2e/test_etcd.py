@@ -11,7 +11,7 @@ import pytest
 
 import onager
 from tests.e2e.cluster import Cluster, free_port, until
-from tests.e2e.conftest import JOBS, UNFUSED, query, rows
+from tests.e2e.conftest import rows
 from tests.etcd import EtcdCluster
 
 pytestmark = pytest.mark.timeout(300)
@@ -29,27 +29,6 @@ def cluster(make_module_cluster, store) -> Cluster:
     made.start_scheduler()
     made.start_executor("e-1")
     return made
-
-
-@pytest.fixture
-def gated_q18(cluster, tpch, gate):
-    """Q18 with every exchange cut, held in its scan of orders while its other stages finish."""
-    views = {**tpch, "orders_ungated": tpch["orders"]}
-    del views["orders"]
-    arguments = {"text": query(18), "gate": str(gate.directory), "table": "orders", "key": "o_orderkey"}
-    job = cluster.client.python(f"{JOBS}:gated_query", args=arguments, views=views, conf=UNFUSED)
-    gate.wait()
-    until(lambda: finished_count(cluster, job.id) >= 4, 60, "some finished tasks")
-    return job
-
-
-@pytest.fixture(scope="module")
-def right_answer(spark):
-    return rows(spark.sql(query(18)).toArrow())
-
-
-def finished_count(cluster: Cluster, job_id: str) -> int:
-    return sum(stage.successful for stage in cluster.client.job(job_id).progress().stages)
 
 
 def failures_told(cluster: Cluster) -> int:
