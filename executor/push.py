@@ -53,9 +53,9 @@ class Port:
         try:
             port = access.add_port(self._server, settings.listen)
         except RuntimeError as error:
-            raise InvalidSettingError("listen", settings.listen, f"the address cannot be used ({error})") from error
+            raise InvalidSettingError("--listen", settings.listen, f"the address cannot be used ({error})") from error
         if not port:
-            raise InvalidSettingError("listen", settings.listen, "the address cannot be used")
+            raise InvalidSettingError("--listen", settings.listen, "the address cannot be used")
         self.address = settings.advertised(port)
         """Where schedulers reach it."""
 

@@ -70,6 +70,8 @@ async def _run(settings: SchedulerSettings) -> int:
         loop.add_signal_handler(number, stop.set)
     access = ServerAccess(settings.security, settings.listen)
     check_exchange_dir(settings.exchange_dir)
+    if settings.backend.startswith("memory:"):
+        log.warning("jobs_are_lost_with_this_process", advice="keep them: --backend leveldb:DIR, or etcd://HOST:PORT,…")
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(await open_backend(settings.backend, clock=clock))
@@ -88,7 +90,9 @@ async def _run(settings: SchedulerSettings) -> int:
             server, port = await serve(replica, settings.listen, access, checks)
         except OSError as error:
             raise InvalidSettingError(
-                "listen", settings.listen, f"the address cannot be used ({error}); is another scheduler running there?"
+                "--listen",
+                settings.listen,
+                f"the address cannot be used ({error}); is another scheduler running there?",
             ) from error
         host = settings.listen.rpartition(":")[0]
         loops = asyncio.create_task(replica.run())

@@ -28,7 +28,7 @@ def serving_metrics(listen: str) -> Iterator[CollectorRegistry]:
     try:
         server, thread = start_http_server(int(port), host, registry)
     except OSError as error:
-        raise InvalidSettingError("metrics_listen", listen, f"the address cannot be used ({error})") from error
+        raise InvalidSettingError("--metrics-listen", listen, f"the address cannot be used ({error})") from error
     log.info("metrics_ready", address=f"http://{host}:{server.server_port}/metrics")
     try:
         yield registry

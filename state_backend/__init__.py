@@ -94,7 +94,7 @@ async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendC
 
             return await LevelDBBackend.open(Path(rest), clock=clock)
         case "leveldb":
-            raise InvalidSettingError("backend", url, "name the state directory: leveldb:DIR")
+            raise InvalidSettingError("--backend", url, "name the state directory: leveldb:DIR")
         case "etcd":
             from state_backend.etcd import EtcdBackend
 
@@ -103,7 +103,7 @@ async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendC
             from state_backend.etcd.url import without_password
 
             raise InvalidSettingError(
-                "backend",
+                "--backend",
                 without_password(url),
                 "use etcd://HOST:PORT[,HOST:PORT…][/NAMESPACE], leveldb:DIR, or memory: to keep nothing",
             )

@@ -49,7 +49,7 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
         settings["spark.jars"] = ",".join(filter(None, [jar, settings.get("spark.jars")]))
         if not has_scheme(exchange_dir) and "onager.exchange.shared" not in conf:
             raise InvalidSettingError(
-                "exchange_dir",
+                "--exchange-dir",
                 exchange_dir,
                 f"the executors of {master} have to reach it: give a shared file system's URI, or, when it is a shared "
                 "volume mounted at the same place everywhere, --spark-conf onager.exchange.shared=true",

@@ -1,4 +1,4 @@
-"""The flags by which commands get to schedulers that want TLS or a token."""
+"""The flags that commands share: how they get to schedulers that want TLS or a token, and how they print."""
 
 import functools
 import inspect
@@ -16,6 +16,14 @@ TLS_CERT_HELP: Final = "Certificate of ours, where schedulers want one."
 TLS_KEY_HELP: Final = "Key of the certificate."
 TOKEN_HELP: Final = "The token, in a file's first line."  # noqa: S105 - help
 INSECURE_HELP: Final = "Let plaintext leave this machine."
+
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        "--scheduler", envvar="ONAGER_SCHEDULER", metavar="H:P[,H:P]", help="Schedulers; any one that answers will do."
+    ),
+]
+Output = Annotated[str, typer.Option("--output-format", "-o", metavar="table|json", help="How to print.")]
 
 # As `onager.protocol.security.clients` has them; importing it would take as long as the rest of the help.
 _FLAGS: Final[dict[str, tuple[str, Any]]] = {

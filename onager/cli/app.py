@@ -12,6 +12,8 @@ from onager.cli.access import (
     TLS_CERT_HELP,
     TLS_KEY_HELP,
     TOKEN_HELP,
+    Output,
+    Scheduler,
     connecting,
     say_by_variables,
 )
@@ -28,17 +30,16 @@ app = typer.Typer(
 )
 app.add_typer(state_app, name="state")
 
-Scheduler = Annotated[
-    str,
-    typer.Option(
-        "--scheduler", envvar="ONAGER_SCHEDULER", metavar="H:P[,H:P]", help="Schedulers; any one that answers will do."
-    ),
-]
-Output = Annotated[str, typer.Option("--output-format", "-o", metavar="table|json", help="How to print.")]
-Listen = Annotated[str | None, typer.Option(metavar="H:P", help=f"Address to serve at. [default: {DEFAULT_ADDRESS}]")]
-ExchangeDir = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Where stages leave their output; shared by all executors.")
-]
+Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serve at.", show_default=DEFAULT_ADDRESS)]
+
+
+def _exchange_dir(default: str) -> Any:
+    """Return the option for the exchange directory of a process that takes *default*."""
+    return typer.Option(
+        metavar="DIR",
+        help="Where stages leave their output; all executors and schedulers share it.",
+        show_default=default,
+    )
 
 
 def _own(process: str, name: str) -> list[str]:
@@ -60,13 +61,13 @@ def standalone(
     backend: Annotated[
         str | None,
         typer.Option(
-            metavar="etcd://H:P[,H:P]|leveldb:DIR", help="Where jobs are kept. [default: leveldb:, by --state-dir]"
+            metavar="etcd://H:P[,H:P]|leveldb:DIR", help="Where jobs are kept.", show_default="leveldb:, by --state-dir"
         ),
     ] = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Where jobs are kept, in a directory.")] = None,
-    exchange_dir: ExchangeDir = None,
+    exchange_dir: Annotated[str | None, _exchange_dir("beside the state")] = None,
     listen: Listen = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once. [default: one per core]")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
@@ -93,11 +94,18 @@ def standalone(
 
 @app.command()
 def scheduler(
-    backend: Annotated[str | None, typer.Option(metavar="etcd://H:P,…|leveldb:DIR", help="The state backend.")] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="etcd://H:P,…|leveldb:DIR",
+            help="Where jobs are kept.",
+            show_default="memory:, lost with the process",
+        ),
+    ] = None,
     listen: Listen = None,
-    exchange_dir: ExchangeDir = None,
+    exchange_dir: Annotated[str | None, _exchange_dir("var/exchange")] = None,
     advertise: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Where others reach it. [default: where it listens]")
+        str | None, typer.Option(metavar="H:P", help="Where others reach it.", show_default="where it listens")
     ] = None,
     metrics_listen: Annotated[
         str | None, typer.Option(metavar="H:P", help="Serve metrics for Prometheus at http://H:P/metrics.")
@@ -143,22 +151,30 @@ def scheduler(
 @app.command()
 def executor(
     scheduler: Annotated[
-        str | None, typer.Option(envvar="ONAGER_SCHEDULER", metavar="H:P[,H:P]", help="Schedulers to work for.")
+        str | None,
+        typer.Option(
+            envvar="ONAGER_SCHEDULER",
+            metavar="H:P[,H:P]",
+            help="Schedulers to work for.",
+            show_default=DEFAULT_ADDRESS,
+        ),
     ] = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once. [default: one per core]")] = None,
-    exchange_dir: ExchangeDir = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
+    exchange_dir: Annotated[str | None, _exchange_dir("none: has to be given")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
-    executor_id: Annotated[str | None, typer.Option(metavar="ID", help="A fixed identity. [default: drawn]")] = None,
+    executor_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="A fixed identity.", show_default="drawn")
+    ] = None,
     mode: Annotated[
-        str | None, typer.Option(metavar="pull|push", help="Ask for work, or be sent it. [default: pull]")
+        str | None, typer.Option(metavar="pull|push", help="Ask for work, or be sent it.", show_default="pull")
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="H:P", help="Push mode: take work here. [default: a free port of 127.0.0.1]"),
+        typer.Option(metavar="H:P", help="Push mode: take work here.", show_default="a free port of 127.0.0.1"),
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="H:P", help="Push mode: where schedulers reach it. [default: where it listens]"),
+        typer.Option(metavar="H:P", help="Push mode: where schedulers reach it.", show_default="where it listens"),
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
@@ -221,7 +237,7 @@ def submit(
     view: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="A dataset under a name.")] = None,
     views_from: Annotated[Path | None, typer.Option(metavar="DIR", help="A view of every dataset in DIR.")] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="spark.* or onager.* setting.")] = None,
-    name: Annotated[str | None, typer.Option(help="What lists show. [default: the query's first words]")] = None,
+    name: Annotated[str | None, typer.Option(help="What lists show.", show_default="the query's first words")] = None,
     output: Annotated[
         str | None, typer.Option("--output", metavar="DIR", help="Write the result as a dataset.")
     ] = None,
@@ -241,7 +257,7 @@ def submit(
     if arg and py is None:
         fail("--arg goes to the function of --py", ExitCode.USAGE)
     if not output_format.startswith("arrow="):
-        one_of("-o", output_format, ("table", "json", "csv"))
+        one_of("-o", output_format, ("table", "json", "csv", "arrow=FILE"))
     run(
         Submission(
             scheduler=scheduler,
@@ -250,7 +266,7 @@ def submit(
             py=py,
             args=pairs("--arg", arg or []),
             py_files=py_file or [],
-            views=pairs("--view", view or []),
+            views=pairs("--view", view or [], "NAME=PATH"),
             views_from=views_from,
             conf=pairs("--conf", conf or []),
             name=name,

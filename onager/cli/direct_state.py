@@ -117,11 +117,11 @@ def _as_a_guest(url: str) -> str:
 def _check_url(url: str, *, may_be_new: bool) -> None:
     if url.startswith("memory:"):
         raise InvalidSettingError(
-            "backend", url, "nothing is kept there: name a store, leveldb:DIR or etcd://HOST:PORT"
+            "--backend", url, "nothing is kept there: name a store, leveldb:DIR or etcd://HOST:PORT"
         )
     scheme, _, path = url.partition(":")
     if scheme != "leveldb" or not path or may_be_new:
         return
     directory = Path(path)
     if not (directory / "CURRENT").is_file() and not any(directory.glob("*.ldb")) and not any(directory.glob("*.log")):
-        raise InvalidSettingError("backend", url, "there is no store in that directory; see where the scheduler's is")
+        raise InvalidSettingError("--backend", url, "there is no store in that directory; see where the scheduler's is")

@@ -81,12 +81,12 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def pairs(name: str, items: list[str]) -> dict[str, str]:
-    """Return ``k=v`` texts as a dict; a text without ``=`` ends the process with a message about *name*."""
+def pairs(name: str, items: list[str], form: str = "KEY=VALUE") -> dict[str, str]:
+    """Return ``k=v`` texts as a dict; one without ``=`` ends the process with a message about *name* and its *form*."""
     result: dict[str, str] = {}
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            fail(f"{name} {item!r}: expected key=value", ExitCode.USAGE)
+            fail(f"{name} {item!r}: expected {form}", ExitCode.USAGE)
         result[key.strip()] = value
     return result

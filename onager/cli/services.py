@@ -18,6 +18,9 @@ SUPERVISOR_VARIABLE: Final = "ONAGER_SUPERVISOR_PID"
 
 _PR_SET_PDEATHSIG: Final = 1
 
+_WANTED: Final = {"exchange_dir": "name the directory, or URI, that all executors and schedulers share"}
+"""What to give for settings that have no default."""
+
 S = TypeVar("S", bound=BaseSettings)
 
 
@@ -54,9 +57,10 @@ def _settings(model: type[S], given: Mapping[str, Any]) -> S:
         for problem in error.errors():
             field = ".".join(str(part) for part in problem["loc"])
             flag = f"--{field.replace('_', '-')}"
-            what = problem["msg"].removeprefix("Value error, ")
-            given_text = "" if problem["type"] == "missing" else f" {problem['input']!r}"
-            lines.append(f"{flag} ({prefix}{field.upper()}){given_text}: {what}")
+            what = f" {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
+            if problem["type"] == "missing":
+                what = f" is not given: {_WANTED[field]}"
+            lines.append(f"{flag} ({prefix}{field.upper()}){what}")
         fail("\n".join(lines), ExitCode.USAGE)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from onager.cli.access import connecting
+from onager.cli.access import Output, Scheduler, connecting
 from onager.cli.exits import one_of
 from onager.protocol.limits import DEFAULT_ADDRESS
 
@@ -17,17 +17,10 @@ directory is open in one process at a time.""",
     no_args_is_help=True,
 )
 
-Scheduler = Annotated[
-    str,
-    typer.Option(
-        "--scheduler", envvar="ONAGER_SCHEDULER", metavar="H:P[,H:P]", help="Schedulers; any one that answers will do."
-    ),
-]
 Backend = Annotated[
     str | None,
     typer.Option(metavar="leveldb:DIR|etcd://H:P/NS", help="Open this store here, and ask no scheduler."),
 ]
-Output = Annotated[str, typer.Option("--output-format", "-o", metavar="table|json", help="How to print.")]
 Prefix = Annotated[str, typer.Argument(metavar="[KEYSPACE[/PREFIX]]")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

@@ -147,7 +147,9 @@ class Calls:
                 await asyncio.sleep(min(_PAUSE_S, max(0.0, deadline_s - loop.time())))
         failures = dict.fromkeys(self._url.endpoints, "there was no time left to ask it") | failures
         told = "; ".join(f"{address}: {why}" for address, why in failures.items())
-        raise StateUnavailableError(f"no etcd answered within {self._url.timeout_s:g} s: {told}")
+        raise StateUnavailableError(
+            f"no etcd answered within {self._url.timeout_s:g} s: {told}; is etcd running there? (--backend)"
+        )
 
     async def _prepare(self, endpoint: Endpoint, timeout_s: float, *, must_be_connected: bool) -> None:
         if not self._has_token and self._url.user is not None:

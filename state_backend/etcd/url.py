@@ -194,7 +194,7 @@ class _Parser:
         return parameters
 
     def _refuse(self, why: str) -> NoReturn:
-        raise InvalidSettingError("backend", self._shown, why)
+        raise InvalidSettingError("--backend", self._shown, why)
 
 
 def _is_endpoint(text: str) -> bool:

@@ -161,8 +161,8 @@ def test_nobody_there_ends_with_3(onager):
         (("submit",), "give the job once"),
         (("submit", "-e", "x", "-f", "y"), "give the job once"),
         (("submit", "-e", "x", "--arg", "a=b"), "--arg goes to the function of --py"),
-        (("submit", "-e", "x", "-o", "xml"), "expected one of table, json, csv"),
-        (("submit", "-e", "x", "--view", "v"), "--view 'v': expected key=value"),
+        (("submit", "-e", "x", "-o", "xml"), "expected one of table, json, csv, arrow=FILE"),
+        (("submit", "-e", "x", "--view", "v"), "--view 'v': expected NAME=PATH"),
         (("submit", "-e", "x", "--output", "o", "--format", "xml"), "expected one of parquet"),
         (("submit", "-e", "x", "--views-from", "/nowhere"), "there is no such directory"),
         (("submit", "-f", "/nowhere.sql"), "No such file"),
@@ -171,7 +171,7 @@ def test_nobody_there_ends_with_3(onager):
         (("submit", "-e", "x", "--scheduler", "nonsense"), "expected host:port"),
         (("jobs", "-o", "xml"), "expected one of table, json"),
         (("nonsense",), "No such command"),
-        (("executor", "--scheduler", "h:1", "--slots", "1"), "--exchange-dir"),
+        (("executor", "--scheduler", "h:1", "--slots", "1"), "EXCHANGE_DIR) is not given: name the directory"),
         (("scheduler", "--listen", "nonsense"), "--listen"),
         (("standalone", "--listen", "nonsense"), "expected host:port"),
     ],
@@ -181,6 +181,20 @@ def test_usage_errors_end_with_2(onager, arguments, text):
     done = onager(*arguments)
     assert done.code == 2
     assert text in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "defaults"),
+    [
+        ("standalone", ("leveldb:, by --state-dir", "127.0.0.1:50050", "one per core", "beside the state")),
+        ("scheduler", ("memory:, lost with the process", "where it listens", "var/exchange")),
+        ("executor", ("127.0.0.1:50050", "none: has to be given", "drawn", "pull", "a free port of 127.0.0.1")),
+        ("submit", ("the query's first words",)),
+    ],
+)
+def test_help_says_what_is_taken_where_nothing_is_given(onager, command, defaults):
+    told = onager(command, "--help").out
+    assert [default for default in defaults if f"[default: ({default})]" not in told] == []
 
 
 def test_help_needs_neither_grpc_nor_spark():

@@ -96,7 +96,7 @@ def test_a_path_may_hold_an_at_sign(tmp_path):
 def test_what_cannot_be_used_is_told(text, why):
     with pytest.raises(InvalidSettingError, match=re.escape(why)) as caught:
         EtcdUrl.parse(text, {})
-    assert str(caught.value).startswith("backend='etcd:")
+    assert str(caught.value).startswith("--backend='etcd:")
 
 
 def test_files_that_hold_something_else_are_told(tmp_path):
