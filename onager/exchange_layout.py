@@ -15,9 +15,6 @@ import pyarrow.ipc
 
 from onager.errors import FetchFailedError
 
-INLINE_LIMIT_BYTES = 256 * 1024
-"""A partition of a result that is no larger travels in its report."""
-
 
 def stage_directory(job_id: str, stage_id: int) -> str:
     """Return where a stage's files lie, below the exchange directory."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import structlog
 
-from onager.errors import OnagerError
+from onager.errors import OnagerError, StateBackendError, WatchCompactedError
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +24,18 @@ async def whenever(wake: asyncio.Event, act: Callable[[], Coroutine[Any, Any, No
             log.warning("step_failed", step=act.__qualname__, error=str(error))
             await asyncio.sleep(_AGAIN_S)
             wake.set()
+
+
+async def watching(watch: Callable[[], Coroutine[Any, Any, None]], *, again_s: float = _AGAIN_S) -> None:
+    """Watch, and again whenever a watch has ended; *watch* begins by reading what it may have missed."""
+    while True:
+        try:
+            await watch()
+        except WatchCompactedError:
+            continue
+        except StateBackendError as error:
+            log.warning("watch_failed", watch=watch.__qualname__, error=str(error))
+            await asyncio.sleep(again_s)
 
 
 async def every(interval_s: float, act: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,10 +1,8 @@
-"""A thin way into the executor's JVM: Scala objects, sequences and options, class tests, Java serialisation."""
+"""A thin way into the executor's JVM: classes by name, and Scala sequences."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
-
-from py4j.java_gateway import is_instance_of
 
 
 class Jvm:
@@ -21,20 +19,12 @@ class Jvm:
         gateway = spark.sparkContext._gateway  # noqa: SLF001
         found = cls._known.get(gateway)
         if found is None:
-            found = cls._known[gateway] = cls(spark._jvm, gateway)  # noqa: SLF001
+            found = cls._known[gateway] = cls(spark._jvm)  # noqa: SLF001
         return found
 
-    def __init__(self, view: Any, gateway: Any) -> None:
+    def __init__(self, view: Any) -> None:
         self.view = view
-        self.gateway = gateway
         self._packages: dict[str, Any] = {}
-        self.none = self.scala_object("scala.None")
-        self.nil = self.seq([])
-
-    def scala_object(self, name: str) -> Any:
-        """Return the singleton of the Scala object called *name*, such as ``scala.None``."""
-        package, _, simple = name.rpartition(".")
-        return getattr(getattr(self.package(package), simple + "$"), "MODULE$")
 
     def package(self, name: str) -> Any:
         """Return the JVM package or class called *name*, looked up once."""
@@ -52,35 +42,6 @@ class Jvm:
     def items(self, seq: Any) -> list[Any]:
         """Return the items of a Scala ``Seq``, one call each."""
         return [seq.apply(i) for i in range(seq.size())]
-
-    def some(self, value: Any) -> Any:
-        """Return ``Some(value)``."""
-        return self.view.scala.Some(value)
-
-    def is_a(self, thing: Any, class_name: str) -> bool:
-        """Return whether the JVM object *thing* is an instance of *class_name*."""
-        return bool(is_instance_of(self.gateway, thing, class_name))
-
-    def array(self, class_name: str, items: Iterable[Any]) -> Any:
-        """Return a Java array of *items*."""
-        listed = list(items)
-        made = self.gateway.new_array(self.package(class_name), len(listed))
-        for i, item in enumerate(listed):
-            made[i] = item
-        return made
-
-    def serialize(self, thing: Any) -> bytes:
-        """Return the Java serialisation of *thing*."""
-        out = self.view.java.io.ByteArrayOutputStream()
-        stream = self.view.java.io.ObjectOutputStream(out)
-        stream.writeObject(thing)
-        stream.close()
-        return bytes(out.toByteArray())
-
-    def deserialize(self, data: bytes) -> Any:
-        """Return the object that `serialize` wrote, possibly in another process."""
-        source = self.view.java.io.ByteArrayInputStream(data)
-        return self.view.java.io.ObjectInputStream(source).readObject()
 
 
 def kind(thing: Any) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import Any
+from typing import Any, Final
 
 import psutil
+import pyspark
 import structlog
 from pyspark import java_gateway
 from pyspark.sql import SparkSession
@@ -18,11 +19,13 @@ from pyspark.sql.types import LongType
 
 from executor.spark.kernel_jar import kernel_jar
 from executor.work import WorkerDiedError
-from onager.errors import InvalidSettingError, OnagerError
+from onager.errors import InvalidSettingError, OnagerError, VersionMismatchError
 from onager.exchange_layout import has_scheme
 
 log = structlog.get_logger()
 
+_TESTED: Final = ("4.3",)
+"""Minor versions of Spark that planner and kernel are tested against."""
 _GIB = 1024**3
 _MEMORY_PER_SLOT = 2 * _GIB
 _SHARE_OF_MACHINE = 0.4
@@ -38,8 +41,9 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
     """Start this process's Spark, by default ``local[slots]`` on the loopback interface without a user interface.
 
     *conf* wins over every default. With another master the kernel's jar is handed to that cluster's executors, and
-    *exchange_dir* has to be one that they share.
+    *exchange_dir* has to be one that they share. `VersionMismatchError` when another version of Spark is installed.
     """
+    check_spark_version()
     settings = _defaults(slots) | dict(conf)
     master = settings["spark.master"]
     jar = str(kernel_jar())
@@ -71,6 +75,16 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
                 raise WorkerDiedError("Spark's JVM was killed while it started") from e
             raise OnagerError(f"Spark could not be started: {e}; is Java 17 or newer installed (JAVA_HOME)?") from e
     return spark
+
+
+def check_spark_version() -> None:
+    """Raise `VersionMismatchError` unless the installed Spark is one that is tested."""
+    version = str(pyspark.__version__)
+    if not version.startswith(tuple(f"{minor}." for minor in _TESTED)):
+        raise VersionMismatchError(
+            f"PySpark {version} is installed, and this Onager runs on Spark {', '.join(_TESTED)}: install "
+            f"pyspark~={_TESTED[-1]}.0"
+        )
 
 
 @contextmanager

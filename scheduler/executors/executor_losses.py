@@ -1,6 +1,5 @@
 """Telling the jobs that an executor is lost: each scheduler those that it acts on, however it learned of the loss."""
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -25,18 +24,13 @@ class OnLost(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Owed:
-    lost: ExecutorLost
-
-
 class ExecutorLosses:
     """The losses that jobs have not been told of yet."""
 
     def __init__(self, on_lost: OnLost, clock: Clock) -> None:
         self._on_lost = on_lost
         self._clock = clock
-        self._owed: dict[tuple[str, str], _Owed] = {}
+        self._owed: dict[tuple[str, str], ExecutorLost] = {}
         self._recent: dict[tuple[str, str], tuple[float, ExecutorLost]] = {}
 
     @property
@@ -64,33 +58,32 @@ class ExecutorLosses:
         due = list(self._owed.values())
         if due:
             await roster.refresh()
-        for owed in due:
-            if roster.is_alive(owed.lost.executor_id, owed.lost.incarnation):
-                self._settle(owed)
+        for lost in due:
+            if roster.is_alive(lost.executor_id, lost.incarnation):
+                self._settle(lost)
             else:
-                await self._pay(owed)
+                await self._pay(lost)
 
-    def _owe(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool) -> _Owed:
-        lost = ExecutorLost(
+    def _owe(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool) -> ExecutorLost:
+        lost = self._owed[executor_id, incarnation] = ExecutorLost(
             executor_id=executor_id,
             incarnation=incarnation,
             reason=f"executor {executor_id}: {reason}",
             at_ms=self._clock.now_ms(),
             is_drained=is_drained,
         )
-        owed = self._owed[executor_id, incarnation] = _Owed(lost)
         self._recent[executor_id, incarnation] = (self._clock.monotonic_s(), lost)
-        return owed
+        return lost
 
-    async def _pay(self, owed: _Owed) -> None:
+    async def _pay(self, lost: ExecutorLost) -> None:
         try:
-            await self._on_lost(owed.lost)
+            await self._on_lost(lost)
         except OnagerError as error:
-            log.warning("executor_loss_not_applied", executor_id=owed.lost.executor_id, error=str(error))
+            log.warning("executor_loss_not_applied", executor_id=lost.executor_id, error=str(error))
         else:
-            self._settle(owed)
+            self._settle(lost)
 
-    def _settle(self, owed: _Owed) -> None:
-        key = (owed.lost.executor_id, owed.lost.incarnation)
-        if self._owed.get(key) is owed:
+    def _settle(self, lost: ExecutorLost) -> None:
+        key = (lost.executor_id, lost.incarnation)
+        if self._owed.get(key) is lost:
             del self._owed[key]

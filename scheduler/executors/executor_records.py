@@ -9,6 +9,7 @@ import psutil
 from execution_graph import ExecutorSlot
 from onager.ids import ExecutorId, Incarnation, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_keys
 from scheduler.records import Record
 
 _LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
@@ -87,6 +88,10 @@ class ExecutorSession:
     def slot(self) -> ExecutorSlot:
         """Return who would run a task launched now."""
         return ExecutorSlot(self.record.executor_id, self.record.incarnation, self.list_number)
+
+    def note_launch(self, task_set: pb.TaskSet, now_s: float) -> None:
+        """Remember that tasks are on their way to the executor."""
+        self.held.update(dict.fromkeys(task_keys(task_set), now_s))
 
     @property
     def is_draining(self) -> bool:

@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
 
 import structlog
 
-from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError, WatchCompactedError
+from onager.errors import SchemaVersionError, StateCorruptError
 from onager.ids import ExecutorId
 from scheduler.executors.executor_records import ExecutorRecord
+from scheduler.loops import watching
 from state_backend import ABSENT, EventKind, Keyspace, StateBackendClient
 
 log = structlog.get_logger(__name__)
-
-_AGAIN_S: Final = 1.0
 
 
 class ExecutorRoster:
@@ -121,18 +119,8 @@ class ExecutorRoster:
     async def run(self) -> None:
         """Watch records and hearts for as long as the scheduler lives."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._for_ever(self._watch_hearts))
-            group.create_task(self._for_ever(self._watch_records))
-
-    async def _for_ever(self, watch: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await watch()
-            except WatchCompactedError:
-                continue
-            except StateBackendError as error:
-                log.warning("executors_watch_failed", watch=watch.__name__, error=str(error))
-                await asyncio.sleep(_AGAIN_S)
+            group.create_task(watching(self._watch_hearts))
+            group.create_task(watching(self._watch_records))
 
     async def _watch_hearts(self) -> None:
         revision = await self.refresh()

@@ -1,6 +1,5 @@
 """Giving no work for a while to an executor that fails everything: written into its record, so that all know."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -8,12 +7,12 @@ import structlog
 
 from execution_graph import Event, ExecutorSlot, JobPlanned, TaskFailed, TaskSucceeded
 from onager.clock import Clock
-from onager.errors import StateBackendError
 from onager.ids import JobId
 from scheduler.executors.executor_health import ExecutorHealth, Suspect, Work
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.executors.executor_records import ExecutorRecord
 from scheduler.jobs.job_store import JobStore
+from scheduler.loops import every
 from state_backend import Committed, Keyspace, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)
@@ -64,12 +63,7 @@ class SettingAside:
 
     async def run(self) -> None:
         """Look for as long as the scheduler lives."""
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                await self.look()
-            except StateBackendError as error:
-                log.warning("executors_not_set_aside", error=str(error))
+        await every(_LOOK_S, self.look)
 
     async def look(self) -> None:
         """Look once whether an executor has to be set aside."""

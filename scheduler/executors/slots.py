@@ -13,8 +13,9 @@ from typing import Final
 import structlog
 from pydantic import Field
 
-from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError, WatchCompactedError
+from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
 from onager.ids import ExecutorId, Incarnation
+from scheduler.loops import watching
 from scheduler.records import Record
 from state_backend import (
     ABSENT,
@@ -197,25 +198,18 @@ class SlotPool:
     async def run(self) -> None:
         """Watch, and write down what is to be settled, for as long as the scheduler lives."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch())
+            group.create_task(watching(self._watch, again_s=_AGAIN_S))
             group.create_task(self._settling())
 
     async def _watch(self) -> None:
-        while True:
-            try:
-                revision = await self.refresh()
-                async with self._backend.watch(Keyspace.Slots, from_revision=revision + 1) as events:
-                    async for event in events:
-                        executor_id = ExecutorId(event.key)
-                        if event.kind is EventKind.PUT:
-                            self._take_in(executor_id, KeyValue(event.key, event.value, event.mod_revision))
-                        elif self._records.get(executor_id, (0, None))[0] < event.mod_revision:
-                            self._forget(executor_id)
-            except WatchCompactedError:
-                continue
-            except StateBackendError as error:
-                log.warning("slots_watch_failed", error=str(error))
-                await asyncio.sleep(_AGAIN_S)
+        revision = await self.refresh()
+        async with self._backend.watch(Keyspace.Slots, from_revision=revision + 1) as events:
+            async for event in events:
+                executor_id = ExecutorId(event.key)
+                if event.kind is EventKind.PUT:
+                    self._take_in(executor_id, KeyValue(event.key, event.value, event.mod_revision))
+                elif self._records.get(executor_id, (0, None))[0] < event.mod_revision:
+                    self._forget(executor_id)
 
     async def _settling(self) -> None:
         while True:

@@ -11,8 +11,9 @@ import structlog
 
 from execution_graph import ExecutionGraph, Failed, JobState, Succeeded, SuccessfulStage, has_runnable_work
 from onager.clock import Clock
-from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError, WatchCompactedError
+from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
 from onager.ids import JobId
+from scheduler.loops import watching
 from scheduler.records import Record
 from state_backend import EventKind, Keyspace, KeyValue, StateBackendClient
 
@@ -216,24 +217,17 @@ class JobHeads:
     async def run(self) -> None:
         """Watch and list for as long as the scheduler lives."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch())
+            group.create_task(watching(self._watch, again_s=self._interval_s))
             group.create_task(self._list())
 
     async def _watch(self) -> None:
-        while True:
-            try:
-                revision = await self.refresh()
-                async with self._backend.watch(Keyspace.JobHeads, from_revision=revision + 1) as events:
-                    async for event in events:
-                        if event.kind is EventKind.DELETE:
-                            self.removed(JobId(event.key), event.mod_revision)
-                        elif event.mod_revision > self.revision(JobId(event.key)):
-                            self._take(KeyValue(event.key, event.value, event.mod_revision))
-            except WatchCompactedError:
-                continue
-            except StateBackendError as error:
-                log.warning("job_heads_watch_failed", error=str(error))
-                await asyncio.sleep(self._interval_s)
+        revision = await self.refresh()
+        async with self._backend.watch(Keyspace.JobHeads, from_revision=revision + 1) as events:
+            async for event in events:
+                if event.kind is EventKind.DELETE:
+                    self.removed(JobId(event.key), event.mod_revision)
+                elif event.mod_revision > self.revision(JobId(event.key)):
+                    self._take(KeyValue(event.key, event.value, event.mod_revision))
 
     async def _list(self) -> None:
         pause_s = self._interval_s

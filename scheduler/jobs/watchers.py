@@ -30,9 +30,3 @@ class JobWatchers:
         """Wake those who follow the job."""
         for event in self._events.get(job_id, ()):
             event.set()
-
-    def changed_all(self) -> None:
-        """Wake everybody: something about the cluster changed."""
-        for events in self._events.values():
-            for event in events:
-                event.set()

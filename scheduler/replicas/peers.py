@@ -19,11 +19,11 @@ from onager.errors import (
     SchemaVersionError,
     StateBackendError,
     StateCorruptError,
-    WatchCompactedError,
 )
 from onager.ids import SchedulerId, new_incarnation
 from onager.protocol import onager_pb2 as pb
 from onager.version import __version__
+from scheduler.loops import watching
 from scheduler.records import Record
 from state_backend import EventKind, KeptLease, Keyspace, StateBackendClient, keep_lease
 
@@ -146,7 +146,7 @@ class Peers:
     async def run(self) -> None:
         """Stay registered, and follow the others, for as long as the scheduler lives."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch())
+            group.create_task(watching(self._watch))
             group.create_task(self._stay_registered())
 
     async def leave(self, within_s: float) -> None:
@@ -226,20 +226,13 @@ class Peers:
         return page.revision
 
     async def _watch(self) -> None:
-        while True:
-            try:
-                revision = await self.refresh()
-                async with self._backend.watch(Keyspace.Schedulers, from_revision=revision + 1) as events:
-                    async for event in events:
-                        if event.kind is EventKind.PUT:
-                            self._take(event.key, event.value, event.mod_revision)
-                        elif self._records.get(SchedulerId(event.key), (0, None))[0] < event.mod_revision:
-                            self._gone(SchedulerId(event.key))
-            except WatchCompactedError:
-                continue
-            except StateBackendError as error:
-                log.warning("schedulers_watch_failed", error=str(error))
-                await asyncio.sleep(_AGAIN_S)
+        revision = await self.refresh()
+        async with self._backend.watch(Keyspace.Schedulers, from_revision=revision + 1) as events:
+            async for event in events:
+                if event.kind is EventKind.PUT:
+                    self._take(event.key, event.value, event.mod_revision)
+                elif self._records.get(SchedulerId(event.key), (0, None))[0] < event.mod_revision:
+                    self._gone(SchedulerId(event.key))
 
     def _take(self, key: str, value: bytes, revision: int) -> None:
         try:

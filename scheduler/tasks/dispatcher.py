@@ -10,7 +10,6 @@ from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_keys
 from scheduler.executors.executor_records import ExecutorSession, Offer
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.reservations import ExecutorReservation, Launch
@@ -129,7 +128,7 @@ class Dispatcher:
         now_s = self._clock.monotonic_s()
         for launch in launches:
             offer = offers[ExecutorId(launch.executor_id)]
-            note_launch(offer.session, launch, now_s)
+            offer.session.note_launch(launch.task_set, now_s)
             offer.launches.append(launch.task_set)
             offer.answered.set()
 
@@ -153,8 +152,3 @@ class Dispatcher:
                 if not left[executor_id]:
                     del left[executor_id]
         return found
-
-
-def note_launch(session: ExecutorSession, launch: Launch, now_s: float) -> None:
-    """Remember that the tasks are on their way to the executor."""
-    session.held.update(dict.fromkeys(task_keys(launch.task_set), now_s))

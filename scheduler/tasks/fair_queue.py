@@ -183,10 +183,6 @@ class FairQueue:
         """Return whether any task waits."""
         return self._best() is not None
 
-    def running_jobs(self) -> list[JobId]:
-        """Return the jobs with tasks in executors' hands."""
-        return [s.job_id for s in self._shares.values() if s.running]
-
     def running(self, job_id: JobId) -> int:
         """Return how many tasks of a job are in executors' hands."""
         share = self._shares.get(job_id)

@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 _READ_AT_ONCE: Final = 16
 UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
+"""What says that a job's record is not there, or not to be read here."""
 
 
 class NotActingError(Exception):

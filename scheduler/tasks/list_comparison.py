@@ -14,9 +14,9 @@ import structlog
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId, SchedulerId, TaskKey
-from onager.protocol.task_keys import task_keys
 from scheduler.executors.executor_records import ExecutorSession
 from scheduler.jobs.job_heads import JobHeads
+from scheduler.loops import every
 from scheduler.replicas.acting import Acting
 from scheduler.replicas.remote_actor import RemoteActor
 from scheduler.tasks.job_actor import LocalActor, NotActingError
@@ -81,7 +81,7 @@ class ListComparison:
         """Remember that the tasks are on their way to the executor."""
         now_s = self._clock.monotonic_s()
         for launch in launches:
-            session.held.update(dict.fromkeys(task_keys(launch.task_set), now_s))
+            session.note_launch(launch.task_set, now_s)
 
     async def unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[TaskKey]:
         """Return the tasks that the executor holds and nobody wants, as far as is known here.
@@ -111,12 +111,7 @@ class ListComparison:
 
     async def run(self) -> None:
         """Tell the other replicas what executors hold of their jobs, for as long as the scheduler lives."""
-        while True:
-            await asyncio.sleep(_EVERY_S)
-            try:
-                await self.compare_all()
-            except OnagerError as error:
-                log.warning("lists_not_compared", error=str(error))
+        await every(_EVERY_S, self.compare_all)
 
     async def compare_all(self) -> None:
         """Tell each other replica the lists that are new to it, and what is held of its jobs."""

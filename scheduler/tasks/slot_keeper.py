@@ -15,7 +15,7 @@ import structlog
 from execution_graph import ExecutionGraph, HeldTask, RunningStage, can_judge, wanted_tasks
 from execution_graph.events import TasksLaunched
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
+from onager.errors import OnagerError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
@@ -25,6 +25,7 @@ from scheduler.executors.slots import SlotPool, SlotsRecord
 from scheduler.jobs.job_store import JobStore
 from scheduler.replicas.peers import Peers
 from scheduler.replicas.turns import Turns
+from scheduler.tasks.job_actor import UNREADABLE
 from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.stage_coordinator import StageCoordinator
 
@@ -43,8 +44,6 @@ _LOOK_AGAIN_S: Final = 5.0
 """How often the jobs are read of tasks that are here and whose job another replica acts on."""
 _NOBODYS_S: Final = 2.0
 _YOUNG_S: Final = 0.5
-_READ_AT_ONCE: Final = 16
-_UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 
 
 class SlotKeeper:
@@ -176,7 +175,7 @@ class SlotKeeper:
     async def _send_job_again(self, job_id: JobId, keys: set[TaskKey], *, is_hasty: bool) -> None:
         try:
             graph = (await self._jobs.fresh(job_id)).graph
-        except _UNREADABLE:
+        except UNREADABLE:
             return
         sets: dict[tuple[str, int], tuple[ExecutorRecord, RunningStage, list[TaskKey]]] = {}
         for key, (record, stage) in self._pushed(job_id, graph).items():
@@ -258,7 +257,7 @@ class SlotKeeper:
             self._read_s[job_id] = now_s
             try:
                 job = await self._jobs.fresh(job_id)
-            except _UNREADABLE:
+            except UNREADABLE:
                 return None
         return job.graph
 

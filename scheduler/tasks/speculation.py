@@ -1,6 +1,5 @@
 """Looks for stragglers, regularly, in the jobs that want second attempts and that this scheduler acts on."""
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator
 
 import structlog
@@ -10,6 +9,7 @@ from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId
 from scheduler.jobs.job_store import JobStore
+from scheduler.loops import every
 from scheduler.replicas.acting import Acting
 from scheduler.tasks.job_actor import LocalActor
 
@@ -41,9 +41,7 @@ class Speculation:
 
     async def run(self) -> None:
         """Look for as long as the scheduler lives."""
-        while True:
-            await asyncio.sleep(self._interval_s)
-            await self.look()
+        await every(self._interval_s, self.look)
 
     async def look(self) -> None:
         """Look once; while some scheduler could not read of second attempts there are none."""
