@@ -31,7 +31,7 @@ EXIT_REFUSED = 2
 """A setting, the exchange directory or the schedulers refuse this executor: starting it again will not help."""
 
 _ID_VARIABLE = "ONAGER_EXECUTOR_EXECUTOR_ID"
-_DEATHS_VARIABLE = "ONAGER_EXECUTOR_JVM_DEATHS"
+_DEATHS_VARIABLE = "ONAGER_JVM_DEATHS"
 """How often in a row the JVM died soon after its start; handed from one life of the process to the next."""
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
@@ -54,7 +54,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         signal.signal(number, _leave_at_once)
     began_s = time.monotonic()
     try:
-        access = ClientAccess(settings.security, settings.scheduler_addresses)
+        access = ClientAccess(settings.client_security, settings.scheduler_addresses)
         served = ServerAccess(settings.server_security, settings.listen) if settings.mode == "push" else None
         check_exchange_dir(settings.exchange_dir)
         worker, spark_version = (start_worker or _start_spark)(settings)

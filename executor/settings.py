@@ -6,17 +6,23 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from onager.ids import ExecutorId, new_incarnation
 from onager.protocol.limits import DEFAULT_ADDRESS
-from onager.protocol.security import ClientSecurity, ServerSecurity, reached_at
+from onager.protocol.security import ClientSecurity
+from onager.settings import ProcessSettings
 
 _MAX_ID_LENGTH = 128
 
 
-class ExecutorSettings(BaseSettings):
-    """Settings of one executor; every field is also the environment variable ``ONAGER_EXECUTOR_<FIELD>``."""
+class ExecutorSettings(ProcessSettings):
+    """Settings of one executor; every field is also the environment variable ``ONAGER_EXECUTOR_<FIELD>``.
+
+    Those of `ProcessSettings` go for the port that it serves in push mode. Besides, `tls_cert` and `tls_key` are shown
+    to schedulers that want to see a certificate, the first line of `auth_token_file` is the token that they are sent,
+    and with `insecure` plaintext may go to schedulers on other machines.
+    """
 
     model_config = SettingsConfigDict(env_prefix="ONAGER_EXECUTOR_", frozen=True, extra="forbid")
 
@@ -38,8 +44,6 @@ class ExecutorSettings(BaseSettings):
     """How work comes here: asked for, or sent by schedulers, which have to reach this executor for that."""
     listen: str = "127.0.0.1:0"
     """Push mode: ``host:port`` to take work on; port 0 takes a free one."""
-    advertise: str | None = None
-    """Push mode: ``host:port`` under which schedulers reach this executor; what it listens on by default."""
     host: str = Field(default_factory=socket.gethostname)
     """Shown to people."""
     heartbeat_interval_ms: int = Field(default=0, ge=0)
@@ -52,19 +56,6 @@ class ExecutorSettings(BaseSettings):
     """Memory for stage plans and job specifications that may be needed again."""
     tls_ca: Path | None = None
     """Certificates of the authorities that schedulers' certificates are of; with it, connections are encrypted."""
-    tls_cert: Path | None = None
-    """Our own certificate, for schedulers that want to see one, and in push mode to serve with; `tls_key` belongs to
-    it."""
-    tls_key: Path | None = None
-    tls_client_ca: Path | None = None
-    """Push mode: certificates of authorities; with it, schedulers have to show a certificate of one of them."""
-    auth_token_file: Path | None = None
-    """A file whose first line is the token that schedulers want; in push mode, who calls here has to show one of its
-    lines. Read again when it changes."""
-    insecure: bool = False
-    """Whether plaintext may go to schedulers on other machines, and in push mode come from there."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["console", "json"] = "console"
 
     @field_validator("scheduler")
     @classmethod
@@ -73,16 +64,6 @@ class ExecutorSettings(BaseSettings):
             host, colon, port = address.rpartition(":")
             if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
                 raise ValueError(f"{address!r} is not an address: give host:port, several separated by commas")
-        return value
-
-    @field_validator("listen", "advertise")
-    @classmethod
-    def _is_an_address(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        host, colon, port = value.rpartition(":")
-        if not (host and colon and port.isdecimal() and int(port) < 2**16):
-            raise ValueError("give host:port, such as 127.0.0.1:0")
         return value
 
     @field_validator("exchange_dir")
@@ -105,7 +86,7 @@ class ExecutorSettings(BaseSettings):
         return tuple(_split(self.scheduler))
 
     @property
-    def security(self) -> ClientSecurity:
+    def client_security(self) -> ClientSecurity:
         """Return what the settings say of the way to schedulers."""
         return ClientSecurity(
             tls_ca=self.tls_ca,
@@ -114,23 +95,6 @@ class ExecutorSettings(BaseSettings):
             auth_token_file=self.auth_token_file,
             insecure=self.insecure,
         )
-
-    @property
-    def server_security(self) -> ServerSecurity:
-        """Return what the settings say of who may send work here."""
-        return ServerSecurity(
-            tls_cert=self.tls_cert,
-            tls_key=self.tls_key,
-            tls_client_ca=self.tls_client_ca,
-            auth_token_file=self.auth_token_file,
-            insecure=self.insecure,
-        )
-
-    def advertised(self, port: int) -> str:
-        """Return where schedulers reach an executor that takes work on *port*."""
-        if self.advertise is not None:
-            return self.advertise
-        return reached_at(self.listen, port)
 
     def identified(self) -> "ExecutorSettings":
         """Return these settings with an executor id: the one given, or one drawn now."""

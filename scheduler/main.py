@@ -68,7 +68,7 @@ async def _run(settings: SchedulerSettings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    access = ServerAccess(settings.security, settings.listen)
+    access = ServerAccess(settings.server_security, settings.listen)
     check_exchange_dir(settings.exchange_dir)
     if settings.backend.startswith("memory:"):
         log.warning("jobs_are_lost_with_this_process", advice="keep them: --backend leveldb:DIR, or etcd://HOST:PORT,…")

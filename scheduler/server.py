@@ -23,7 +23,7 @@ async def serve(
 
     *access* says who may call, by default what the settings of *replica* say; *checks* is told that it serves.
     """
-    access = access or ServerAccess(replica.settings.security, listen)
+    access = access or ServerAccess(replica.settings.server_security, listen)
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
     add_OnagerSchedulerServicer_to_server(replica.service, server)
     add_OnagerExecutorGatewayServicer_to_server(replica.gateway, server)

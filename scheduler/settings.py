@@ -2,43 +2,29 @@
 
 import secrets
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
-from onager.protocol.limits import DEFAULT_ADDRESS
-from onager.protocol.security import ClientSecurity, ServerSecurity, reached_at
+from onager.protocol.security import ClientSecurity
+from onager.settings import ProcessSettings
 from scheduler.tasks.distribution import TaskDistribution
 
 _HOUR_S = 3600
 
 
-class SchedulerSettings(BaseSettings):
+class SchedulerSettings(ProcessSettings):
     """Settings of one scheduler; every field is also the environment variable ``ONAGER_SCHEDULER_<FIELD>``."""
 
     model_config = SettingsConfigDict(env_prefix="ONAGER_SCHEDULER_", frozen=True, extra="forbid")
 
     backend: str = "memory:"
     """Where all state lives: ``etcd://HOST:PORT[,…][/NAMESPACE][?…]``, ``leveldb:DIR``, or ``memory:`` for tests."""
-    listen: str = DEFAULT_ADDRESS
-    """``host:port`` to serve on; port 0 takes a free one and says which."""
-    advertise: str | None = None
-    """``host:port`` under which others reach this scheduler; what it listens on by default."""
     metrics_listen: str | None = None
     """``host:port`` to serve metrics on, for Prometheus; without it none are kept. Name a loopback address or a
     network of your own: anybody who can connect may read them."""
     health_listen: str | None = None
     """``host:port`` to answer gRPC's health protocol on, in plaintext and to anybody: for load balancers and probes."""
-    tls_cert: Path | None = None
-    """The certificate to serve with, and those between it and its authority; read again when renewed."""
-    tls_key: Path | None = None
-    tls_client_ca: Path | None = None
-    """Certificates of authorities; with it, callers have to show a certificate of one of them."""
-    auth_token_file: Path | None = None
-    """Tokens, one a line: every call but those for health has to carry one; read again when the file changes."""
-    insecure: bool = False
-    """Whether other machines may be served without TLS, and without a token or certificate of theirs."""
     peer_tls_ca: Path | None = None
     """Certificates of the authorities that the certificates of other schedulers and of push executors are of. With TLS,
     by default those of `tls_client_ca`, else `tls_cert` itself, which does for those that share it."""
@@ -100,42 +86,12 @@ class SchedulerSettings(BaseSettings):
     set_aside_s: int = Field(default=300, ge=1)
     """For how long it gets no work."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["console", "json"] = "console"
-
-    @field_validator("listen", "advertise", "metrics_listen", "health_listen")
-    @classmethod
-    def _is_an_address(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        host, colon, port = value.rpartition(":")
-        if not (host and colon and port.isdecimal() and int(port) < 2**16):
-            raise ValueError("give host:port, such as 127.0.0.1:50050")
-        return value
-
     @field_validator("backend")
     @classmethod
     def _names_a_store(cls, value: str) -> str:
         if ":" not in value:
             raise ValueError("give etcd://HOST:PORT/NAMESPACE, leveldb:DIR or memory:")
         return value
-
-    def advertised(self, port: int) -> str:
-        """Return where others reach a scheduler that serves on *port*."""
-        if self.advertise is not None:
-            return self.advertise
-        return reached_at(self.listen, port)
-
-    @property
-    def security(self) -> ServerSecurity:
-        """Return what the settings say of who may call."""
-        return ServerSecurity(
-            tls_cert=self.tls_cert,
-            tls_key=self.tls_key,
-            tls_client_ca=self.tls_client_ca,
-            auth_token_file=self.auth_token_file,
-            insecure=self.insecure,
-        )
 
     @property
     def peer_security(self) -> ClientSecurity:

@@ -1,6 +1,7 @@
 """Start a scheduler or an executor in this process."""
 
 import ctypes
+import difflib
 import os
 import signal
 import sys
@@ -49,6 +50,7 @@ def run_executor(given: Mapping[str, Any]) -> int:
 
 def _settings(model: type[S], given: Mapping[str, Any]) -> S:
     """Return the settings from flags, then from variables; end with a message when one cannot be used."""
+    _warn_of_unknown_variables(model)
     try:
         return model(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
@@ -62,6 +64,19 @@ def _settings(model: type[S], given: Mapping[str, Any]) -> S:
                 what = f" is not given: {_WANTED[field]}"
             lines.append(f"{flag} ({prefix}{field.upper()}){what}")
         fail("\n".join(lines), ExitCode.USAGE)
+
+
+def _warn_of_unknown_variables(model: type[BaseSettings]) -> None:
+    """Say which variables look like settings and are none: one that is misspelt would do nothing."""
+    prefix = str(model.model_config.get("env_prefix", ""))
+    known = [field.upper() for field in model.model_fields]
+    for variable in sorted(os.environ):
+        name = variable.upper().removeprefix(prefix)
+        if not variable.upper().startswith(prefix) or name in known:
+            continue
+        similar = difflib.get_close_matches(name, known, 1, cutoff=0.75)
+        advice = f"; is {prefix}{similar[0]} meant?" if similar else ""
+        print(f"onager: {variable} is no setting, and does nothing{advice}", file=sys.stderr)
 
 
 def _choose_java() -> None:

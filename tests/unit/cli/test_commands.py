@@ -183,6 +183,19 @@ def test_usage_errors_end_with_2(onager, arguments, text):
     assert text in done.err
 
 
+def test_a_misspelt_variable_is_told(onager, monkeypatch):
+    monkeypatch.setenv("ONAGER_SCHEDULER_RESULTS_RETENTION_S", "60")
+    monkeypatch.setenv("ONAGER_SCHEDULER_SLOTS_AND_MORE", "1")
+    monkeypatch.setenv("ONAGER_SCHEDULER_LOG_LEVEL", "error")
+    told = onager("scheduler", "--listen", "nonsense").err.splitlines()
+    no_setting = "is no setting, and does nothing"
+    assert told[:2] == [
+        f"onager: ONAGER_SCHEDULER_RESULTS_RETENTION_S {no_setting}; is ONAGER_SCHEDULER_RESULT_RETENTION_S meant?",
+        f"onager: ONAGER_SCHEDULER_SLOTS_AND_MORE {no_setting}",
+    ]
+    assert "--listen (ONAGER_SCHEDULER_LISTEN) 'nonsense'" in told[2]
+
+
 @pytest.mark.parametrize(
     ("command", "defaults"),
     [

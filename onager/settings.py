@@ -1,0 +1,58 @@
+"""What schedulers and executors are told alike: where they serve and whom, and how they log."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import field_validator
+from pydantic_settings import BaseSettings
+
+from onager.protocol.limits import DEFAULT_ADDRESS
+from onager.protocol.security import ServerSecurity, reached_at
+
+
+class ProcessSettings(BaseSettings):
+    """Settings of any process that may serve a port, which an executor does in push mode only."""
+
+    listen: str = DEFAULT_ADDRESS
+    """``host:port`` to serve on; port 0 takes a free one and says which."""
+    advertise: str | None = None
+    """``host:port`` under which others reach this process; what it listens on by default."""
+    tls_cert: Path | None = None
+    """The certificate to serve with, and those between it and its authority; read again when renewed."""
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    """Certificates of authorities; with it, callers have to show a certificate of one of them."""
+    auth_token_file: Path | None = None
+    """Tokens, one a line: every call but those for health has to carry one; read again when the file changes."""
+    insecure: bool = False
+    """Whether other machines may be served without TLS, and without a token or certificate of theirs."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+
+    @field_validator("listen", "advertise", "metrics_listen", "health_listen", check_fields=False)
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        host, colon, port = value.rpartition(":")
+        if not (host and colon and port.isdecimal() and int(port) < 2**16):
+            raise ValueError(f"give host:port, such as {DEFAULT_ADDRESS}")
+        return value
+
+    def advertised(self, port: int) -> str:
+        """Return where others reach a process that serves on *port*."""
+        if self.advertise is not None:
+            return self.advertise
+        return reached_at(self.listen, port)
+
+    @property
+    def server_security(self) -> ServerSecurity:
+        """Return what the settings say of who may call."""
+        return ServerSecurity(
+            tls_cert=self.tls_cert,
+            tls_key=self.tls_key,
+            tls_client_ca=self.tls_client_ca,
+            auth_token_file=self.auth_token_file,
+            insecure=self.insecure,
+        )
