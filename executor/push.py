@@ -12,10 +12,10 @@ from grpc_reflection.v1alpha import reflection
 
 from executor.agent import Agent
 from executor.settings import ExecutorSettings
-from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorServicer, add_OnagerExecutorServicer_to_server
+from onager.protocol.ports import unusable_address
 from onager.protocol.security import ServerAccess
 from onager.protocol.serving import translated
 
@@ -53,9 +53,9 @@ class Port:
         try:
             port = access.add_port(self._server, settings.listen)
         except RuntimeError as error:
-            raise InvalidSettingError("--listen", settings.listen, f"the address cannot be used ({error})") from error
+            raise unusable_address("--listen", settings.listen) from error
         if not port:
-            raise InvalidSettingError("--listen", settings.listen, "the address cannot be used")
+            raise unusable_address("--listen", settings.listen)
         self.address = settings.advertised(port)
         """Where schedulers reach it."""
 

@@ -9,8 +9,8 @@ import structlog
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
-from onager.errors import InvalidSettingError
 from onager.protocol.limits import SERVER_OPTIONS
+from onager.protocol.ports import unusable_address
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ async def serving_health(checks: HealthServicer, listen: str | None) -> AsyncIte
     try:
         port = server.add_insecure_port(listen)
     except RuntimeError as error:
-        raise InvalidSettingError("--health-listen", listen, f"the address cannot be used ({error})") from error
+        raise unusable_address("--health-listen", listen) from error
     await server.start()
     log.info("health_ready", address=f"{listen.rpartition(':')[0]}:{port}")
     try:

@@ -17,7 +17,7 @@ import structlog
 from grpc_health.v1._async import HealthServicer
 
 from onager.clock import SystemClock
-from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerError
+from onager.errors import ExchangeNotWritableError, OnagerError
 from onager.logs import configure_logging
 from onager.protocol.security import ServerAccess
 from scheduler.health import serving_health
@@ -86,14 +86,7 @@ async def _run(settings: SchedulerSettings) -> int:
         await replica.start()
         checks = HealthServicer()
         await stack.enter_async_context(serving_health(checks, settings.health_listen))
-        try:
-            server, port = await serve(replica, settings.listen, access, checks)
-        except OSError as error:
-            raise InvalidSettingError(
-                "--listen",
-                settings.listen,
-                f"the address cannot be used ({error}); is another scheduler running there?",
-            ) from error
+        server, port = await serve(replica, settings.listen, access, checks)
         host = settings.listen.rpartition(":")[0]
         loops = asyncio.create_task(replica.run())
         log.info("scheduler_ready", address=f"{host}:{port}", backend=settings.backend, jobs=len(replica.heads))

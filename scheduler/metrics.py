@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, start_http_server
 
-from onager.errors import InvalidSettingError
+from onager.protocol.ports import unusable_address
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ def serving_metrics(listen: str) -> Iterator[CollectorRegistry]:
     try:
         server, thread = start_http_server(int(port), host, registry)
     except OSError as error:
-        raise InvalidSettingError("--metrics-listen", listen, f"the address cannot be used ({error})") from error
+        raise unusable_address("--metrics-listen", listen) from error
     log.info("metrics_ready", address=f"http://{host}:{server.server_port}/metrics")
     try:
         yield registry

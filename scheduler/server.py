@@ -12,6 +12,7 @@ from onager.protocol.onager_pb2_grpc import (
     add_OnagerReplicaServicer_to_server,
     add_OnagerSchedulerServicer_to_server,
 )
+from onager.protocol.ports import unusable_address
 from onager.protocol.security import ServerAccess
 from scheduler.replica import Replica
 
@@ -19,9 +20,10 @@ from scheduler.replica import Replica
 async def serve(
     replica: Replica, listen: str, access: ServerAccess | None = None, checks: AsyncHealthServicer | None = None
 ) -> tuple[grpc.aio.Server, int]:
-    """Start the gRPC server of *replica* on *listen*; return it and its port. `OSError` when the port is taken.
+    """Start the gRPC server of *replica* on *listen*; return it and its port.
 
     *access* says who may call, by default what the settings of *replica* say; *checks* is told that it serves.
+    `InvalidSettingError` when the address cannot be used.
     """
     access = access or ServerAccess(replica.settings.server_security, listen)
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
@@ -35,9 +37,9 @@ async def serve(
     try:
         port = access.add_port(server, listen)
     except RuntimeError as error:
-        raise OSError(str(error)) from error
+        raise unusable_address("--listen", listen) from error
     if not port:
-        raise OSError(f"cannot listen on {listen}")
+        raise unusable_address("--listen", listen)
     replica.peers.advertise(replica.settings.advertised(port))
     await server.start()
     for name in ("", *services):
