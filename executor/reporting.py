@@ -9,11 +9,12 @@ import structlog
 from executor.attempts import AttemptTable
 from executor.backoff import Backoff
 from executor.gateway import SchedulerGateway, tell
+from executor.work import failure_report
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_MESSAGE_BYTES
-from onager.protocol.task_keys import task_id, task_key
+from onager.protocol.task_keys import task_key
 
 _BATCH_WINDOW_S = 0.003
 """How long the first report waits for others, unless there was none for a while: then it goes at once."""
@@ -175,4 +176,4 @@ def within_limits(report: pb.TaskReport) -> pb.TaskReport:
 def killed(keys: Iterable[TaskKey], why: str, now_ms: int) -> list[pb.TaskReport]:
     """Return reports that the tasks *keys* were stopped before they started, because of *why*."""
     failure = pb.Failure(kind="task_killed", message=why)
-    return [pb.TaskReport(task=task_id(key), started_ms=now_ms, ended_ms=now_ms, failure=failure) for key in keys]
+    return [failure_report(key, failure, started_ms=now_ms, ended_ms=now_ms) for key in keys]

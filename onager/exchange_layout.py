@@ -1,19 +1,9 @@
-"""Where the files of a job lie in the exchange directory, and how a result is read from there without Spark.
+"""Where the files of a job lie in the exchange directory.
 
 - ``{exchange}/{job_id}/{stage_id}/{partition}-{nonce}.rows``: rows for other stages, by bucket
 - ``{exchange}/{job_id}/{stage_id}/{partition}-{nonce}.arrow``: a partition of the result, an Arrow IPC stream
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.fs
-import pyarrow.ipc
-
-from onager.errors import FetchFailedError
 
 
 def stage_directory(job_id: str, stage_id: int) -> str:
@@ -48,40 +38,3 @@ def local_path(path: str) -> str:
 def join(directory: str, name: str) -> str:
     """Return the path of *name* in *directory*, either being a local path or a URI."""
     return f"{directory.rstrip('/')}/{name}"
-
-
-def read_result(path: str) -> Iterator[bytes]:
-    """Yield the encapsulated Arrow IPC messages of the result file at *path*: the schema, then each record batch.
-
-    One batch is held at a time. A missing, cut or damaged file raises `FetchFailedError`.
-    """
-    try:
-        with _open(path) as source:
-            yield from split_messages(source)
-    except (OSError, pa.ArrowInvalid) as e:
-        raise FetchFailedError(f"result file {path} is missing or damaged: {e}") from e
-
-
-def split_messages(source: Any) -> Iterator[bytes]:
-    """Yield the encapsulated messages of an Arrow IPC stream (bytes, or an open file), the schema first."""
-    stream = pa.BufferReader(source) if isinstance(source, bytes) else source
-    reader = pa.ipc.MessageReader.open_stream(stream)
-    ended = False
-    while not ended:
-        try:
-            message = reader.read_next_message()
-        except StopIteration:
-            ended = True
-        else:
-            yield message.serialize().to_pybytes()
-
-
-@contextmanager
-def _open(path: str) -> Iterator[Any]:
-    if has_scheme(path):
-        file_system, inner = pyarrow.fs.FileSystem.from_uri(path)
-        with file_system.open_input_stream(inner) as stream:
-            yield stream
-    else:
-        with pa.OSFile(local_path(path), "rb") as stream:
-            yield stream

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import importlib
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from grpc_health.v1._async import HealthServicer
 
 from onager.clock import SystemClock
 from onager.errors import ExchangeNotWritableError, OnagerError
+from onager.exchange_layout import has_scheme, local_path
 from onager.logs import configure_logging
 from onager.protocol.security import ServerAccess
 from scheduler.health import serving_health
@@ -42,7 +42,6 @@ A graph of 100,000 tasks is a million objects without a cycle among them. With P
 them again and again took a fifth of this process's time; what does form cycles (errors with their tracebacks, mostly)
 dies young.
 """
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def run(settings: SchedulerSettings) -> int:
@@ -69,7 +68,7 @@ async def _run(settings: SchedulerSettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     access = ServerAccess(settings.server_security, settings.listen)
-    check_exchange_dir(settings.exchange_dir)
+    make_exchange_dir(settings.exchange_dir)
     if settings.backend.startswith("memory:"):
         log.warning("jobs_are_lost_with_this_process", advice="keep them: --backend leveldb:DIR, or etcd://HOST:PORT,…")
     clock = SystemClock()
@@ -94,7 +93,7 @@ async def _run(settings: SchedulerSettings) -> int:
         sys.stdout.flush()
         stopping = asyncio.create_task(stop.wait())
         # Reading results needs Arrow, which takes a quarter of a second to load: not while anybody waits for it.
-        warming = asyncio.create_task(asyncio.to_thread(importlib.import_module, "onager.exchange_layout"))
+        warming = asyncio.create_task(asyncio.to_thread(importlib.import_module, "onager.result_files"))
         try:
             await asyncio.wait([loops, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -129,13 +128,11 @@ async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task
         log.warning("scheduler_left_writes_behind")
 
 
-def check_exchange_dir(exchange_dir: str) -> None:
+def make_exchange_dir(exchange_dir: str) -> None:
     """Make the exchange directory, or raise `ExchangeNotWritableError`; a URI of another file system is left alone."""
-    if _URI.match(exchange_dir) and not exchange_dir.startswith("file:"):
+    if has_scheme(exchange_dir):
         return
-    path = Path(
-        "/" + exchange_dir.removeprefix("file:").lstrip("/") if exchange_dir.startswith("file:") else exchange_dir
-    )
+    path = Path(local_path(exchange_dir))
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):

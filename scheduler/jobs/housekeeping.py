@@ -13,6 +13,7 @@ import structlog
 from execution_graph import ExecutionGraph, JobState
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
+from onager.exchange_layout import result_file
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
@@ -221,8 +222,6 @@ class Housekeeping:
 
 def clean_up_of(graph: ExecutionGraph, head: JobHead) -> pb.CleanUp:
     """Return what of an ended job's exchange data has to go."""
-    from onager import exchange_layout  # brings Arrow, which takes a quarter of a second
-
     clean_up = pb.CleanUp(job_id=graph.job_id)
     if graph.plan is not None and graph.plan.sink is not None:
         clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))
@@ -230,7 +229,7 @@ def clean_up_of(graph: ExecutionGraph, head: JobHead) -> pb.CleanUp:
     stage = graph.result_stage
     if head.clean_up == "intermediate" and stage is not None:
         clean_up.keep_files.extend(
-            exchange_layout.result_file(graph.job_id, stage.spec.stage_id, p, o.nonce).removeprefix(f"{graph.job_id}/")
+            result_file(graph.job_id, stage.spec.stage_id, p, o.nonce).removeprefix(f"{graph.job_id}/")
             for p, o in sorted(stage.ledger.outputs.items())
             if not o.is_inline
         )

@@ -15,6 +15,7 @@ from onager.errors import (
     ResultExpiredError,
     ResultNotReadyError,
 )
+from onager.exchange_layout import join, result_file
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import RESULT_CHUNK_BYTES
@@ -115,22 +116,22 @@ async def stream_result(
 async def _open(
     job_id: str, stage_id: int, partition: int, output: TaskOutput, store: ResultStore, exchange_dir: str
 ) -> Iterator[bytes]:
-    from onager import exchange_layout  # brings Arrow, which takes a quarter of a second
+    from onager.result_files import read_result  # brings Arrow
 
     if output.is_inline:
         content = await store.get(JobId(job_id), partition, output.nonce)
         return _inline_messages(content, f"the result of partition {partition} of job {job_id}")
-    name = exchange_layout.result_file(job_id, stage_id, partition, output.nonce)
-    return exchange_layout.read_result(exchange_layout.join(exchange_dir, name))
+    name = result_file(job_id, stage_id, partition, output.nonce)
+    return read_result(join(exchange_dir, name))
 
 
 def _inline_messages(content: bytes, what: str) -> Iterator[bytes]:
     import pyarrow as pa
 
-    from onager import exchange_layout
+    from onager.result_files import split_messages
 
     try:
-        yield from exchange_layout.split_messages(content)
+        yield from split_messages(content)
     except (OSError, pa.ArrowInvalid) as error:
         raise FetchFailedError(f"{what} is damaged: {error}") from error
 

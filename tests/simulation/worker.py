@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from executor.work import Assignment, OnReport, failure_report
-from onager import exchange_layout
+from onager import result_files
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
@@ -189,11 +189,11 @@ class RunLedger(Protocol):
 
 
 def read_result(exchange: Exchange, path: str) -> list[bytes]:
-    """Return what `exchange_layout.read_result` would yield from the file at *path*."""
+    """Return what `result_files.read_result` would yield from the file at *path*."""
     nonce = path.rpartition("-")[2].removesuffix(".arrow")
     found = exchange.written.get(nonce)
     if found is None or not found.is_there:
         from onager.errors import FetchFailedError
 
         raise FetchFailedError(f"result file {path} is missing")
-    return list(exchange_layout.split_messages(arrow_stream(rows_of(found.value))))
+    return list(result_files.split_messages(arrow_stream(rows_of(found.value))))

@@ -320,7 +320,7 @@ class World:
                 ("secrets.token_hex", lambda n=16: draw.randbytes(n).hex()),
                 ("secrets.randbelow", draw.randrange),
                 ("grpc.aio.insecure_channel", lambda address, **_: Channel(self.network, address)),
-                ("onager.exchange_layout.read_result", lambda path: iter(read_result(self.exchange, path))),
+                ("onager.result_files.read_result", lambda path: iter(read_result(self.exchange, path))),
                 ("state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes who waits for it
                 ("scheduler.jobs.housekeeping._ORPHAN_AGE_S", _ORPHAN_AGE_S),
                 ("scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as fn
 
-from onager.exchange_layout import split_messages
+from onager.result_files import split_messages
 from tests.integration.spark_runner.harness import cut, settings
 
 EVERY_TYPE = """

@@ -9,12 +9,11 @@ from onager.errors import ExchangeFullError, ExchangeNotWritableError, FetchFail
 from onager.exchange_layout import (
     has_scheme,
     local_path,
-    read_result,
     result_file,
-    split_messages,
     stage_directory,
     staging_directory,
 )
+from onager.result_files import read_result, split_messages
 
 
 def fill(base: Path, *names: str) -> None:
