@@ -14,18 +14,11 @@ from onager.errors import (
     VersionMismatchError,
 )
 from onager.ids import is_job_id
+from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, WEIGHT, check_known
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
 from scheduler.jobs.job_heads import JobTerms
 from scheduler.jobs.job_speculation import speculation_of
-
-WEIGHT_KEY: Final = "onager.weight"
-"""The conf key with a job's share of the slots against that of other jobs."""
-
-SESSION_KEY: Final = "onager.session"
-"""The conf key that names the session of a job; by default each client has one of its own."""
-SESSION_MAX_TASKS_KEY: Final = "onager.session.max-tasks"
-"""The conf key with the most tasks that a job's session may have running for the job to get one more; 0: any number."""
 
 _MAX_NAME_CHARS: Final = 256
 _MAX_WEIGHT: Final = 1000.0
@@ -62,13 +55,13 @@ def check_submission(request: pb.SubmitJobRequest) -> None:
 
 def weight_of(spec: pb.JobSpec) -> float:
     """Return the job's share of the slots; `InvalidSettingError` when it is not a number above 0."""
-    text = spec.conf.get(WEIGHT_KEY, "1")
+    text = spec.conf.get(WEIGHT, "1")
     try:
         weight = float(text)
     except ValueError:
         weight = math.nan
     if not 0 < weight <= _MAX_WEIGHT:
-        raise InvalidSettingError(WEIGHT_KEY, text, f"give a number above 0 and up to {_MAX_WEIGHT:g}")
+        raise InvalidSettingError(WEIGHT, text, f"give a number above 0 and up to {_MAX_WEIGHT:g}")
     return weight
 
 
@@ -77,14 +70,12 @@ def terms_of(spec: pb.JobSpec, client_id: str, session_max_tasks: int) -> JobTer
 
     `InvalidSettingError` for what cannot be used.
     """
-    session = spec.conf.get(SESSION_KEY, client_id)
-    if SESSION_KEY in spec.conf and not (session.isprintable() and 0 < len(session) <= _MAX_NAME_CHARS):
-        raise InvalidSettingError(SESSION_KEY, session, f"give a name of 1 to {_MAX_NAME_CHARS} printable characters")
-    text = spec.conf.get(SESSION_MAX_TASKS_KEY, str(session_max_tasks))
+    session = spec.conf.get(SESSION, client_id)
+    if SESSION in spec.conf and not (session.isprintable() and 0 < len(session) <= _MAX_NAME_CHARS):
+        raise InvalidSettingError(SESSION, session, f"give a name of 1 to {_MAX_NAME_CHARS} printable characters")
+    text = spec.conf.get(SESSION_MAX_TASKS, str(session_max_tasks))
     if not text.isascii() or not text.isdecimal() or int(text) > _MAX_TASKS:
-        raise InvalidSettingError(
-            SESSION_MAX_TASKS_KEY, text, f"give a whole number from 0 to {_MAX_TASKS}; 0: no limit"
-        )
+        raise InvalidSettingError(SESSION_MAX_TASKS, text, f"give a whole number from 0 to {_MAX_TASKS}; 0: no limit")
     return JobTerms(weight=weight_of(spec), session=session, session_max_tasks=int(text))
 
 
@@ -128,6 +119,8 @@ def _check_conf(spec: pb.JobSpec) -> None:
     for key, value in spec.conf.items():
         if not key.startswith(("spark.", "onager.")) or any(c.isspace() for c in key):
             raise InvalidSettingError(key, value, "a conf key starts with 'spark.' or 'onager.' and has no spaces")
+        if key.startswith(PREFIX):
+            check_known(key, value)
     terms_of(spec, "", 0)
     speculation_of(spec)
 

@@ -5,15 +5,9 @@ from typing import Final
 
 from execution_graph import SpeculationPolicy
 from onager.errors import InvalidSettingError
+from onager.job_settings import SPECULATION, SPECULATION_MIN_RUNTIME, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE
 from onager.protocol import onager_pb2 as pb
 
-SPECULATION_KEY: Final = "onager.speculation"
-"""The conf key that asks for it: ``true`` or ``false``."""
-MULTIPLIER_KEY: Final = f"{SPECULATION_KEY}.multiplier"
-QUANTILE_KEY: Final = f"{SPECULATION_KEY}.quantile"
-MIN_RUNTIME_KEY: Final = f"{SPECULATION_KEY}.min-task-runtime-ms"
-
-_KEYS: Final = (SPECULATION_KEY, MULTIPLIER_KEY, QUANTILE_KEY, MIN_RUNTIME_KEY)
 _DEFAULTS: Final = SpeculationPolicy()
 _MAX_MULTIPLIER: Final = 1_000.0
 _DAY_MS: Final = 24 * 3_600 * 1_000
@@ -22,19 +16,16 @@ _DAY_MS: Final = 24 * 3_600 * 1_000
 def speculation_of(spec: pb.JobSpec) -> SpeculationPolicy | None:
     """Return when second attempts of the job's tasks are run, None for never.
 
-    `InvalidSettingError` for a key or a value that is none, also where speculation is not asked for.
+    `InvalidSettingError` for a value that is none, also where speculation is not asked for.
     """
-    for key, value in spec.conf.items():
-        if key.startswith(f"{SPECULATION_KEY}.") and key not in _KEYS:
-            raise InvalidSettingError(key, value, f"there is no such setting; there are {', '.join(_KEYS)}")
     policy = SpeculationPolicy(
-        multiplier=_number(spec, MULTIPLIER_KEY, _DEFAULTS.multiplier, 1.0, _MAX_MULTIPLIER),
-        quantile=_number(spec, QUANTILE_KEY, _DEFAULTS.quantile, 0.0, 1.0),
-        min_task_runtime_ms=_milliseconds(spec, MIN_RUNTIME_KEY, _DEFAULTS.min_task_runtime_ms),
+        multiplier=_number(spec, SPECULATION_MULTIPLIER, _DEFAULTS.multiplier, 1.0, _MAX_MULTIPLIER),
+        quantile=_number(spec, SPECULATION_QUANTILE, _DEFAULTS.quantile, 0.0, 1.0),
+        min_task_runtime_ms=_milliseconds(spec, SPECULATION_MIN_RUNTIME, _DEFAULTS.min_task_runtime_ms),
     )
-    text = spec.conf.get(SPECULATION_KEY, "false")
+    text = spec.conf.get(SPECULATION, "false")
     if text.strip().lower() not in ("true", "false"):
-        raise InvalidSettingError(SPECULATION_KEY, text, "give true or false")
+        raise InvalidSettingError(SPECULATION, text, "give true or false")
     return policy if text.strip().lower() == "true" else None
 
 

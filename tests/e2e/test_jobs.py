@@ -45,6 +45,21 @@ def test_a_script_with_settings_and_views_before_its_query(cluster, conf):
     assert set(table.column("semicolon").to_pylist()) == {";"}
 
 
+@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+def test_a_job_with_settings_for_the_schedulers(cluster, conf):
+    terms = {
+        "onager.weight": 2.5,
+        "onager.session": "nightly",
+        "onager.session.max-tasks": 1,
+        "onager.speculation": True,
+        "onager.speculation.min-task-runtime-ms": 100,
+    }
+    table = cluster.client.sql(
+        "SELECT id % 2 AS k, count(*) AS n FROM range(10) GROUP BY k", conf=conf | terms
+    ).to_arrow()
+    assert rows(table) == rows(pa.table({"k": [0, 1], "n": [5, 5]}))
+
+
 def test_a_python_function_from_the_caller_s_process(cluster):
     def squares(spark, limit):
         from pyspark.sql.functions import pandas_udf

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from executor.spark.jvm import Jvm
-from executor.spark.planner.sizing import SETTINGS
 from executor.spark.planner.view_schemas import ViewSchemas, schema_key
 from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
+from onager.job_settings import PREFIX, check_known
 from onager.protocol import onager_pb2 as pb
 
 HADOOP_PREFIX = "spark.hadoop."
@@ -70,10 +70,9 @@ def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
 def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> None:
     """Set the ``spark.*`` settings of a job; raises `InvalidSettingError` for any that a job cannot set."""
     for key, value in sorted(conf.items()):
-        if key.startswith("onager."):
-            if key not in SETTINGS:
-                raise InvalidSettingError(key, value, f"there is no such setting; a job knows {', '.join(SETTINGS)}")
-            continue
+        if key.startswith(PREFIX):
+            check_known(key, value)
+            continue  # read by schedulers, or by who sizes the job's tasks
         if not key.startswith("spark."):
             raise InvalidSettingError(
                 key, value, "settings of a job start with spark. or onager. (spark.hadoop.NAME=… reaches Hadoop)"

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 
 from onager.errors import InvalidSettingError
+from onager.job_settings import FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES
 
 MIB = 1024 * 1024
 
-FUSION_MAX_BYTES = "onager.fusion.maxBytes"
-SHUFFLE_TARGET_BYTES = "onager.shuffle.targetBytes"
-SETTINGS: dict[str, int] = {FUSION_MAX_BYTES: 64 * MIB, SHUFFLE_TARGET_BYTES: 64 * MIB}
-"""Settings of a job that are ours, in bytes, with their defaults."""
+DEFAULTS: dict[str, int] = {FUSION_MAX_BYTES: 64 * MIB, SHUFFLE_TARGET_BYTES: 64 * MIB}
+"""Settings of a job that are ours, in bytes."""
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -40,7 +39,7 @@ def setting_bytes(conf: Mapping[str, str], name: str) -> int:
     """
     text = conf.get(name, "").strip().lower()
     if not text:
-        return SETTINGS[name]
+        return DEFAULTS[name]
     digits = text.removesuffix("b").removesuffix("i")
     factor = {"k": 1024, "m": MIB, "g": 1024 * MIB}.get(digits[-1:], 1)
     digits = digits[:-1] if factor > 1 else digits

@@ -38,6 +38,8 @@ def test_an_ordinary_job_passes():
         (request(conf={"sql.ansi": "1"}), InvalidSettingError, "spark"),
         (request(conf={"onager.weight": "heavy"}), InvalidSettingError, "above 0"),
         (request(conf={"onager.weight": "-1"}), InvalidSettingError, "above 0"),
+        (request(conf={"onager.fusion.maxBites": "1"}), InvalidSettingError, "is onager.fusion.maxBytes meant"),
+        (request(conf={"onager.nonsense": "1"}), InvalidSettingError, "a job knows onager.fusion.maxBytes, "),
         (request(conf={"onager.speculation": "perhaps"}), InvalidSettingError, "give true or false"),
         (request(conf={"onager.speculation.multiplier": "0.5"}), InvalidSettingError, "number from 1"),
         (request(conf={"onager.speculation.quantile": "nan"}), InvalidSettingError, "number from 0 to 1"),

@@ -1,0 +1,42 @@
+"""The settings of a job that are Onager's own, ``--conf onager.…``: their names, by who reads them."""
+
+import difflib
+from typing import Final
+
+from onager.errors import InvalidSettingError
+
+PREFIX: Final = "onager."
+
+FUSION_MAX_BYTES: Final = "onager.fusion.maxBytes"
+"""Up to so much input a query is not cut."""
+SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
+"""How much of its input one task after an exchange is to get."""
+
+WEIGHT: Final = "onager.weight"
+"""A job's share of the slots against that of other jobs."""
+SESSION: Final = "onager.session"
+"""The session of a job; by default each client has one of its own."""
+SESSION_MAX_TASKS: Final = "onager.session.max-tasks"
+"""The most tasks that a job's session may have running for the job to get one more; 0: any number."""
+SPECULATION: Final = "onager.speculation"
+"""Whether stragglers get second attempts: ``true`` or ``false``."""
+SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
+SPECULATION_QUANTILE: Final = "onager.speculation.quantile"
+SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
+
+PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES)
+"""What whoever plans the job reads."""
+SCHEDULERS: Final = (
+    WEIGHT, SESSION, SESSION_MAX_TASKS,
+    SPECULATION, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE, SPECULATION_MIN_RUNTIME,
+)  # fmt: skip
+"""What schedulers read when the job is submitted."""
+
+
+def check_known(key: str, value: str) -> None:
+    """Raise `InvalidSettingError` unless *key*, which begins with ``onager.``, is a setting of a job."""
+    known = (*PLANNERS, *SCHEDULERS)
+    if key not in known:
+        meant = difflib.get_close_matches(key, known, 1, cutoff=0.8)
+        advice = f"is {meant[0]} meant?" if meant else f"a job knows {', '.join(known)}"
+        raise InvalidSettingError(key, value, f"there is no such setting; {advice}")

@@ -1,0 +1,20 @@
+"""The settings of a job where it is planned."""
+
+import pytest
+
+from executor.spark.planner.job_session import apply_settings
+from onager.errors import InvalidSettingError
+from onager.job_settings import PLANNERS, SCHEDULERS
+
+NO_SESSION = None
+"""Settings of Onager's own never get to Spark."""
+
+
+@pytest.mark.parametrize("key", [*PLANNERS, *SCHEDULERS])
+def test_whoever_plans_a_job_leaves_all_settings_of_onager_to_who_reads_them(key):
+    apply_settings(NO_SESSION, {key: "1"})
+
+
+def test_a_setting_that_nobody_reads_is_refused():
+    with pytest.raises(InvalidSettingError, match=r"is onager\.weight meant\?"):
+        apply_settings(NO_SESSION, {"onager.weigth": "1"})
