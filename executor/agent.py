@@ -1,40 +1,37 @@
-"""The agent: takes work from schedulers, hands it to the worker, and brings back what became of it.
+"""The agent: registers, takes work from schedulers by poll or push, brings back what became of it, and leaves.
 
 It holds no truth but which tasks are in its hands. Any call may be lost or be answered by another scheduler: launches
 are told apart by their attempt, reports are sent until acknowledged, and who is known to no scheduler registers again.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 import structlog
 
-from executor.attempts import AttemptState, AttemptTable, Origin
+from executor.attempts import AttemptTable, Origin
 from executor.backoff import Backoff
 from executor.blobs import BlobCache
 from executor.gateway import SchedulerGateway, tell
 from executor.membership import Identity, Membership
-from executor.reporting import Reporter, killed, within_limits
+from executor.reporting import Reporter
 from executor.set_aside import SetAsideNotice
 from executor.settings import ExecutorSettings
-from executor.work import Assignment, Worker, blobs_needed, part_of
+from executor.tasks_in_hand import DEATH_NOTICE, TasksInHand
+from executor.work import Worker
 from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
-from onager.ids import BlobDigest, JobId, TaskKey
+from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_id, task_key, task_keys
+from onager.protocol.task_keys import task_id
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
 """The least time between two polls that are answered with nothing."""
 _ALIVE_CHECK_S = 0.5
-_DEATH_RATTLE_S = 0.1
 _LAST_WORDS_S = 5.0
-_BLOB_ATTEMPTS = 5
-_DEATH_NOTICE = "the executor's JVM died"
 
 
 class Ending(Enum):
@@ -112,11 +109,17 @@ class Agent:
         self._list_number = 0
         self._cleaned_up: list[JobId] = []
         self._started: set[asyncio.Task[None]] = set()
-        self._reported: deque[pb.TaskReport] = deque()
-        """What the worker's threads reported and is not taken in yet."""
-        self._is_judging_due = False
-        self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[Outcome] = self._loop.create_future()
+        self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._in_hand = TasksInHand(
+            self._attempts,
+            worker,
+            self._blobs,
+            clock,
+            executor_id=self._id,
+            spawn=self._spawn,
+            on_report=self._reporter.wake,
+            on_death=lambda why: self._end(Ending.WORKER_DIED, why),
+        )
 
     # ---------------------------------------------------------------- life
 
@@ -169,6 +172,9 @@ class Agent:
             tell(self._log, "deregistration_not_delivered", e)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        if self._ended.done():
+            work.close()  # too late: nobody would wait for it
+            return
         task = asyncio.create_task(work)
         self._started.add(task)
         task.add_done_callback(self._settle)
@@ -221,18 +227,14 @@ class Agent:
         del self._cleaned_up[: len(cleaned_up)]
         self._set_aside.hear(answer)
         self._accept(answer.task_sets)
-        self._cancel(answer.cancel)
+        self._in_hand.cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)
         if not answer.task_sets and self._clock.monotonic_s() - began_s < _CALM_S:
             await asyncio.sleep(_CALM_S)
 
-    def _take_clean_ups(self, clean_ups: Iterable[pb.CleanUp]) -> None:
-        for wanted in clean_ups:
-            self._spawn(self._clean_up(wanted))
-
     def _take_report_answer(self, answer: pb.ReportTasksResponse) -> None:
         self._accept(answer.task_sets)
-        self._cancel(answer.cancel)
+        self._in_hand.cancel(answer.cancel)
         self._note_change()
 
     def _held(self) -> list[pb.TaskId]:
@@ -271,13 +273,13 @@ class Agent:
             answer.reason = "the executor is leaving" if is_leaving else "the executor has no slot for the task"
             self._log.warning("launch_refused", tasks=len(answer.refused), why=answer.reason)
         self._note_change()
-        self._start_queued()
+        self._in_hand.start()
         return answer
 
     def cancel(self, request: pb.CancelTasksRequest) -> None:
         """Stop tasks; `UnknownExecutorError` when another life of this executor is meant."""
         self._check_life(request.executor_id, request.incarnation)
-        self._cancel(request.tasks)
+        self._in_hand.cancel(request.tasks)
 
     def _check_life(self, executor_id: str, incarnation: str) -> None:
         if (executor_id, incarnation) != (self._id, self._identity.incarnation) or self._ended.done():
@@ -294,136 +296,32 @@ class Agent:
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.hear(answer)
         del self._cleaned_up[: len(request.cleaned_up)]
-        self._cancel(answer.cancel)
+        self._in_hand.cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)
 
     # ---------------------------------------------------------------- tasks
 
     def _accept(self, task_sets: Iterable[pb.TaskSet]) -> None:
-        for task_set in task_sets:
-            launch = self._attempts.accept(task_set, refuses_all=self._draining.is_set())
-            if launch.known:
-                self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
-                self._reporter.wake()
-            if launch.refused:
-                why = "the executor is leaving" if self._draining.is_set() else "the executor has no slot for the task"
-                self._log.warning("launch_refused", job_id=task_set.job_id, tasks=len(launch.refused), why=why)
-                self._finish_all(killed(launch.refused, why, self._clock.now_ms()))
+        self._in_hand.accept(task_sets, is_leaving=self._draining.is_set())
         self._note_change()
-        self._start_queued()
+        self._in_hand.start()
 
-    def _start_queued(self) -> None:
-        for task_set in self._attempts.take_startable():
-            self._spawn(self._start(task_set))
-
-    async def _start(self, task_set: pb.TaskSet) -> None:
-        keys = task_keys(task_set)
-        log = self._log.bind(job_id=task_set.job_id, stage_id=task_set.stage_id)
-        try:
-            blobs = {digest: await self._fetch(digest) for digest in blobs_needed(task_set)}
-            running = self._attempts.mark_running(keys)
-            if running:
-                log.debug("tasks_started", work=pb.Work.Name(task_set.work), tasks=len(running))
-                assignment = Assignment(part_of(task_set, running), blobs)
-                await asyncio.to_thread(self._worker.start, assignment, self._report_from_any_thread)
-        except Exception as e:  # whatever it is, the scheduler has to hear of it
-            log.exception("tasks_not_started")
-            failure = pb.Failure(kind="io_error", message=f"the executor could not start the task: {e}")
-            now_ms = self._clock.now_ms()
-            for key in keys:
-                self._judge(pb.TaskReport(task=task_id(key), started_ms=now_ms, ended_ms=now_ms, failure=failure))
-
-    async def _fetch(self, digest: BlobDigest) -> bytes:
-        backoff = Backoff(first_s=0.1, limit_s=2.0)
-        for _ in range(_BLOB_ATTEMPTS - 1):
-            try:
-                return await self._blobs.get(digest)
-            except OnagerError as e:
-                tell(self._log, "blob_not_fetched", e, digest=digest)
-                await backoff.sleep()
-        return await self._blobs.get(digest)
-
-    def _cancel(self, tasks: Iterable[pb.TaskId]) -> None:
-        keys = [task_key(task) for task in tasks]
-        waiting = self._attempts.in_state(keys, AttemptState.QUEUED, AttemptState.PREPARING)
-        self._finish_all(killed(waiting, "the task was cancelled before it started", self._clock.now_ms()))
-        running = self._attempts.in_state(keys, AttemptState.RUNNING)
-        if running:
-            self._log.info("tasks_cancelled", tasks=[str(key) for key in running])
-            self._spawn(self._cancel_running(running))
-
-    async def _cancel_running(self, keys: Collection[TaskKey]) -> None:
-        await asyncio.to_thread(self._worker.cancel, keys)
+    def _take_clean_ups(self, clean_ups: Iterable[pb.CleanUp]) -> None:
+        for wanted in clean_ups:
+            self._spawn(self._clean_up(wanted))
 
     async def _clean_up(self, request: pb.CleanUp) -> None:
-        job_id = JobId(request.job_id)
-        try:
-            await asyncio.to_thread(self._worker.clean_up, request)
-        except (OnagerError, OSError) as e:
-            # Not acknowledged: the scheduler asks again.
-            self._log.warning("clean_up_failed", job_id=job_id, error=str(e))
-            return
-        self._attempts.forget(job_id)
-        self._cleaned_up.append(job_id)
-        if self._is_pushed_to:
-            self._membership.beat()
-
-    # ---------------------------------------------------------------- reports
-
-    def _report_from_any_thread(self, report: pb.TaskReport) -> None:
-        if self._loop.is_closed():
-            return
-        self._reported.append(report)
-        if not self._is_judging_due:
-            self._is_judging_due = True
-            self._loop.call_soon_threadsafe(self._judge_all)
-
-    def _judge_all(self) -> None:
-        """Take in what was reported; those that end together go on together."""
-        self._is_judging_due = False
-        done: list[pb.TaskReport] = []
-        while self._reported:
-            report = self._reported.popleft()
-            if report.HasField("success") and not report.success.HasField("plan"):
-                done.append(report)
-            else:
-                self._judge(report)
-        if done:
-            self._finish_all(done)
-
-    def _judge(self, report: pb.TaskReport) -> None:
-        """Take a success as it is; a failure only once it is sure that the worker outlived it."""
-        if report.HasField("success") or report.failure.kind == "task_killed":
-            if report.success.HasField("plan"):
-                for blob in report.success.plan.blobs:  # the job's first tasks may well come here
-                    self._blobs.offer(BlobDigest(blob.digest), blob.content)
-            self._finish_all([report])
-        elif report.failure.kind == "executor_lost":
-            self._end(Ending.WORKER_DIED, report.failure.message)
-        elif not self._ended.done():
-            self._spawn(self._judge_failure(report))
-
-    async def _judge_failure(self, report: pb.TaskReport) -> None:
-        # When the worker's process dies, its tasks fail in every way; none of that is the user's error.
-        await asyncio.sleep(_DEATH_RATTLE_S)
-        if await asyncio.to_thread(self._worker.is_alive):
-            self._log.info("task_failed", task=str(task_key(report.task)), kind=report.failure.kind)
-            self._finish_all([report])
-        else:
-            self._end(Ending.WORKER_DIED, _DEATH_NOTICE)
-
-    def _finish_all(self, reports: Iterable[pb.TaskReport]) -> None:
-        for report in reports:
-            if self._attempts.finish(within_limits(report)):
-                self._reporter.wake()
-        self._start_queued()
+        if await self._in_hand.clean_up(request):
+            self._cleaned_up.append(JobId(request.job_id))
+            if self._is_pushed_to:
+                self._membership.beat()
 
     # ---------------------------------------------------------------- ends
 
     async def _watch_worker(self) -> None:
         while await asyncio.to_thread(self._worker.is_alive):  # noqa: ASYNC110 - a process's death has no event here
             await asyncio.sleep(_ALIVE_CHECK_S)
-        self._end(Ending.WORKER_DIED, _DEATH_NOTICE)
+        self._end(Ending.WORKER_DIED, DEATH_NOTICE)
 
     async def _drain(self) -> None:
         await self._draining.wait()
@@ -435,7 +333,7 @@ class Agent:
             self._end(Ending.DRAINED, "drained")
             return
         self._log.warning("drain_cut_short", running=self._attempts.active, grace_s=grace_s)
-        self._cancel(self._held())
+        self._in_hand.cancel(self._held())
         await asyncio.wait([empty], timeout=_LAST_WORDS_S)
         empty.cancel()
         self._end(Ending.STOPPED, "stopped while tasks were running")
