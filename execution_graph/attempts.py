@@ -41,7 +41,8 @@ def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionG
         return graph
     running = stage.running.update(launched)
     returned = tuple(p for p in (*stage.returned, *skipped) if p not in launched)
-    return with_stage(graph, replace(stage, running=running, returned=returned, next_fresh=next_fresh))
+    paused = without(stage.paused, launched)
+    return with_stage(graph, replace(stage, running=running, returned=returned, next_fresh=next_fresh, paused=paused))
 
 
 def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> ExecutionGraph:

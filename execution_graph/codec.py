@@ -4,8 +4,8 @@ A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer
 a newer minor version added. Each record is written under the lowest version that reads it rightly, so what nothing new
 is used in can still be read by the version before:
 
-    1.1    all but what follows
-    2.0    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
+    1.2    all but what follows; pauses before retries came with it: a reader of 1.1 tries again at once, which is all
+    2.1    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
 
 What needs a newer version than some replica of the cluster reads is not begun (`scheduler.replicas.peers`).
 """
@@ -27,7 +27,7 @@ SCHEMA_MAJOR = 2
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records with second attempts in them."""
-_MINORS = {1: 1, 2: 0}
+_MINORS = {1: 2, 2: 1}
 """The minor version that is written, and known, of each major one."""
 _VERSION = re.compile(rb'\{"schema_version":"(\d{1,9})\.(\d{1,9})",')
 

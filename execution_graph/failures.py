@@ -73,5 +73,12 @@ class RetryLimits:
     """The so-manieth counted failure of one partition fails the job."""
     stage_max_failures: int = 4
     """Fetch failures in so many distinct attempts of a stage fail the job."""
+    retry_pauses_ms: Annotated[tuple[int, ...], SPARSE] = ()
+    """How long a partition waits after its first counted failure, its second, and so on; the last goes for all that
+    follow. Empty: it is tried again at once."""
     task_max_executor_losses: int = 8
     """A task that was running on so many executors when they were lost is taken for their killer and fails the job."""
+
+    def pause_after(self, failures: int) -> int:
+        """Return for how many milliseconds a partition waits after so many counted failures, 1 or more."""
+        return self.retry_pauses_ms[min(failures, len(self.retry_pauses_ms)) - 1] if self.retry_pauses_ms else 0

@@ -76,6 +76,8 @@ def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
         yield f"{name} runs a partition under an attempt number that is not its own"
     if list(stage.returned) != sorted(set(stage.returned)) or any(p >= stage.next_fresh for p in stage.returned):
         yield f"{name} has returned partitions out of order or beyond the fresh ones: {stage.returned}"
+    if not set(stage.paused) <= set(stage.returned) & set(ledger.failures):
+        yield f"{name} pauses partitions that did not fail, or do not wait: {sorted(stage.paused)}"
     fresh = {p for p in range(stage.next_fresh, count) if p not in ledger.outputs}
     pending = fresh | set(stage.returned)
     everything = pending | set(stage.running) | set(ledger.outputs)

@@ -10,7 +10,10 @@ from execution_graph.failures import Failure, FailureKind
 from execution_graph.graph import ExecutionGraph
 from execution_graph.losses import with_losses
 from execution_graph.settling import bound, failed, settled, with_stage, with_successes
-from execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskMetrics, TaskOutput
+from execution_graph.stages import RetryPause, RunningStage, Stage, StageWork, SuccessfulStage, TaskMetrics, TaskOutput
+
+_MESSAGE_CHARS = 300
+"""How much of a failure's message is kept with each partition that waits for its next try."""
 
 
 def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -> ExecutionGraph:
@@ -70,7 +73,12 @@ def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskF
             f"the most recent failure: {failure.message}"
         )
         return failed(graph, stage, replace(failure, message=text), event.at_ms)
-    return with_stage(graph, returned(stage, {event.partition: event.task_attempt}))
+    stage = returned(stage, {event.partition: event.task_attempt})
+    pause_ms = graph.limits.pause_after(count)
+    if pause_ms:
+        pause = RetryPause(failed_ms=event.at_ms, pause_ms=pause_ms, message=failure.message[:_MESSAGE_CHARS])
+        stage = replace(stage, paused=stage.paused.set(event.partition, pause))
+    return with_stage(graph, stage)
 
 
 def _on_fetch_failed(

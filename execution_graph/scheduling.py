@@ -42,6 +42,19 @@ class HeldTask:
     task_attempt: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class PausedTask:
+    """A partition that failed and waits for its next try."""
+
+    until_ms: int
+    stage_id: int
+    partition: int
+    failures: int
+    """Counted ones, so far."""
+    message: str
+    """What failed, shortened."""
+
+
 def available_tasks(graph: ExecutionGraph) -> int:
     """Return how many tasks of running stages wait to be handed out, second attempts of stragglers among them.
 
@@ -53,11 +66,25 @@ def available_tasks(graph: ExecutionGraph) -> int:
 
 
 def has_runnable_work(graph: ExecutionGraph) -> bool:
-    """Return whether a free slot could be filled, at most after `revive`."""
+    """Return whether a free slot could be filled, at most after `revive`, and once tasks that failed may be tried."""
     return graph.is_active and any(
         isinstance(s, ResolvedStage) or (isinstance(s, RunningStage) and (s.pending_count > 0 or s.speculatable))
         for s in graph.stages
     )
+
+
+def paused_tasks(graph: ExecutionGraph, at_ms: int) -> tuple[PausedTask, ...]:
+    """Return the waiting tasks that are not handed out yet, because they failed not long ago, the next one first."""
+    if not graph.is_active:
+        return ()
+    found = [
+        PausedTask(pause.until_ms, s.spec.stage_id, p, s.ledger.failures.get(p, 0), pause.message)
+        for s in graph.stages
+        if isinstance(s, RunningStage) and s.paused
+        for p, pause in s.paused.items()
+        if pause.holds(at_ms)
+    ]
+    return tuple(sorted(found))
 
 
 def running_count(graph: ExecutionGraph) -> int:
@@ -80,7 +107,8 @@ def pop_next_tasks(
 ) -> TasksLaunched | TasksSpeculated | None:
     """Return the launch of up to *limit* tasks of the first running stage that has some for the slot, or None.
 
-    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones. A task that failed on
+    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones, those that failed
+    only when their pause is over. A task that failed on
     the slot's executor is left to those of *executors*, who take work, on which it did not, if there are such; as in
     Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). When there is no task for the slot, second
     attempts of stragglers, on another executor than the first.
@@ -90,7 +118,7 @@ def pop_next_tasks(
     for stage in graph.stages:
         if not isinstance(stage, RunningStage) or stage.pending_count <= 0:
             continue
-        pending = _pending(stage)
+        pending = _pending(stage, at_ms)
         if stage.ledger.failed_on:
             pending = _not_left_to_others(stage, pending, slot.executor_id, executors)
         tasks = tuple(sorted((p, stage.ledger.next_attempt(p)) for p in islice(pending, limit)))
@@ -253,9 +281,15 @@ def _not_left_to_others(
             yield partition
 
 
-def _pending(stage: RunningStage) -> Iterator[int]:
-    """Yield the pending partitions in the order in which they are handed out."""
-    yield from stage.returned
+def _pending(stage: RunningStage, at_ms: int) -> Iterator[int]:
+    """Yield the pending partitions that may be handed out, in the order in which they are."""
+    if stage.paused:
+        for partition in stage.returned:
+            pause = stage.paused.get(partition)
+            if pause is None or not pause.holds(at_ms):
+                yield partition
+    else:
+        yield from stage.returned
     for partition in range(stage.next_fresh, stage.spec.partitions):
         if partition not in stage.ledger.outputs:
             yield partition

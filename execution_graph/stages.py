@@ -158,6 +158,29 @@ class RunningTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPause:
+    """Why, and for how long, a partition that failed is not handed out again."""
+
+    failed_ms: int
+    pause_ms: int
+    message: str
+    """What failed, shortened."""
+
+    @property
+    def until_ms(self) -> int:
+        """Return when it is over."""
+        return self.failed_ms + self.pause_ms
+
+    def holds(self, at_ms: int) -> bool:
+        """Return whether it goes on.
+
+        To a clock that is further behind that of the failure than the pause is long it does not, else the partition
+        would wait for that clock.
+        """
+        return abs(at_ms - self.failed_ms) < self.pause_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLedger:
     """What a stage's tasks have achieved and suffered; outlives the changes of the stage's state.
 
@@ -280,6 +303,9 @@ class RunningStage:
     """Partitions from here on were not handed out in this attempt, so the pending ones need no list of their own."""
     returned: Annotated[tuple[int, ...], SPARSE] = ()
     """Pending partitions below `next_fresh`, ascending; handed out before the fresh ones."""
+    paused: Annotated[PartitionMap[RetryPause], SPARSE] = field(default_factory=Map)
+    """Those of `returned` that failed, and are not to be handed out yet. Advice for who hands out, and no more: what
+    events do to all else does not depend on it, so that a replica which does not know it computes the same."""
     speculatable: Annotated[tuple[int, ...], SPARSE] = ()
     """Running partitions that take so long that a second attempt shall run beside the first, ascending."""
     speculative: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)

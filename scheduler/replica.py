@@ -72,7 +72,7 @@ class Replica:
         self.results = ResultStore(backend)
         self.queue = FairQueue()
         self.watchers = JobWatchers()
-        self.loads = JobLoads(self.queue, self.heads, self.acting)
+        self.loads = JobLoads(self.queue, self.heads, self.acting, clock)
         self.local = LocalActor(
             self.jobs,
             self.writers,
@@ -170,7 +170,7 @@ class Replica:
         self.housekeeping = Housekeeping(
             settings, backend, self.jobs, self.heads, self.blobs, self.results, self.turns, clock
         )
-        teller = ProgressTeller(self.executors, self.queue)
+        teller = ProgressTeller(self.executors, self.queue, clock)
         self.service = SchedulerService(
             settings,
             self.jobs,

@@ -2,9 +2,10 @@
 
 import secrets
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, field_validator
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from onager.protocol.security import ClientSecurity
 from onager.settings import ProcessSettings
@@ -72,6 +73,9 @@ class SchedulerSettings(ProcessSettings):
     """How long another scheduler may take to answer what is handed over to it; after that this one acts itself."""
     task_max_failures: int = Field(default=4, ge=1)
     """The so-manieth counted failure of one partition fails its job."""
+    retry_pauses_s: Annotated[tuple[Annotated[float, Field(ge=0, le=_HOUR_S)], ...], NoDecode] = (0.5, 2.0, 6.0)
+    """Seconds for which a partition waits after its first counted failure, its second, and so on, separated by commas;
+    the last goes for all that follow. Empty: it is tried again at once. It goes for jobs submitted from then on."""
     stage_max_failures: int = Field(default=4, ge=1)
     """Fetch failures in so many attempts of a stage fail its job."""
 
@@ -86,12 +90,27 @@ class SchedulerSettings(ProcessSettings):
     set_aside_s: int = Field(default=300, ge=1)
     """For how long it gets no work."""
 
+    @field_validator("retry_pauses_s", mode="before")
+    @classmethod
+    def _are_numbers(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return tuple(float(part) for part in value.split(",") if part.strip())
+        except ValueError:
+            raise ValueError("give seconds, separated by commas, such as 0.5,2,6") from None
+
     @field_validator("backend")
     @classmethod
     def _names_a_store(cls, value: str) -> str:
         if ":" not in value:
             raise ValueError("give etcd://HOST:PORT/NAMESPACE, leveldb:DIR or memory:")
         return value
+
+    @property
+    def retry_pauses_ms(self) -> tuple[int, ...]:
+        """Return the pauses before retries in milliseconds."""
+        return tuple(round(1000 * pause_s) for pause_s in self.retry_pauses_s)
 
     @property
     def peer_security(self) -> ClientSecurity:

@@ -39,6 +39,8 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
     print(f"{progress.job_id}  {progress.state}  {seconds} s  {progress.name}")
     if progress.waiting_for:
         print(f"waiting for: {progress.waiting_for}")
+    if progress.retry is not None:
+        print(f"waits: {progress.retry.told(time.time_ns() // 1_000_000)}")
     if progress.sink_path:
         print(f"writes to: {progress.sink_path}")
     print_table(

@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from onager.client.progress import JobProgress, JobState, StageProgress
+from onager.client.progress import JobProgress, JobState, StageProgress, TaskRetry
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,6 +49,8 @@ class LineView:
         """Print what is new in *progress*."""
         if not progress.state.is_final:
             self._say_job(progress)
+        if progress.retry is not None:
+            self._say_retry(progress.retry)
         for stage in progress.stages:
             if stage.state in {"running", "successful", "failed"}:
                 text = f"stage {stage.stage_id} {stage.name}: {stage.state}"
@@ -63,6 +65,12 @@ class LineView:
         verb = "was" if progress.state is JobState.CANCELLED else "is"
         verb = "has" if progress.state is JobState.FAILED else verb
         self._say("job", f"job {progress.job_id} {verb} {progress.state}{waiting}")
+
+    def _say_retry(self, retry: TaskRetry) -> None:
+        """Say it once for each stage and try, of whichever task comes first."""
+        key = ("retry", retry.stage_id, retry.next_try)
+        if key not in self._said:
+            self._say(key, retry.told(time.time_ns() // 1_000_000))
 
     def _say(self, about: object, text: str) -> None:
         if self._said.get(about) != text:
@@ -119,7 +127,9 @@ def _stage_table(progress: JobProgress) -> "Table":
             str(stage.tasks_failed + stage.tasks_lost or ""),
             f"{stage.rows_out:,}" if stage.rows_out else "",
         )
-    if progress.state is JobState.PUBLISHING:
+    if progress.retry is not None:
+        table.caption = escape(progress.retry.told(now_ms))
+    elif progress.state is JobState.PUBLISHING:
         table.caption = escape(f"publishing to {progress.sink_path}")
     return table
 

@@ -78,6 +78,46 @@ class StageProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskRetry:
+    """The task that is tried again next, after it failed."""
+
+    stage_id: int
+    partition: int
+    next_try: int
+    """2 for the first one after the failure."""
+    max_tries: int
+    message: str
+    """What failed."""
+    not_before_ms: int
+    tasks: int
+    """How many wait for their next try, this one among them."""
+
+    @classmethod
+    def from_message(cls, message: pb.TaskRetry) -> Self:
+        """Return what *message* tells."""
+        return cls(
+            stage_id=message.stage_id,
+            partition=message.partition,
+            next_try=message.next_try,
+            max_tries=message.max_tries,
+            message=message.message,
+            not_before_ms=message.not_before_ms,
+            tasks=message.tasks,
+        )
+
+    def told(self, now_ms: int) -> str:
+        """Return it for people: what failed, which try comes next, and in how many seconds."""
+        first_line = self.message.partition("\n")[0]
+        more = self.tasks - 1
+        others = f" ({more} more {'waits' if more == 1 else 'wait'} so)" if more else ""
+        pause_s = max(0, self.not_before_ms - now_ms) / 1000
+        return (
+            f"task {self.partition} of stage {self.stage_id} failed: {first_line}; try {self.next_try} of "
+            f"{self.max_tries} in {pause_s:.1f} s{others}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """A job at one moment. Times are milliseconds since the Unix epoch, 0 for what has not happened yet."""
 
@@ -95,6 +135,8 @@ class JobProgress:
     """Where the result is written as a dataset; empty for a result that is fetched."""
     failure: JobEndedError | None
     """Why there is no result, for jobs that ended without one."""
+    retry: TaskRetry | None = None
+    """Set while tasks that failed wait for their next try."""
 
     @classmethod
     def from_message(cls, message: pb.JobProgress) -> Self:
@@ -112,6 +154,7 @@ class JobProgress:
             result_rows=message.result_rows,
             sink_path=message.sink_path,
             failure=_failure(message, state),
+            retry=TaskRetry.from_message(message.retry) if message.HasField("retry") else None,
         )
 
 

@@ -257,7 +257,7 @@ class StageInfo(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ...) -> None: ...
 
 class JobProgress(_message.Message):
-    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path")
+    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +269,7 @@ class JobProgress(_message.Message):
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     RESULT_ROWS_FIELD_NUMBER: _ClassVar[int]
     SINK_PATH_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
     state: JobState
@@ -280,7 +281,26 @@ class JobProgress(_message.Message):
     waiting_for: str
     result_rows: int
     sink_path: str
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ...) -> None: ...
+    retry: TaskRetry
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ...) -> None: ...
+
+class TaskRetry(_message.Message):
+    __slots__ = ("stage_id", "partition", "next_try", "max_tries", "message", "not_before_ms", "tasks")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TRY_FIELD_NUMBER: _ClassVar[int]
+    MAX_TRIES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    partition: int
+    next_try: int
+    max_tries: int
+    message: str
+    not_before_ms: int
+    tasks: int
+    def __init__(self, stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., next_try: _Optional[int] = ..., max_tries: _Optional[int] = ..., message: _Optional[str] = ..., not_before_ms: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
 
 class JobDetail(_message.Message):
     __slots__ = ("progress", "spec", "plan", "schema_json", "log_seq")
@@ -843,14 +863,12 @@ class RegisterExecutorRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
-    __slots__ = ("scheduler_id", "lease_ttl_ms", "cluster_id")
+    __slots__ = ("scheduler_id", "lease_ttl_ms")
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
-    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     scheduler_id: str
     lease_ttl_ms: int
-    cluster_id: str
-    def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, scheduler_id: _Optional[str] = ..., lease_ttl_ms: _Optional[int] = ...) -> None: ...
 
 class SetAside(_message.Message):
     __slots__ = ("until_ms", "reason")

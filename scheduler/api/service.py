@@ -99,6 +99,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             limits=RetryLimits(
                 task_max_failures=self._settings.task_max_failures,
                 stage_max_failures=self._settings.stage_max_failures,
+                retry_pauses_ms=self._settings.retry_pauses_ms,
             ),
             speculation=speculation_of(request.spec),
         )

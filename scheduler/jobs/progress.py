@@ -12,9 +12,11 @@ from execution_graph import (
     FailureKind,
     JobState,
     has_failed_somewhere,
+    paused_tasks,
     pop_next_tasks,
     running_count,
 )
+from onager.clock import Clock
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
@@ -29,9 +31,10 @@ _BUSY_JOBS = 3
 class ProgressTeller:
     """Tells of jobs in the light of the whole cluster."""
 
-    def __init__(self, executors: ExecutorManager, queue: FairQueue) -> None:
+    def __init__(self, executors: ExecutorManager, queue: FairQueue, clock: Clock) -> None:
         self._executors = executors
         self._queue = queue
+        self._clock = clock
 
     def progress(self, graph: ExecutionGraph) -> pb.JobProgress:
         """Return how far a job is."""
@@ -44,6 +47,7 @@ class ProgressTeller:
             ended_ms=graph.ended_ms or 0,
             stages=[stage_info(stage) for stage in graph.stages],
             waiting_for=self._waiting_for(graph),
+            retry=self._retry(graph),
         )
         match graph.outcome:
             case Failed(failure=failure):
@@ -77,6 +81,21 @@ class ProgressTeller:
             plan=plan,
             schema_json=graph.plan.schema_json if graph.plan is not None else "",
             log_seq=job.seq,
+        )
+
+    def _retry(self, graph: ExecutionGraph) -> pb.TaskRetry | None:
+        paused = paused_tasks(graph, self._clock.now_ms())
+        if not paused:
+            return None
+        first = paused[0]
+        return pb.TaskRetry(
+            stage_id=first.stage_id,
+            partition=first.partition,
+            next_try=first.failures + 1,
+            max_tries=graph.limits.task_max_failures,
+            message=first.message,
+            not_before_ms=first.until_ms,
+            tasks=len(paused),
         )
 
     def _waiting_for(self, graph: ExecutionGraph) -> str:

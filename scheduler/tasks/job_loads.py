@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from execution_graph import ExecutionGraph, ResolvedStage, available_tasks, running_count
+from execution_graph import ExecutionGraph, ResolvedStage, available_tasks, paused_tasks, running_count
+from onager.clock import Clock
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_heads import JobHead, JobHeads
@@ -38,10 +39,13 @@ class JobLoad:
 class JobLoads:
     """Keeps a replica's `FairQueue` right, and says what other replicas have to be told."""
 
-    def __init__(self, queue: FairQueue, heads: JobHeads, acting: Acting) -> None:
+    def __init__(self, queue: FairQueue, heads: JobHeads, acting: Acting, clock: Clock) -> None:
         self._queue = queue
         self._heads = heads
         self._acting = acting
+        self._clock = clock
+        self._pausing: dict[JobId, asyncio.TimerHandle] = {}
+        """Jobs with tasks that failed and wait for their next try: looked at again when the first may be tried."""
         self._known: dict[JobId, JobLoad] = {}
         self._resting: dict[JobId, asyncio.TimerHandle] = {}
         self._changes: dict[JobId, int] = {}
@@ -61,13 +65,31 @@ class JobLoads:
         if not head.is_active:
             self._forget(job_id)
             return
-        running, available = running_count(job.graph), available_in(job.graph)
+        now_ms = self._clock.now_ms()
+        paused = paused_tasks(job.graph, now_ms)
+        running, available = running_count(job.graph), available_in(job.graph) - len(paused)
         load = JobLoad(running, available, job.seq, self._heads.revision(job_id))
+        self._stop_pausing(job_id)
+        if paused:
+            pause_s = max(0, paused[0].until_ms - now_ms) / 1000
+            self._pausing[job_id] = asyncio.get_running_loop().call_later(pause_s, self._look_again, job, head)
         if self._acting.is_mine(job_id):
             self._change += 1
             self._changes.pop(job_id, None)
             self._changes[job_id] = self._change
         self._take(job_id, load, head)
+
+    def _look_again(self, job: StoredJob, head: JobHead) -> None:
+        """Count tasks whose pause is over, unless something newer is known than *job*."""
+        job_id = JobId(head.job_id)
+        del self._pausing[job_id]
+        known = self._known.get(job_id)
+        if known is not None and known.seq == job.seq:
+            self.on_commit(job, head)
+
+    def _stop_pausing(self, job_id: JobId) -> None:
+        if job_id in self._pausing:
+            self._pausing.pop(job_id).cancel()
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """Take in a head: of a job that this replica does not follow there may be more to do than it knew, or less."""
@@ -140,6 +162,7 @@ class JobLoads:
         self._queue.remove(job_id)
         self._known.pop(job_id, None)
         self._changes.pop(job_id, None)
+        self._stop_pausing(job_id)
         if job_id in self._resting:
             self._resting.pop(job_id).cancel()
 
@@ -166,7 +189,7 @@ class JobLoads:
 
 
 def available_in(graph: ExecutionGraph) -> int:
-    """Return how many tasks wait; those of stages that are about to be started count, too."""
+    """Return how many tasks wait, though some for a pause to end; those of stages about to be started count, too."""
     if not graph.is_active:
         return 0
     resolved = (s for s in graph.stages if isinstance(s, ResolvedStage))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from immutables import Map
 
 from execution_graph import (
     Event,
@@ -47,6 +48,7 @@ from execution_graph import (
     find_stragglers,
     has_runnable_work,
     lost_launches,
+    paused_tasks,
     pending_effects,
     pop_next_tasks,
     revive,
@@ -60,6 +62,8 @@ from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph
 EXECUTORS = st.sampled_from(["a", "b", "c"])
 RETRYABLE = st.sampled_from([k for k in FailureKind if k.is_retryable])
 RARELY = st.sampled_from([False] * 29 + [True])
+LONGEST_PAUSE_MS = 200
+PAUSES = st.sampled_from([(), (20,), (50, 90, LONGEST_PAUSE_MS)])
 PATIENT = RetryLimits(task_max_failures=50, stage_max_failures=50, task_max_executor_losses=50)
 
 
@@ -69,6 +73,8 @@ class World(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.start: ExecutionGraph
+        self.plain: ExecutionGraph
+        """The same job as a replica sees it that knows no pauses before retries."""
         self.graph: ExecutionGraph
         self.specs: tuple[StageSpec, ...] = ()
         self.log: list[Event] = []
@@ -116,6 +122,8 @@ class World(RuleBasedStateMachine):
         if isinstance(event, TaskFailed) and event.failure.fetch is not None:
             self.only_what_was_missing_is_made_again(before, event.failure.fetch)
         assert apply(before, event) == self.graph, "apply is not deterministic"
+        self.plain = apply(self.plain, event)
+        assert self.plain == without_pauses(self.graph), "a pause changed what an event does"
         if self.graph is not before:
             self.applied.append(event)
         for earlier in (event, *self.applied[-8:]):
@@ -256,12 +264,22 @@ class World(RuleBasedStateMachine):
         is_patient=st.booleans(),
         is_planned=st.sampled_from([True, True, False]),
         speculates=st.booleans(),
+        pauses_ms=PAUSES,
     )
     def submitted(
-        self, specs: tuple[StageSpec, ...], *, is_shared: bool, is_patient: bool, is_planned: bool, speculates: bool
+        self,
+        specs: tuple[StageSpec, ...],
+        *,
+        is_shared: bool,
+        is_patient: bool,
+        is_planned: bool,
+        speculates: bool,
+        pauses_ms: tuple[int, ...],
     ) -> None:
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
-        self.start = self.graph = new_graph(PATIENT if is_patient else RetryLimits(), policy)
+        limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
+        self.start = self.graph = new_graph(limits, policy)
+        self.plain = without_pauses(self.graph)
         self.specs, self.is_shared = specs, is_shared
         self.is_fused = specs[0].plan_digest is None
         if is_planned:
@@ -282,6 +300,7 @@ class World(RuleBasedStateMachine):
         self.stages_start()
         slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
         event = pop_next_tasks(self.graph, slot, limit, self.tick(), EXECUTORS_SEEN)
+        self.nothing_paused_is_handed_out(event)
         if event is None:
             return
         stage = self.graph.stages[event.stage_id]
@@ -295,18 +314,40 @@ class World(RuleBasedStateMachine):
         self.stages_start()
         slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
         event = pop_next_tasks(self.graph, slot, limit, self.tick())
-        assert event is None or available_tasks(self.graph) > 0
+        self.nothing_paused_is_handed_out(event)
+        paused = len(paused_tasks(self.graph, self.now_ms))
+        assert event is None or available_tasks(self.graph) > paused
+        pending = sum(s.pending_count for s in self.graph.stages if isinstance(s, RunningStage))
         if event is None:
+            assert pending == paused or not self.graph.is_active
             for stage in self.graph.stages:
                 if isinstance(stage, RunningStage) and self.graph.is_active:
-                    assert stage.pending_count == 0
                     for p in stage.speculatable:
                         failed_on = stage.ledger.failed_on.get(p, ())
                         assert executor in (stage.running[p].executor_id, *failed_on), "it could have run it"
             return
         if isinstance(event, TasksSpeculated):
-            assert not any(isinstance(s, RunningStage) and s.pending_count for s in self.graph.stages)
+            assert pending == paused
         self.note_launch(event)
+
+    @rule(executor=EXECUTORS, limit=st.integers(1, 3))
+    def a_replica_that_knows_no_pauses_launches(self, executor: str, limit: int) -> None:
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        event = pop_next_tasks(self.plain, slot, limit, self.tick())
+        if event is not None:
+            self.note_launch(event)
+
+    def nothing_paused_is_handed_out(self, event: TasksLaunched | TasksSpeculated | None) -> None:
+        if isinstance(event, TasksLaunched):
+            waiting = {(t.stage_id, t.partition) for t in paused_tasks(self.graph, self.now_ms)}
+            assert not waiting & {(event.stage_id, p) for p, _ in event.tasks}
+
+    @rule(after_ms=st.integers(1, 50))
+    def time_passes(self, after_ms: int) -> None:
+        self.now_ms += after_ms
+        for paused in paused_tasks(self.graph, self.now_ms):
+            assert self.now_ms < paused.until_ms <= self.now_ms + LONGEST_PAUSE_MS
+            assert paused.failures > 0
 
     def note_launch(self, event: TasksLaunched | TasksSpeculated) -> None:
         stage = self.graph.stages[event.stage_id]
@@ -538,6 +579,8 @@ class World(RuleBasedStateMachine):
                 return
             self.finish_running()
             self.tasks_are_launched("a", 3)
+            if not running_count(self.graph):
+                self.now_ms += LONGEST_PAUSE_MS  # nothing to do but to wait for the end of a pause
         raise AssertionError(f"the job does not end: {[s.state for s in self.graph.stages]}")
 
     def job_has_one_output_a_partition(self) -> None:
@@ -563,6 +606,12 @@ class World(RuleBasedStateMachine):
         assert apply_all(self.start, self.log) == self.graph
         stored = decode_batch(encode_batch(EventBatch(batch_id="all", events=tuple(self.log))))
         assert apply_all(self.start, stored.events) == self.graph
+
+
+def without_pauses(graph: ExecutionGraph) -> ExecutionGraph:
+    """Return *graph* as a reader has it that ignores the fields of pauses."""
+    stages = tuple(replace(s, paused=Map()) if isinstance(s, RunningStage) else s for s in graph.stages)
+    return replace(graph, stages=stages, limits=replace(graph.limits, retry_pauses_ms=()))
 
 
 def is_publishing(graph: ExecutionGraph) -> bool:

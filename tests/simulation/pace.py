@@ -4,15 +4,20 @@ What is measured is dead time: a task that waits while a slot is free, one that 
 executor that has never heard of it, a report that nobody takes, a job that gets nothing while others get more and more.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from immutables import Map
 
 from execution_graph import (
     ExecutionGraph,
     ExecutorSlot,
     ResolvedStage,
     RunningStage,
+    Stage,
+    available_tasks,
     has_runnable_work,
+    paused_tasks,
     pop_next_tasks,
     running_count,
 )
@@ -53,6 +58,8 @@ class Pace:
         self._world = world
         self._since_s: dict[tuple[str, object], float] = {}
         """When each thing that should not last was first seen, as long as it lasts."""
+        self._pauses_since_s: dict[object, float] = {}
+        """When each pause before a retry was first seen."""
         self._hungry: dict[str, tuple[int, int]] = {}
         """How many tasks a job with nothing running had been given, and others, when it began to wait for one."""
         self.longest_s: dict[str, float] = {"waiting": 0.0, "launch": 0.0, "report": 0.0}
@@ -93,7 +100,32 @@ class Pace:
     def _active(self) -> list[tuple[SeenJob, ExecutionGraph]]:
         jobs = self._world.observer.jobs.values()
         damaged = self._world.observer.damaged
-        return [(j, j.graph) for j in jobs if j.graph is not None and j.graph.is_active and j.job_id not in damaged]
+        return [
+            (j, self._by_true_time(j.graph))
+            for j in jobs
+            if j.graph is not None and j.graph.is_active and j.job_id not in damaged
+        ]
+
+    def _by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
+        """Return *graph* with those pauses before retries that are not over, going on at 0 ms.
+
+        A replica whose clock is behind may take a pause for twice as long, and no longer.
+        """
+        if not any(isinstance(s, RunningStage) and s.paused for s in graph.stages):
+            return graph
+        now_s = self._world.loop.time()
+        stages: list[Stage] = []
+        for stage in graph.stages:
+            if isinstance(stage, RunningStage):
+                going_on = {}
+                for partition, pause in stage.paused.items():
+                    key = (graph.job_id, stage.spec.stage_id, partition, pause)
+                    if now_s - self._pauses_since_s.setdefault(key, now_s) < 2 * pause.pause_ms / 1000:
+                        going_on[partition] = replace(pause, failed_ms=0)
+                stages.append(replace(stage, paused=Map(going_on)))
+            else:
+                stages.append(stage)
+        return replace(graph, stages=tuple(stages))
 
     def _waiting(self) -> list[tuple[str, object]]:
         free = [
@@ -138,7 +170,7 @@ class Pace:
         """A job that has nothing running comes next, whatever it weighs: few others may be served before it."""
         slots = sum(e.slots for e in self._world.executors)
         total = sum(j.launches for j in self._world.observer.jobs.values())
-        hungry = {j.job_id: j for j, graph in self._active if has_runnable_work(graph) and not running_count(graph)}
+        hungry = {j.job_id: j for j, graph in self._active if _could_run_now(graph) and not running_count(graph)}
         before, self._hungry = self._hungry, {}
         for job_id, job in hungry.items():
             others = total - job.launches
@@ -149,6 +181,11 @@ class Pace:
                 self._world.observer.fail(f"{job_id} got nothing while others got {others - began} tasks")
                 began = others
             self._hungry[job_id] = job.launches, began
+
+
+def _could_run_now(graph: ExecutionGraph) -> bool:
+    is_all_paused = 0 < available_tasks(graph) == len(paused_tasks(graph, 0))
+    return has_runnable_work(graph) and (not is_all_paused or any(isinstance(s, ResolvedStage) for s in graph.stages))
 
 
 _TOLD = {

@@ -62,7 +62,12 @@ async def serving(store, tmp_path, **settings):
 @pytest.fixture
 async def scheduler(store, tmp_path):
     async with serving(
-        store, tmp_path, sweep_interval_ms=200, executor_lease_ttl_ms=1_500, connection_grace_ms=200
+        store,
+        tmp_path,
+        sweep_interval_ms=200,
+        executor_lease_ttl_ms=1_500,
+        connection_grace_ms=200,
+        retry_pauses_s=(0.2,),
     ) as running:
         yield running
 

@@ -14,6 +14,7 @@ from execution_graph import (
     FetchFailure,
     JobCancelled,
     LaunchesRepeated,
+    RetryLimits,
     SpeculationPolicy,
     TasksLost,
     apply_all,
@@ -96,6 +97,14 @@ def speculating() -> Job:
     return job
 
 
+def pausing() -> Job:
+    """A failed task that waits for its next try."""
+    job = planned(stage(1, 3), limits=RetryLimits(retry_pauses_ms=(500, 2_000)))
+    job.launch("a", 2)
+    job.fail(1, 1, FailureKind.IO_ERROR)
+    return job
+
+
 JOBS = [
     Job,
     unresolved_and_resolved,
@@ -106,6 +115,7 @@ JOBS = [
     cancelled,
     fused,
     speculating,
+    pausing,
 ]
 
 
@@ -131,6 +141,9 @@ def test_the_jobs_of_this_file_are_in_every_state() -> None:
     assert stage_1.running
     assert stage_1.returned
     assert isinstance(failed().stage(1), FailedStage)
+    stage_1 = pausing().stage(1)
+    assert isinstance(stage_1, RunningStage)
+    assert list(stage_1.paused) == [1]
     stage_1 = speculating().stage(1)
     assert isinstance(stage_1, RunningStage)
     assert stage_1.speculatable == (5,)
@@ -213,7 +226,7 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    version = b'{"schema_version":"2.0",' if make is speculating else b'{"schema_version":"1.1",'
+    version = b'{"schema_version":"2.1",' if make is speculating else b'{"schema_version":"1.2",'
     assert encode_graph(job.graph).startswith(version)
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(version)
 
@@ -222,14 +235,14 @@ def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.1",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.2",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.0",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.0",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.1",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.1",')
 
 
-@pytest.mark.parametrize("version", ["1.2", "2.1"])
+@pytest.mark.parametrize("version", ["1.3", "2.2"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):

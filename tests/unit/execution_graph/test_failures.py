@@ -1,5 +1,7 @@
 """The classes of failure (2.4) and the limits at which trying again ends."""
 
+from dataclasses import replace
+
 import pytest
 
 from execution_graph import (
@@ -10,7 +12,11 @@ from execution_graph import (
     FetchFailure,
     JobState,
     RetryLimits,
+    TasksLaunched,
+    available_tasks,
     has_failed_somewhere,
+    has_runnable_work,
+    paused_tasks,
     pop_next_tasks,
 )
 from tests.unit.execution_graph.builder import Job, chain, planned, stage, with_sink
@@ -227,3 +233,109 @@ def test_failures_that_do_not_count_are_no_reason_to_go_elsewhere() -> None:
     event = pop_next_tasks(job.graph, ExecutorSlot("a", "a1", 0), 1, job.now_ms, ["a", "b"])
     assert event is not None
     assert event.tasks == ((0, 1),)
+
+
+# ---------------------------------------------------------------- pauses before retries
+
+PAUSES = RetryLimits(retry_pauses_ms=(500, 2_000, 6_000))
+
+
+def pop(job: Job, at_ms: int, limit: int = 9) -> list[int]:
+    event = pop_next_tasks(job.graph, ExecutorSlot("b", "b1", 0), limit, at_ms)
+    return [] if event is None else [partition for partition, _ in event.tasks]
+
+
+def test_a_task_that_failed_is_handed_out_again_after_a_pause_that_grows() -> None:
+    job = planned(stage(1, 1), limits=PAUSES)
+    waited = []
+    for failures in (1, 2, 3):
+        job.launch("a")
+        job.fail(1, 0, FailureKind.IO_ERROR)
+        (told,) = paused_tasks(job.graph, job.now_ms)
+        assert (told.stage_id, told.partition, told.failures, told.message) == (1, 0, failures, "it broke")
+        assert available_tasks(job.graph) == 1
+        assert has_runnable_work(job.graph), "some time"
+        waited.append(told.until_ms - job.now_ms)
+        assert pop(job, told.until_ms - 1) == []
+        assert pop(job, told.until_ms) == [0]
+        assert paused_tasks(job.graph, told.until_ms) == ()
+        job.now_ms = told.until_ms
+    assert waited == [500, 2_000, 6_000]
+    job.launch("a")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert job.graph.state is JobState.FAILED
+    assert paused_tasks(job.graph, job.now_ms) == ()
+
+
+def test_the_last_pause_goes_for_all_tries_that_follow_and_none_given_means_at_once() -> None:
+    assert [PAUSES.pause_after(n) for n in (1, 2, 3, 4, 9)] == [500, 2_000, 6_000, 6_000, 6_000]
+    assert RetryLimits().pause_after(1) == 0
+
+
+def test_others_do_not_wait_for_a_task_that_failed() -> None:
+    job = planned(stage(1, 4), limits=PAUSES)
+    job.launch("a", 2)
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert pop(job, job.now_ms) == [2, 3]
+    assert pop(job, job.now_ms, limit=1) == [2]
+    assert pop(job, job.now_ms + 500) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [k for k in FailureKind if k.is_retryable and not k.is_counted])
+def test_there_is_no_pause_after_a_failure_that_does_not_count(kind: FailureKind) -> None:
+    job = planned(stage(1, 1), limits=PAUSES)
+    job.launch("a")
+    job.fail(1, 0, kind)
+    assert pop(job, job.now_ms) == [0]
+
+
+def test_a_success_ends_the_growth_of_pauses() -> None:
+    job = planned(stage(1, 1), stage(2, 1, reads=(1,)), is_shared=False, limits=PAUSES)
+    job.launch("a")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    job.now_ms += 500
+    job.run(1)
+    job.lose("a")
+    job.launch("b")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert [t.until_ms - job.now_ms for t in paused_tasks(job.graph, job.now_ms)] == [500]
+
+
+def test_a_pause_is_no_longer_than_itself_for_a_clock_that_is_far_behind() -> None:
+    """Else a task that failed in the hands of one replica would wait for the clock of the next."""
+    job = planned(stage(1, 1), limits=PAUSES)
+    job.launch("a")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    assert pop(job, job.now_ms - 499) == [], "a little behind"
+    assert pop(job, job.now_ms - 500) == [0]
+    assert pop(job, 0) == [0]
+
+
+def test_a_launch_by_who_knows_no_pauses_is_a_launch() -> None:
+    job = planned(stage(1, 1), limits=PAUSES)
+    job.launch("a")
+    job.fail(1, 0, FailureKind.IO_ERROR)
+    job.feed(
+        TasksLaunched(
+            stage_id=1,
+            stage_attempt=0,
+            executor_id="a",
+            incarnation="a1",
+            list_number=0,
+            tasks=((0, 1),),
+            at_ms=job.now_ms,
+        )
+    )
+    assert job.held(1, 0).attempt == 1
+    assert not job.running(1).paused
+    job.succeed(1, 0)
+    assert job.graph.state is JobState.SUCCESSFUL
+
+
+def test_of_a_failure_only_the_beginning_of_its_message_is_kept_with_each_task() -> None:
+    job = planned(stage(1, 1), limits=PAUSES)
+    job.launch("a")
+    event = job.failed(1, 0, FailureKind.IO_ERROR)
+    job.feed(replace(event, failure=replace(event.failure, message="x" * 10_000)))
+    (told,) = paused_tasks(job.graph, job.now_ms)
+    assert told.message == "x" * 300

@@ -34,7 +34,7 @@ class Hall:
         self.queue = FairQueue()
         reader = ReportReader(BlobStore(backend), ResultStore(backend), clock)
         self.acting = acting = acting_alone(backend, clock)
-        loads = JobLoads(self.queue, self.jobs.heads, acting)
+        loads = JobLoads(self.queue, self.jobs.heads, acting, clock)
         self.jobs.listen(lambda job, _: acting.read(job.graph.job_id))
         self.local = local = LocalActor(
             self.jobs, self.writers, reader, self.queue, acting, clock, max_launches=100, cluster_slots=lambda: 4

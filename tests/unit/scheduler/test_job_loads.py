@@ -1,11 +1,18 @@
+import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+
+from execution_graph import Failure, FailureKind, RetryLimits, TaskFailed, apply_all
+from onager.clock import SystemClock
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_heads import JobTerms, head_of
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.job_loads import JobLoads
-from tests.unit.scheduler.world import graph
+from tests.unit.scheduler.test_job_store import launches
+from tests.unit.scheduler.world import graph, planned
 
 JOB = JobId("job-1")
 
@@ -14,7 +21,9 @@ def test_what_another_replica_tells_again_is_no_news():
     """Else a task that no slot here is fit for would be asked for without end: each answer tells the load."""
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
-    loads = JobLoads(FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False))
+    loads = JobLoads(
+        FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock()
+    )
     told = []
     loads.listen(told.append)
     load = pb.JobLoad(job_id=JOB, running=1, available=1, log_seq=7, head_revision=5)
@@ -29,6 +38,67 @@ def test_nothing_is_told_of_a_job_of_which_only_the_head_was_seen():
     """What is not known is no number that a message could hold."""
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
-    loads = JobLoads(FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: True))
+    loads = JobLoads(
+        FairQueue(), heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: True), SystemClock()
+    )
     loads.on_head(JOB, head)
     assert loads.of([JOB]) == []
+
+
+@pytest.fixture
+async def failing():
+    """A job of three tasks, of which the first has failed at 1,000 ms and waits for 100 ms; and its loads."""
+    found = replace(graph(), limits=RetryLimits(retry_pauses_ms=(100,)))
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(3)])
+    found = apply_all(found, launches(found, 3))
+    failed = TaskFailed(
+        stage_id=1,
+        stage_attempt=0,
+        partition=0,
+        task_attempt=0,
+        executor_id="e1",
+        failure=Failure(kind=FailureKind.IO_ERROR, message="no space left"),
+        at_ms=1_000,
+    )
+    found = apply_all(found, [failed])
+    head = head_of(found, JobTerms())
+    acting = SimpleNamespace(follows=lambda _: True, is_mine=lambda _: True)
+    world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, acting=acting, told=[])
+    heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
+    world.loads = JobLoads(world.queue, heads, acting, SimpleNamespace(now_ms=lambda: world.now_ms))
+    world.loads.on_commit(SimpleNamespace(graph=found, seq=7), head)
+    world.loads.listen(world.told.append)
+    return world
+
+
+async def test_a_task_that_failed_asks_for_no_slot_until_its_pause_is_over_and_then_everybody_is_told(failing):
+    queue, loads = failing.queue, failing.loads
+    assert failing.head.has_runnable_work, "the head does not depend on the time"
+    assert (queue.available, queue.has_runnable, queue.running(JOB)) == (0, False, 2)
+    before = loads.latest_change
+    await asyncio.sleep(0.15)
+    assert not failing.told, "it looked again, and by the clock the pause goes on"
+    failing.now_ms = 1_100
+    async with asyncio.timeout(20):
+        while not failing.told:  # noqa: ASYNC110 - a listener that hears it, and no event
+            await asyncio.sleep(0.01)
+    assert (queue.available, queue.has_runnable) == (1, True)
+    assert [(load.available, load.log_seq) for load in loads.changed_since(before)] == [(1, 7)]
+    await asyncio.sleep(0.15)
+    assert failing.told == [JOB], "once, and nobody has to ask"
+
+
+async def test_a_job_that_ended_while_a_task_waited_is_not_taken_up_again(failing):
+    failing.loads.on_head(JOB, None)
+    failing.now_ms = 1_100
+    await asyncio.sleep(0.15)
+    assert not failing.queue.knows(JOB)
+
+
+async def test_what_came_after_a_pause_began_is_not_forgotten_at_its_end(failing):
+    failing.acting.follows = lambda _: False  # another replica acts now
+    failing.loads.take([pb.JobLoad(job_id=JOB, running=1, available=0, log_seq=8, head_revision=5)])
+    failing.now_ms = 1_100
+    await asyncio.sleep(0.15)
+    assert (failing.queue.running(JOB), failing.queue.available) == (1, 0)

@@ -8,12 +8,14 @@ from execution_graph import (
     Failure,
     FailureKind,
     JobCancelled,
+    RetryLimits,
     SpeculationPolicy,
     TaskFailed,
     apply_all,
     find_stragglers,
     pop_next_tasks,
 )
+from onager.client import JobProgress
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_heads import JobTerms, head_of
@@ -23,7 +25,7 @@ from tests.unit.scheduler.test_job_store import launches
 from tests.unit.scheduler.world import graph, planned, succeeded
 
 
-def teller(*, slots=2, free=2, draining=False, busy=()):
+def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
     queue = FairQueue()
     for job_id, running in busy:
         queue.update(JobId(job_id), submitted_ms=0, weight=1, running=running, available=0)
@@ -36,7 +38,7 @@ def teller(*, slots=2, free=2, draining=False, busy=()):
         sessions=[session] if slots else [],
         infos=lambda: [pb.ExecutorInfo(state="draining" if draining else "alive")] if slots else [],
     )
-    return ProgressTeller(executors, queue)
+    return ProgressTeller(executors, queue, SimpleNamespace(now_ms=lambda: now_ms))
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,33 @@ def test_a_job_says_that_its_tasks_are_left_to_another_executor():
     why = "its tasks have failed on e1, and wait for a slot of another executor"
     assert teller().progress(found).waiting_for == why
     assert teller(free=0).progress(found).waiting_for == ""
+
+
+def test_a_job_says_which_task_is_tried_again_next_and_why_it_failed():
+    found = replace(graph(), limits=RetryLimits(retry_pauses_ms=(500, 2_000)))
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(3)])
+    found = apply_all(found, launches(found, 3))
+    assert not teller().progress(found).HasField("retry")
+    failed = TaskFailed(
+        stage_id=1,
+        stage_attempt=0,
+        partition=2,
+        task_attempt=0,
+        executor_id="e1",
+        failure=Failure(kind=FailureKind.IO_ERROR, message="no space left\n\tat java…"),
+        at_ms=1_000,
+    )
+    found = apply_all(found, [failed, replace(failed, partition=1, at_ms=1_100)])
+    message = teller(now_ms=1_200).progress(found)
+    progress = JobProgress.from_message(message)
+    assert progress.retry is not None
+    assert progress.retry.told(1_200) == (
+        "task 2 of stage 1 failed: no space left; try 2 of 4 in 0.3 s (1 more waits so)"
+    )
+    assert teller(now_ms=1_500).progress(found).retry.partition == 1
+    assert not teller(now_ms=1_600).progress(found).HasField("retry")
+    assert JobProgress.from_message(teller(now_ms=1_600).progress(found)).retry is None
 
 
 def test_a_running_job_waits_for_nothing():
