@@ -1,13 +1,16 @@
 """The agent in push mode: what schedulers send it over its own port, and whom it tells what became of it."""
 
 import asyncio
+import signal
+import socket
 from contextlib import asynccontextmanager
 
 import grpc
 import pytest
 
+from executor import main
 from executor.agent import Ending
-from executor.push import Port
+from executor.push import Port, check_port
 from executor.settings import ExecutorSettings
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
@@ -187,6 +190,45 @@ async def test_a_port_that_is_taken_is_named():
         settings = ExecutorSettings(exchange_dir="/nowhere", mode="push", listen=r.address)
         with pytest.raises(InvalidSettingError, match="the address cannot be used"):
             Port(settings, ServerAccess(settings.server_security, settings.listen))
+
+
+@pytest.mark.parametrize("listen", ["192.0.2.1:0", "no-such-host.invalid:0"])
+def test_an_address_that_is_not_ours_is_refused_before_anything_is_started(listen):
+    with pytest.raises(InvalidSettingError, match=f"listen.*{listen}.*cannot be used"):
+        check_port(listen)
+
+
+def test_a_port_is_looked_at_before_anything_is_started():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InvalidSettingError, match=r"Address already in use.*a free port"):
+            check_port(listen)
+    check_port(listen)
+    check_port("127.0.0.1:0")
+    check_port("[::1]:0")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mode": "push", "listen": "192.0.2.1:0", "insecure": True}, "the address cannot be used"),
+        ({"mode": "push", "auth_token_file": "/nowhere/token"}, "/nowhere/token"),
+        ({"tls_ca": "/nowhere/ca.pem"}, "/nowhere/ca.pem"),
+        ({"tls_cert": "/nowhere/cert.pem", "tls_key": "/nowhere/key.pem", "tls_ca": "/nowhere/ca"}, "/nowhere/"),
+        ({"mode": "push", "tls_client_ca": "/nowhere/clients.pem"}, "tls"),
+        ({"exchange_dir": "/nowhere"}, "exchange directory /nowhere is not there"),
+    ],
+)
+def test_what_can_be_known_to_be_wrong_is_told_before_spark_is_started(settings, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(main, "configure_logging", lambda *_: None)
+
+    def start(_):
+        raise AssertionError("Spark was started")
+
+    given = ExecutorSettings(**{"exchange_dir": str(tmp_path), **settings})
+    assert main.run(given, start) == main.EXIT_REFUSED
+    assert words in capsys.readouterr().err
 
 
 def test_other_machines_are_served_only_with_tls_and_a_name():
