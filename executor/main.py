@@ -17,13 +17,14 @@ from executor.agent import Agent, Ending, Outcome
 from executor.exchange import check_exchange_dir
 from executor.gateway import SchedulerGateway
 from executor.membership import Identity
-from executor.push import Port, check_port
+from executor.push import Port
 from executor.settings import ExecutorSettings
 from executor.work import Worker, WorkerDiedError
 from onager.clock import SystemClock
 from onager.errors import InvalidSettingError, OnagerError
 from onager.ids import new_incarnation
 from onager.logs import configure_logging
+from onager.protocol.ports import check_address
 from onager.protocol.security import ClientAccess, ServerAccess
 
 EXIT_OK = 0
@@ -57,7 +58,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         access = ClientAccess(settings.client_security, settings.scheduler_addresses)
         served = ServerAccess(settings.server_security, settings.listen) if settings.mode == "push" else None
         if served is not None:
-            check_port(settings.listen)
+            check_address("--listen", settings.listen)
         check_exchange_dir(settings.exchange_dir)
         worker, spark_version = (start_worker or _start_spark)(settings)
     except OnagerError as e:

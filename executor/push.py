@@ -1,6 +1,5 @@
 """Push mode: the port on which an executor is sent work."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -43,22 +42,6 @@ class ExecutorService(OnagerExecutorServicer):  # type: ignore[misc]
         """Stop tasks."""
         self._agent.cancel(request)
         return pb.CancelTasksResponse()
-
-
-def check_port(listen: str) -> None:
-    """Raise `InvalidSettingError` when nobody could listen at *listen* now: Spark need not be started to say so."""
-    host, _, port = listen.rpartition(":")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does: a port that was left just now
-            probe.bind(address)
-    except OSError as error:
-        raise InvalidSettingError(
-            "listen",
-            listen,
-            f"the address cannot be used ({error.strerror}): give one of this machine, and a free port",
-        ) from error
 
 
 class Port:

@@ -3,22 +3,20 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from subprocess import Popen, TimeoutExpired
+from subprocess import TimeoutExpired
 from typing import Any, Final
 
 import psutil
 import pyspark
 import structlog
-from pyspark import java_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
 from executor.spark.kernel_jar import kernel_jar
-from executor.work import WorkerDiedError
+from executor.spark.starting import started_jvms
 from onager.errors import InvalidSettingError, OnagerError, VersionMismatchError
 from onager.exchange_layout import has_scheme
 
@@ -32,8 +30,6 @@ _SHARE_OF_MACHINE = 0.4
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to be gone."""
-_SHELL_SIGNALS = 128
-"""A shell's exit code for what a signal ended is this and the signal's number."""
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -67,13 +63,11 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
     for key, value in settings.items():
         if key.startswith("spark."):
             builder = builder.config(key, value)
-    with _started_processes() as started:
+    with started_jvms() as started:
         try:
             spark = builder.getOrCreate()
         except Exception as e:
-            if any(_was_killed(process) for process in started):
-                raise WorkerDiedError("Spark's JVM was killed while it started") from e
-            raise OnagerError(f"Spark could not be started: {e}; is Java 17 or newer installed (JAVA_HOME)?") from e
+            raise (started[-1].error(e) if started else OnagerError(f"Spark could not be started: {e}")) from e
     return spark
 
 
@@ -85,31 +79,6 @@ def check_spark_version() -> None:
             f"PySpark {version} is installed, and this Onager runs on Spark {', '.join(_TESTED)}: install "
             f"pyspark~={_TESTED[-1]}.0"
         )
-
-
-@contextmanager
-def _started_processes() -> Iterator[list[Popen[bytes]]]:
-    """Yield what PySpark starts meanwhile: it keeps a JVM to itself that has not said yet where it listens."""
-    started: list[Popen[bytes]] = []
-
-    def start(*arguments: Any, **options: Any) -> Popen[bytes]:
-        started.append(Popen(*arguments, **options))  # noqa: S603 - PySpark's own command
-        return started[-1]
-
-    java_gateway.Popen = start
-    try:
-        yield started
-    finally:
-        java_gateway.Popen = Popen
-
-
-def _was_killed(process: Popen[bytes]) -> bool:
-    """Return whether the process was ended by a signal, itself or what a shell ran in its place."""
-    try:
-        code = process.wait(_DEATH_S)
-    except TimeoutExpired:
-        return False
-    return code < 0 or code > _SHELL_SIGNALS
 
 
 def _defaults(slots: int) -> dict[str, str]:

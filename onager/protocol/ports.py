@@ -1,4 +1,4 @@
-"""Why a port could not be opened: gRPC says no more than that it was not."""
+"""Whether a port can be opened, and why not: gRPC says no more than that it was not."""
 
 import errno
 import os
@@ -16,13 +16,26 @@ _ADVICE: Final = {
 }
 
 
+def check_address(flag: str, listen: str) -> None:
+    """Raise `InvalidSettingError` about *flag* when nobody could listen at *listen* (``host:port``) now."""
+    why = _refusal(listen)
+    if why:
+        raise _unusable(flag, listen, why)
+
+
 def unusable_address(flag: str, listen: str) -> InvalidSettingError:
     """Return what is to be said of *flag*, an address (``host:port``) at which no port could be opened."""
-    host, _, port = listen.rpartition(":")
-    return InvalidSettingError(flag, listen, f"the address cannot be used: {_refusal(host.strip('[]'), int(port))}")
+    return _unusable(flag, listen, _refusal(listen) or "it was refused, and is free now; try again")
 
 
-def _refusal(host: str, port: int) -> str:
+def _unusable(flag: str, listen: str, why: str) -> InvalidSettingError:
+    return InvalidSettingError(flag, listen, f"the address cannot be used: {why}")
+
+
+def _refusal(listen: str) -> str:
+    """Return why a port cannot be opened, empty when it can."""
+    name, _, digits = listen.rpartition(":")
+    host, port = name.strip("[]"), int(digits)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -34,4 +47,4 @@ def _refusal(host: str, port: int) -> str:
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0)
         return os.strerror(error.errno or 0) if advice is None else advice.format(port=port)
-    return "it was refused, and is free now; try again"
+    return ""

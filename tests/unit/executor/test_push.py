@@ -10,11 +10,12 @@ import pytest
 
 from executor import main
 from executor.agent import Ending
-from executor.push import Port, check_port
+from executor.push import Port
 from executor.settings import ExecutorSettings
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
+from onager.protocol.ports import check_address
 from onager.protocol.security import ServerAccess
 from onager.protocol.task_keys import task_id, task_key
 from tests.unit.executor.scripted import PLAN_BLOB, PLAN_DIGEST, key, rig, serve, task_set, until
@@ -195,17 +196,17 @@ async def test_a_port_that_is_taken_is_named():
 @pytest.mark.parametrize("listen", ["192.0.2.1:0", "no-such-host.invalid:0"])
 def test_an_address_that_is_not_ours_is_refused_before_anything_is_started(listen):
     with pytest.raises(InvalidSettingError, match=f"listen.*{listen}.*cannot be used"):
-        check_port(listen)
+        check_address("--listen", listen)
 
 
 def test_a_port_is_looked_at_before_anything_is_started():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(InvalidSettingError, match=r"Address already in use.*a free port"):
-            check_port(listen)
-    check_port(listen)
-    check_port("127.0.0.1:0")
-    check_port("[::1]:0")
+        with pytest.raises(InvalidSettingError, match="another process listens there"):
+            check_address("--listen", listen)
+    check_address("--listen", listen)
+    check_address("--listen", "127.0.0.1:0")
+    check_address("--listen", "[::1]:0")
 
 
 @pytest.mark.parametrize(
