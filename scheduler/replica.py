@@ -25,6 +25,7 @@ from scheduler.jobs.results import ResultStore
 from scheduler.jobs.watchers import JobWatchers
 from scheduler.loops import every, whenever
 from scheduler.replicas.acting import Acting
+from scheduler.replicas.attendance import Attendance
 from scheduler.replicas.other_replicas import OtherReplicas
 from scheduler.replicas.peer_calls import PeerCalls
 from scheduler.replicas.peers import Peers
@@ -94,6 +95,11 @@ class Replica:
                 clock,
                 timeout_s=settings.forward_timeout_ms / 1000,
             ),
+        )
+        self.attendance = Attendance(
+            self.peers,
+            ClientAccess(settings.peer_security, ()),
+            timeout_s=settings.forward_timeout_ms / 1000,
         )
         self.tasks = TaskManager(
             self.local,
@@ -199,7 +205,7 @@ class Replica:
             self.blobs,
             catch_up=self.local.catch_up,
         )
-        self.for_replicas = ReplicaService(self.local, self.loads, self.others, self.jobs, self.acting)
+        self.for_replicas = ReplicaService(self.local, self.loads, self.others, self.jobs, self.acting, self.peers)
         self.for_replicas.teller = teller
         self.adoption = Adoption(
             self.jobs, self.heads, self.writers, self.local, self.acting, self.executors.recent_losses
@@ -232,6 +238,7 @@ class Replica:
             group.create_task(self.executors.run())
             group.create_task(self.dispatcher.run())
             group.create_task(self.others.run())
+            group.create_task(self.attendance.run())
             group.create_task(self.lists.run())
             group.create_task(self.speculation.run())
             group.create_task(self.slots.run())
@@ -243,8 +250,9 @@ class Replica:
             group.create_task(every(self.settings.sweep_interval_ms / 1000, self.sweep))
 
     def release_polls(self) -> None:
-        """Answer the polls that wait, so that their executors turn to another replica."""
+        """Answer the calls that wait, so that executors turn to another replica, and all others know."""
         self.dispatcher.nudge(lambda _: True)
+        self.for_replicas.release()
 
     async def close(self) -> None:
         """Finish what is being written."""

@@ -1153,3 +1153,19 @@ class ForwardResponse(_message.Message):
     change: int
     watched: _containers.RepeatedCompositeFieldContainer[WatchedJob]
     def __init__(self, loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[AppliedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[FilledSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ComparedList, _Mapping]]] = ..., change: _Optional[int] = ..., watched: _Optional[_Iterable[_Union[WatchedJob, _Mapping]]] = ...) -> None: ...
+
+class AttendRequest(_message.Message):
+    __slots__ = ("wait_ms",)
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    wait_ms: int
+    def __init__(self, wait_ms: _Optional[int] = ...) -> None: ...
+
+class AttendResponse(_message.Message):
+    __slots__ = ("scheduler_id", "incarnation", "leaving")
+    SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    scheduler_id: str
+    incarnation: str
+    leaving: bool
+    def __init__(self, scheduler_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., leaving: _Optional[bool] = ...) -> None: ...

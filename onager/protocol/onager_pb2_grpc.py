@@ -1104,6 +1104,11 @@ class OnagerReplicaStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.ForwardRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.ForwardResponse.FromString,
                 _registered_method=True)
+        self.Attend = channel.unary_unary(
+                '/onager.v1.OnagerReplica/Attend',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.AttendRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.AttendResponse.FromString,
+                _registered_method=True)
 
 
 class OnagerReplicaServicer:
@@ -1118,6 +1123,13 @@ class OnagerReplicaServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Attend(self, request, context):
+        """Answers after a while, or when the callee leaves: a call that breaks off tells that it may be dead.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OnagerReplicaServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1125,6 +1137,11 @@ def add_OnagerReplicaServicer_to_server(servicer, server):
                     servicer.Forward,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.ForwardRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.ForwardResponse.SerializeToString,
+            ),
+            'Attend': grpc.unary_unary_rpc_method_handler(
+                    servicer.Attend,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AttendRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.AttendResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1156,6 +1173,33 @@ class OnagerReplica:
             '/onager.v1.OnagerReplica/Forward',
             onager_dot_protocol_dot_onager__pb2.ForwardRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.ForwardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerReplica/Attend',
+            onager_dot_protocol_dot_onager__pb2.AttendRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.AttendResponse.FromString,
             options,
             channel_credentials,
             insecure,

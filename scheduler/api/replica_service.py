@@ -1,6 +1,7 @@
 """What other replicas call: they hand over what concerns jobs that this one acts on."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from execution_graph import ExecutorSlot
@@ -12,7 +13,9 @@ from onager.protocol.task_keys import task_id, task_key
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.progress import ProgressTeller
 from scheduler.replicas.acting import Acting
+from scheduler.replicas.attendance import LONGEST_WAIT_S
 from scheduler.replicas.other_replicas import OtherReplicas
+from scheduler.replicas.peers import Peers
 from scheduler.tasks.job_actor import LocalActor, NotActingError
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.reservations import ExecutorReservation
@@ -25,15 +28,38 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     """The service for other replicas. Whatever comes is worked off here: who acts may look different to others."""
 
     def __init__(
-        self, local: LocalActor, loads: JobLoads, others: OtherReplicas, jobs: JobStore, acting: Acting
+        self,
+        local: LocalActor,
+        loads: JobLoads,
+        others: OtherReplicas,
+        jobs: JobStore,
+        acting: Acting,
+        peers: Peers,
     ) -> None:
         self._local = local
         self._loads = loads
         self._others = others
         self._jobs = jobs
         self._acting = acting
+        self._peers = peers
         self.teller: ProgressTeller
         """Set by who puts the parts together."""
+        self._leaving = asyncio.Event()
+
+    def release(self) -> None:
+        """Answer the calls that wait: this scheduler leaves."""
+        self._leaving.set()
+
+    @translated
+    async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:  # noqa: ARG002, N802
+        """Answer when the caller's time is over, or when this scheduler leaves."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(request.wait_ms / 1000, LONGEST_WAIT_S)):
+                await self._leaving.wait()
+        record = self._peers.record
+        return pb.AttendResponse(
+            scheduler_id=record.scheduler_id, incarnation=record.incarnation, leaving=self._leaving.is_set()
+        )
 
     @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802

@@ -70,6 +70,8 @@ class Peers:
         self.lease: KeptLease | None = None
         """The lease of this process, while it has one."""
         self._records: dict[SchedulerId, tuple[int, SchedulerRecord]] = {}
+        self._ended: set[str] = set()
+        """Lives that are over by what was seen of them here, though their records are still there."""
         self._listeners: list[Callable[[], None]] = []
         self._look = asyncio.Event()
         """Set when our own record may not be what it should be."""
@@ -90,14 +92,18 @@ class Peers:
 
     @property
     def live(self) -> frozenset[SchedulerId]:
-        """Return the schedulers that live by the store as last seen, and this one unless it is leaving."""
-        others = frozenset(self._records) - {self.id}
+        """Return the schedulers that live, and this one unless it is leaving.
+
+        That is by the store as last seen, but for those of which more is known here (`end`).
+        """
+        others = frozenset(SchedulerId(r.scheduler_id) for r in self.others() if r.incarnation not in self._ended)
         return others if self._leaving.is_set() else others | {self.id}
 
     @property
     def live_incarnations(self) -> frozenset[str]:
-        """Return which lives of schedulers go on by the store as last seen, this very one among them."""
-        return frozenset(record.incarnation for _, record in self._records.values()) | {self.record.incarnation}
+        """Return which lives of schedulers go on, as in `live`, this very one always among them."""
+        listed = frozenset(record.incarnation for _, record in self._records.values())
+        return (listed - self._ended) | {self.record.incarnation}
 
     @property
     def writes_major(self) -> int:
@@ -113,6 +119,10 @@ class Peers:
         """Return whether the others see this very life of the scheduler, by the store as last seen."""
         found = self._records.get(self.id)
         return found is not None and found[1].incarnation == self.record.incarnation
+
+    def others(self) -> list[SchedulerRecord]:
+        """Return the other schedulers by the store as last seen, those of which more is known here among them."""
+        return [record for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id]
 
     def find(self, scheduler_id: SchedulerId) -> SchedulerRecord | None:
         """Return the record of another scheduler as last seen."""
@@ -136,6 +146,23 @@ class Peers:
             started_ms=record.started_ms,
             answering=record.incarnation == self.record.incarnation,
         )
+
+    def end(self, record: SchedulerRecord, why: str) -> None:
+        """Take another scheduler's life for over, before its lease says so.
+
+        Should that be wrong, two act on some jobs until it is taken back, and the logs settle it.
+        """
+        if record.incarnation in self._ended or all(r.incarnation != record.incarnation for r in self.others()):
+            return
+        log.info("scheduler_found_dead", scheduler_id=record.scheduler_id, address=record.address, why=why)
+        self._ended.add(record.incarnation)
+        self._tell(SchedulerId(record.scheduler_id))
+
+    def go_on(self, record: SchedulerRecord) -> None:
+        """Take back that the scheduler's life is over: it has answered."""
+        if self._forget_end(record):
+            log.info("scheduler_answers_again", scheduler_id=record.scheduler_id)
+            self._tell(SchedulerId(record.scheduler_id))
 
     # ---------------------------------------------------------------- life
 
@@ -246,12 +273,20 @@ class Peers:
         if known is not None and known[0] >= revision:
             return
         self._records[scheduler_id] = (revision, record)
-        if known is None or known[1] != record:
+        was_ended = known is not None and self._forget_end(known[1])  # that life has registered again, or another one
+        if known is None or known[1] != record or was_ended:
             self._tell(scheduler_id)
 
     def _gone(self, scheduler_id: SchedulerId) -> None:
-        if self._records.pop(scheduler_id, None) is not None:
+        found = self._records.pop(scheduler_id, None)
+        if found is not None:
+            self._forget_end(found[1])
             self._tell(scheduler_id)
+
+    def _forget_end(self, record: SchedulerRecord) -> bool:
+        was_ended = record.incarnation in self._ended
+        self._ended.discard(record.incarnation)
+        return was_ended
 
     def _tell(self, scheduler_id: SchedulerId) -> None:
         if scheduler_id == self.id:

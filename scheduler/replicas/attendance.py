@@ -1,0 +1,89 @@
+"""Seeing at once that another scheduler has died: a call to each is always under way, and breaks off with its process.
+
+Its lease runs for seconds more. A port that refuses connections, though the process behind it has answered there
+before, is as good; and where it is not (a firewall that was changed in between), the worst is that two schedulers act
+on some jobs until the call comes through again. Silence proves nothing: a scheduler that hangs, or whose machine has
+vanished, is over when its lease is.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+
+from onager.errors import OnagerError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
+from onager.protocol.security import ClientAccess
+from scheduler.replicas.peers import Peers, SchedulerRecord
+
+LONGEST_WAIT_S: Final = 10.0
+"""How long a call waits before it is answered and made again."""
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+_REFUSED: Final = "Connection refused"
+"""gRPC's words; where it should find others, the lease tells."""
+
+
+class Attendance:
+    """A call under way to each other scheduler."""
+
+    def __init__(self, peers: Peers, access: ClientAccess, *, timeout_s: float) -> None:
+        self._peers = peers
+        self._access = access
+        self._timeout_s = timeout_s
+        self._changed = asyncio.Event()
+        self._changed.set()
+        peers.listen(self._changed.set)
+
+    async def run(self) -> None:
+        """Attend to whoever is registered, for as long as the scheduler lives."""
+        async with asyncio.TaskGroup() as group:
+            attending: dict[str, asyncio.Task[None]] = {}
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                records = {record.incarnation: record for record in self._peers.others()}
+                for life in attending.keys() - records.keys():
+                    attending.pop(life).cancel()
+                for life in records.keys() - attending.keys():
+                    attending[life] = group.create_task(self._attend(records[life]))
+
+    async def _attend(self, record: SchedulerRecord) -> None:
+        """Call again and again, until the life is known to be over or to be none that can be called so."""
+        channel = self._access.aio_channel(record.address)
+        stub: Any = OnagerReplicaStub(channel)
+        has_answered, wait_s, pause_s = False, 0.0, _FIRST_PAUSE_S
+        try:
+            while True:
+                try:
+                    answer: pb.AttendResponse = await stub.Attend(
+                        pb.AttendRequest(wait_ms=int(wait_s * 1000)),
+                        timeout=wait_s + self._timeout_s,
+                        metadata=self._access.metadata(),
+                    )
+                except (grpc.aio.AioRpcError, OnagerError) as error:
+                    if _code(error) is grpc.StatusCode.UNIMPLEMENTED:
+                        return  # it is of a version before
+                    if has_answered and _REFUSED in str(error):
+                        self._peers.end(record, "it refuses connections")
+                    if not wait_s:
+                        await asyncio.sleep(pause_s)
+                        pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+                    wait_s = 0.0  # was it the connection, or the process?
+                    continue
+                if answer.incarnation != record.incarnation:
+                    if answer.scheduler_id == record.scheduler_id:
+                        self._peers.end(record, "another life of it answers")
+                    return
+                self._peers.go_on(record)
+                has_answered, pause_s = True, _FIRST_PAUSE_S
+                wait_s = 0.0 if answer.leaving else LONGEST_WAIT_S
+                if answer.leaving:
+                    await asyncio.sleep(pause_s)
+        finally:
+            await channel.close(None)
+
+
+def _code(error: Exception) -> grpc.StatusCode | None:
+    return error.code() if isinstance(error, grpc.aio.AioRpcError) else None
