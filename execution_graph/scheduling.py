@@ -136,6 +136,13 @@ def pop_next_tasks(
     return pop_speculative(graph, slot, limit, at_ms)
 
 
+def has_task_for(graph: ExecutionGraph, executor_id: str, executors: Collection[str] = ()) -> bool:
+    """Return whether a free slot of the executor could be filled, at most after `revive`; *executors* as above."""
+    if graph.is_active and any(isinstance(s, ResolvedStage) for s in graph.stages):
+        return True
+    return pop_next_tasks(graph, ExecutorSlot(executor_id, "", 0), 1, 0, executors) is not None
+
+
 def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:
     """Return the tasks that the graph believes in the hands of this life of the executor; none once the job ended."""
     if not graph.is_active:

@@ -36,6 +36,7 @@ from scheduler.state_admin.restoring import check_no_restore_pending
 from scheduler.tasks.adoption import Adoption
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.fitness import Fitness
 from scheduler.tasks.job_actor import LocalActor
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.launcher import Launcher
@@ -152,6 +153,7 @@ class Replica:
             self.turns,
             clock,
             policy=settings.task_distribution,
+            fitness=Fitness(self.jobs, self.acting, self.loads, clock, self.executors.taking_work),
         )
         self.push.launcher = Launcher(
             self.blobs,

@@ -41,9 +41,13 @@ Affinity = Callable[[JobId, ExecutorId], float]
 
 
 def distribute(
-    policy: TaskDistribution, slots: Sequence[FreeSlots], claims: Sequence[JobId], affinity: Affinity
+    policy: TaskDistribution,
+    slots: Sequence[FreeSlots],
+    claims: Sequence[JobId],
+    affinity: Affinity,
+    fits: Callable[[JobId, ExecutorId], bool] = lambda *_: True,
 ) -> list[Place]:
-    """Return a slot for each of *claims*, jobs in the order of their right to one, as far as there are slots."""
+    """Return a slot for each of *claims*, jobs in the order of their right to one, where one is left that fits."""
     left = {s.executor_id: s.free for s in slots if s.free > 0}
     total = {s.executor_id: max(1, s.total) for s in slots}
     places: list[Place] = []
@@ -54,13 +58,16 @@ def distribute(
     for job_id in claims:
         if not left:
             break
+        fit = [executor_id for executor_id in left if fits(job_id, executor_id)]
+        if not fit:
+            continue
         match policy:
             case TaskDistribution.BIAS:
-                chosen = min(left, key=lambda e: (left[e] / total[e], e))
+                chosen = min(fit, key=lambda e: (left[e] / total[e], e))
             case TaskDistribution.ROUND_ROBIN:
-                chosen = min(left, key=emptiest)
+                chosen = min(fit, key=emptiest)
             case TaskDistribution.LOCALITY:
-                chosen = min(left, key=lambda e: (-affinity(job_id, e), *emptiest(e)))
+                chosen = min(fit, key=lambda e: (-affinity(job_id, e), *emptiest(e)))
             case _:
                 assert_never(policy)
         places.append(Place(chosen, job_id))

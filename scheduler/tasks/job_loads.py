@@ -178,6 +178,11 @@ class JobLoads:
         known = {j: self._known[j] for j in dict.fromkeys(job_ids) if j in self._known}
         return [_message(job_id, load) for job_id, load in known.items() if load.seq != _SEQ_UNKNOWN]
 
+    def position(self, job_id: JobId) -> tuple[int, int]:
+        """Return as of which position of the log, and revision of the head, something is known of the job."""
+        known = self._known.get(job_id)
+        return (_SEQ_UNKNOWN, 0) if known is None else (known.seq, known.head_revision)
+
     def changed_since(self, change: int) -> list[pb.JobLoad]:
         """Return the loads of jobs of ours that have changed after the one with number *change*."""
         found: list[JobId] = []

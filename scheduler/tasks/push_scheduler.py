@@ -27,6 +27,7 @@ from scheduler.replicas.peers import Peers
 from scheduler.replicas.turns import Turns
 from scheduler.tasks.distribution import FreeSlots, Place, TaskDistribution, distribute
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.fitness import Fitness, Fits
 from scheduler.tasks.launcher import Launcher
 from scheduler.tasks.reservations import ExecutorReservation, Launch
 from scheduler.tasks.slot_ledger import SlotLedger
@@ -62,6 +63,7 @@ class PushScheduler:
         clock: Clock,
         *,
         policy: TaskDistribution,
+        fitness: Fitness,
     ) -> None:
         self.pool = pool
         self.ledger = ledger
@@ -76,6 +78,7 @@ class PushScheduler:
         self._turns = turns
         self._clock = clock
         self._policy = policy
+        self._fitness = fitness
         self._wake = asyncio.Event()
         self._waiting_since_s: dict[JobId, float] = {}
         self._not_before_s: dict[ExecutorId, float] = {}
@@ -121,8 +124,8 @@ class PushScheduler:
         wasted = 0
         passed_over: set[ExecutorId] = set()
         while slots := [s for s in self._free_slots() if s.executor_id not in passed_over]:
-            claims = self._claims(sum(s.free for s in slots))
-            places = distribute(self._policy, slots, claims, self._affinity)
+            fits = self._fitness.as_of_now()
+            places = distribute(self._policy, slots, self._claims(slots, fits), self._affinity, fits)
             reservations = await self.reserve_slots(places)
             if not reservations:
                 return wasted
@@ -130,8 +133,11 @@ class PushScheduler:
             if not unfilled:
                 return wasted
             wasted += len(unfilled)
-            # There is less to do than it seemed; or it is second attempts, which need another executor.
+            # There is less to do than it seemed; or of another replica's job, what waits needs another executor.
             passed_over |= {reservation.executor_id for reservation in unfilled}
+            for reservation in unfilled:
+                if reservation.job_id is not None:
+                    self._fitness.found_nothing(reservation.job_id, reservation.executor_id)
         if not passed_over:
             self._waiting_since_s.clear()
         return wasted
@@ -149,9 +155,16 @@ class PushScheduler:
                 found.append(FreeSlots(executor_id, free, record.slots))
         return sorted(found, key=lambda s: s.executor_id)
 
-    def _claims(self, slots: int) -> list[JobId]:
-        """Return whose the next so many slots are by right, those of jobs left out that others see to."""
-        fair = self._queue.claims(min(slots, _CLAIMS_AT_ONCE))
+    def _claims(self, slots: Sequence[FreeSlots], fits: Fits) -> list[JobId]:
+        """Return whose *slots* are by right, jobs left out that others see to, or that have no use for any of them."""
+        limit = min(sum(s.free for s in slots), _CLAIMS_AT_ONCE)
+        while fair := self._queue.claims(limit):
+            useless = [j for j in dict.fromkeys(fair) if not any(fits(j, s.executor_id) for s in slots)]
+            if not useless:
+                break
+            for job_id in useless:
+                self._queue.pass_over(job_id)
+        self._queue.reconsider()
         now_s = self._clock.monotonic_s()
         self._waiting_since_s = {job_id: self._waiting_since_s.get(job_id, now_s) for job_id in fair}
         return [
