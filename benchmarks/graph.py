@@ -80,7 +80,7 @@ def run_stage(graph: ExecutionGraph, batch: int) -> tuple[ExecutionGraph, dict[s
             return graph, spent, first
         graph = apply(graph, launched)
         applied = time.process_time()
-        found = [_success(launched, partition, attempt) for partition, attempt in launched.tasks]
+        found = [success(launched, partition, attempt) for partition, attempt in launched.tasks]
         made = time.process_time()
         graph = apply_all(graph, found)
         spent["pop"] += popped - begun
@@ -174,7 +174,8 @@ def _with_running(graph: ExecutionGraph, batch: int) -> ExecutionGraph:
     return graph
 
 
-def _success(launched: TasksLaunched, partition: int, attempt: int) -> TaskSucceeded:
+def success(launched: TasksLaunched, partition: int, attempt: int) -> TaskSucceeded:
+    """Return the report of a task of *launched*."""
     return TaskSucceeded(
         stage_id=launched.stage_id,
         stage_attempt=launched.stage_attempt,

@@ -11,8 +11,10 @@ from execution_graph.codec import (
     EventBatch,
     decode_batch,
     decode_graph,
+    decoding_graph,
     encode_batch,
     encode_graph,
+    encoding_graph,
 )
 from execution_graph.effects import Effect, EndJob, LaunchTask, StartStages, pending_effects
 from execution_graph.events import (
@@ -150,8 +152,10 @@ __all__ = [
     "check_stages",
     "decode_batch",
     "decode_graph",
+    "decoding_graph",
     "encode_batch",
     "encode_graph",
+    "encoding_graph",
     "find_stragglers",
     "has_failed_somewhere",
     "has_runnable_work",

@@ -11,16 +11,18 @@ What needs a newer version than some replica of the cluster reads is not begun (
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from immutables import Map
 from pydantic import TypeAdapter, ValidationError
 
 from execution_graph.encoding import encoder
 from execution_graph.events import Event, StragglersFound, TasksSpeculated
 from execution_graph.graph import ExecutionGraph
-from execution_graph.stages import RunningStage, Stage
+from execution_graph.stages import RunningStage, Stage, TaskOutput
 from onager.errors import SchemaVersionError, StateCorruptError
 
 SCHEMA_MAJOR = 2
@@ -29,6 +31,15 @@ SPECULATION_MAJOR = 2
 """The version of records with second attempts in them."""
 _MINORS = {1: 2, 2: 1}
 """The minor version that is written, and known, of each major one."""
+_GRAPH = "an execution graph"
+_PORTION = 500
+_PORTION_BYTES = 64 * 1024
+"""What takes a few milliseconds."""
+_OUTPUTS = b'"outputs":{'
+"""The one place where a record begins an object of this name: within strings quotes are escaped."""
+_OUTPUTS_BEGIN = re.compile(rb'"outputs":\{(?=")')
+_NEXT_OUTPUT = re.compile(rb'\},"\d+":\{"nonce":')
+"""Where one entry of such an object ends and the next begins, as `encode_graph` writes them; nowhere else."""
 _VERSION = re.compile(rb'\{"schema_version":"(\d{1,9})\.(\d{1,9})",')
 
 
@@ -51,8 +62,63 @@ def decode_graph(data: bytes) -> ExecutionGraph:
 
     Raises `SchemaVersionError` for a newer major version and `StateCorruptError` for anything that is not a graph.
     """
-    graph: ExecutionGraph = _decode(_graphs(), data, "an execution graph")
+    graph: ExecutionGraph = _decode(_graphs(), data, _GRAPH)
     return graph
+
+
+def encoding_graph(graph: ExecutionGraph) -> Iterator[bytes]:
+    """Yield what `encode_graph` returns, in portions: many tasks take a while, and others may be waiting."""
+    by_stage = [s.ledger.outputs for s in graph.stages if s.ledger.outputs]
+    left: list[list[int]] = []
+    stages: list[Stage] = []
+    for stage in graph.stages:
+        outputs = stage.ledger.outputs
+        if outputs:
+            *others, last = sorted(outputs)
+            left.append(others)
+            stage = _with_outputs(stage, Map({last: outputs[last]}))  # noqa: PLW2901
+        stages.append(stage)
+    before, *after = encode_graph(replace(graph, stages=tuple(stages))).split(_OUTPUTS)
+    yield before
+    write = encoder(TaskOutput)
+    for outputs, partitions, rest in zip(by_stage, left, after, strict=True):
+        yield _OUTPUTS
+        for start in range(0, len(partitions), _PORTION):
+            some = partitions[start : start + _PORTION]
+            yield "".join([f'"{p}":{write(outputs[p])},' for p in some]).encode()
+        yield rest
+
+
+def decoding_graph(data: bytes) -> Generator[None, None, ExecutionGraph]:
+    """Return what `decode_graph` does, in portions: yield whenever others may have their turn."""
+    skeleton = bytearray()
+    portions: list[list[bytes]] = []
+    kept = 0
+    starts = [found.end() for found in _OUTPUTS_BEGIN.finditer(data)]
+    for start, end in zip(starts, [*starts, len(data)][1:], strict=True):
+        skeleton += data[kept:start]
+        kept, some = start, list[bytes]()
+        # The last entries stay: where those of this stage end is for a parser to say.
+        while (found := _NEXT_OUTPUT.search(data, kept + _PORTION_BYTES, end)) is not None:
+            some.append(data[kept : found.start() + 1])
+            kept = found.start() + 2
+        portions.append(some)
+    graph = decode_graph(bytes(skeleton + data[kept:]))
+    version = _check_version(data, _GRAPH)
+    waiting = iter(portions)
+    stages: list[Stage] = []
+    for stage in graph.stages:
+        some = next(waiting, []) if stage.ledger.outputs else []
+        outputs = stage.ledger.outputs.mutate()
+        for portion in some:
+            yield
+            outputs.update(_validated(_outputs(), b"{%b}" % portion, _GRAPH, version))
+        stages.append(_with_outputs(stage, outputs.finish()) if some else stage)
+    return replace(graph, stages=tuple(stages))
+
+
+def _with_outputs(stage: Stage, outputs: "Map[int, TaskOutput]") -> Stage:
+    return replace(stage, ledger=replace(stage.ledger, outputs=outputs))
 
 
 def encode_batch(batch: EventBatch) -> bytes:
@@ -80,7 +146,11 @@ def _encode(body: str, major: int) -> bytes:
 
 
 def _decode(adapter: TypeAdapter[Any], data: bytes, what: str) -> Any:
-    major, minor = _check_version(data, what)
+    return _validated(adapter, data, what, _check_version(data, what))
+
+
+def _validated(adapter: TypeAdapter[Any], data: bytes, what: str, version: tuple[int, int]) -> Any:
+    major, minor = version
     try:
         return adapter.validate_json(data)
     except ValidationError as error:
@@ -108,6 +178,11 @@ def _newest() -> str:
 @cache
 def _graphs() -> TypeAdapter[Any]:
     return TypeAdapter(ExecutionGraph)
+
+
+@cache
+def _outputs() -> TypeAdapter[Any]:
+    return TypeAdapter(dict[int, TaskOutput])
 
 
 @cache

@@ -1,8 +1,8 @@
 """Loops that outlive what goes wrong in them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -11,6 +11,7 @@ from onager.errors import OnagerError, StateBackendError, WatchCompactedError
 log = structlog.get_logger(__name__)
 
 _AGAIN_S: Final = 1.0
+_Result = TypeVar("_Result")
 
 
 async def whenever(wake: asyncio.Event, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -46,3 +47,14 @@ async def every(interval_s: float, act: Callable[[], Coroutine[Any, Any, None]])
             await act()
         except OnagerError as error:
             log.warning("step_failed", step=act.__qualname__, error=str(error))
+
+
+async def in_portions(work: Generator[None, None, _Result]) -> _Result:
+    """Do *work*, whatever else the event loop has to do between its portions; return what it returns."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: _Result = done.value
+            return result
+        await asyncio.sleep(0)

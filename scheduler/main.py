@@ -35,7 +35,7 @@ _REFUSING_S: Final = 0.01
 """How long the server takes to refuse new calls, so that nobody whose poll is answered polls here again."""
 _LEAVE_S: Final = 0.2
 _WRITE_S: Final = 0.4
-_GC_THRESHOLDS: Final = (10_000, 10, 50)
+GC_THRESHOLDS: Final = (10_000, 10, 50)
 """After how many new objects garbage is looked for among the youngest, and after how many such rounds among more.
 
 A graph of 100,000 tasks is a million objects without a cycle among them. With Python's own thresholds looking through
@@ -51,7 +51,7 @@ def run(settings: SchedulerSettings) -> int:
     that is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used.
     """
     configure_logging(settings.log_level, settings.log_format)
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # what is loaded stays
     try:
         return asyncio.run(_run(settings))

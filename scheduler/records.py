@@ -4,6 +4,8 @@ A plain value starts with ``{``. A compressed one starts with the byte 1 and goe
 not worth compressing start with the byte 0.
 """
 
+import threading
+from collections.abc import Generator, Sequence
 from typing import ClassVar, Final, Self
 
 import zstandard
@@ -19,11 +21,36 @@ _ZSTD: Final = b"\x01"
 _LEVEL: Final = 3
 
 
+class _Zstd(threading.local):
+    """What compresses in this thread: making it takes longer than a small record."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(_LEVEL)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd: Final = _Zstd()
+
+
 def pack(data: bytes, *, above_bytes: int = COMPRESS_ABOVE_BYTES) -> bytes:
     """Return a record's bytes as stored: compressed when there are more than *above_bytes*."""
     if len(data) <= above_bytes:
         return data
-    return _ZSTD + zstandard.compress(data, _LEVEL)
+    return _ZSTD + _zstd.compressor.compress(data)
+
+
+def packing(portions: Sequence[bytes]) -> Generator[None, None, bytes]:
+    """Return what `pack` makes of all *portions* together; yield between them, so that others may have their turn."""
+    size = sum(map(len, portions))
+    if size <= COMPRESS_ABOVE_BYTES:
+        return b"".join(portions)
+    compress = zstandard.ZstdCompressor(_LEVEL).compressobj(size)
+    packed = [_ZSTD]
+    for portion in portions:
+        packed.append(compress.compress(portion))
+        yield
+    packed.append(compress.flush())
+    return b"".join(packed)
 
 
 def pack_blob(data: bytes) -> bytes:
@@ -39,7 +66,7 @@ def unpack(stored: bytes, what: str) -> bytes:
             return stored[1:]
         case b"\x01":
             try:
-                return zstandard.decompress(stored[1:])
+                return _zstd.decompressor.decompress(stored[1:])
             except zstandard.ZstdError as error:
                 raise StateCorruptError(f"{what} is damaged: {error}") from error
         case _:

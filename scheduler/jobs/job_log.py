@@ -10,17 +10,27 @@ delete, one snapshot later. An ended job has a header in CompletedJobs or Failed
 no log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from execution_graph import EventBatch, ExecutionGraph, JobState, apply_all, decode_batch, decode_graph, encode_graph
+from execution_graph import (
+    EventBatch,
+    ExecutionGraph,
+    JobState,
+    apply_all,
+    decode_batch,
+    decoding_graph,
+    encoding_graph,
+)
 from onager.errors import StateCorruptError
 from onager.ids import JobId
 from scheduler.jobs.job_heads import JobTerms
-from scheduler.records import pack, unpack
+from scheduler.records import packing, unpack
 from state_backend import KeyRange, Keyspace, KeyValue, Op, Put, Snapshot, split_value
 
+_PORTION_BYTES: Final = 64 * 1024
+"""What takes a few milliseconds to read or to write."""
 HEADER_KEYSPACES: Final = (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.FailedJobs)
 
 
@@ -75,12 +85,20 @@ def end_keyspace(graph: ExecutionGraph) -> Keyspace:
     return Keyspace.CompletedJobs if graph.state is JobState.SUCCESSFUL else Keyspace.FailedJobs
 
 
-def snapshot_ops(job_id: str, snapshot: str, graph: ExecutionGraph) -> tuple[list[Op], int]:
-    """Return the puts of a snapshot's chunks, and the bytes of the graph before compression."""
-    plain = encode_graph(graph)
-    pieces = split_value(pack(plain))
+def snapshot_ops(job_id: str, snapshot: str, graph: ExecutionGraph) -> Generator[None, None, tuple[list[Op], int]]:
+    """Return the puts of a snapshot's chunks, and the bytes of the graph before compression; in portions."""
+    plain: list[bytes] = []
+    since = 0
+    for portion in encoding_graph(graph):
+        plain.append(portion)
+        since += len(portion)
+        if since > _PORTION_BYTES:
+            since = 0
+            yield
+    pieces = split_value((yield from packing(plain)))
     prefix = snapshot_prefix(job_id, snapshot)
-    return [Put(Keyspace.GraphChunks, f"{prefix}{n:04d}", piece) for n, piece in enumerate(pieces)], len(plain)
+    ops: list[Op] = [Put(Keyspace.GraphChunks, f"{prefix}{n:04d}", piece) for n, piece in enumerate(pieces)]
+    return ops, sum(map(len, plain))
 
 
 def load_request(job_id: JobId) -> tuple[list[tuple[Keyspace, str]], list[KeyRange]]:
@@ -91,8 +109,8 @@ def load_request(job_id: JobId) -> tuple[list[tuple[Keyspace, str]], list[KeyRan
     )
 
 
-def read_job(job_id: JobId, found: Snapshot) -> StoredJob | None:
-    """Return the job that a read of `load_request` found, None when there is no header.
+def read_job(job_id: JobId, found: Snapshot) -> Generator[None, None, StoredJob | None]:
+    """Return the job that a read of `load_request` found, None when there is no header; in portions.
 
     Raises `StateCorruptError` or `SchemaVersionError` when its record cannot be read.
     """
@@ -104,7 +122,7 @@ def read_job(job_id: JobId, found: Snapshot) -> StoredJob | None:
         return None
     header = JobHeader.decoded(stored.value, f"the header of job {job_id}")
     chunks, entries = found.ranges
-    graph = _read_snapshot(header, chunks.items)
+    graph = yield from _read_snapshot(header, chunks.items)
     job = StoredJob(
         graph=graph,
         seq=header.seq,
@@ -113,12 +131,16 @@ def read_job(job_id: JobId, found: Snapshot) -> StoredJob | None:
         keyspace=keyspace,
     )
     prefix = log_prefix(job_id, header.generation)
-    return follow(job, [e for e in entries.items if e.key.startswith(prefix)])
+    return (yield from follow(job, [e for e in entries.items if e.key.startswith(prefix)]))
 
 
-def follow(job: StoredJob, entries: Sequence[KeyValue]) -> StoredJob:
-    """Return *job* after the next *entries* of its log; `StateCorruptError` when one is missing between them."""
+def follow(job: StoredJob, entries: Sequence[KeyValue]) -> Generator[None, None, StoredJob]:
+    """Return *job* after the next *entries* of its log; `StateCorruptError` when one is missing between them.
+
+    In portions: a long log takes a while.
+    """
     graph, seq, log_bytes = job.graph, job.seq, job.log_bytes
+    portion = 0
     for entry in entries:
         seq += 1
         if entry.key != log_key(job.header.job_id, job.header.generation, seq):
@@ -126,6 +148,10 @@ def follow(job: StoredJob, entries: Sequence[KeyValue]) -> StoredJob:
         plain = unpack(entry.value, f"batch {entry.key}")
         graph = apply_all(graph, decode_batch(plain).events)
         log_bytes += len(plain)
+        portion += len(plain)
+        if portion > _PORTION_BYTES:
+            portion = 0
+            yield
     return StoredJob(
         graph=graph,
         seq=seq,
@@ -141,10 +167,10 @@ def read_batch(entry: KeyValue) -> EventBatch:
     return decode_batch(unpack(entry.value, f"batch {entry.key}"))
 
 
-def _read_snapshot(header: JobHeader, chunks: Sequence[KeyValue]) -> ExecutionGraph:
+def _read_snapshot(header: JobHeader, chunks: Sequence[KeyValue]) -> Generator[None, None, ExecutionGraph]:
     what = f"the snapshot of job {header.job_id}"
     prefix = snapshot_prefix(header.job_id, header.snapshot)
     mine = [c.value for c in chunks if c.key.startswith(prefix)]
     if len(mine) != header.chunks:
         raise StateCorruptError(f"{what} has {len(mine)} of {header.chunks} chunks")
-    return decode_graph(unpack(b"".join(mine), what))
+    return (yield from decoding_graph(unpack(b"".join(mine), what)))

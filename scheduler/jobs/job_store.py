@@ -27,6 +27,7 @@ from onager.ids import JobId
 from scheduler.jobs import job_log
 from scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
 from scheduler.jobs.job_log import JobHeader, StoredJob
+from scheduler.loops import in_portions
 from scheduler.records import pack
 from state_backend import (
     ABSENT,
@@ -51,11 +52,12 @@ log = structlog.get_logger(__name__)
 
 SNAPSHOT_MIN_LOG_BYTES: Final = 64 * 1024
 """A log lighter than this is never worth a snapshot."""
-SNAPSHOT_LOG_RATIO: Final = 4
+SNAPSHOT_LOG_RATIO: Final = 2
 """A log that weighs so many times what its snapshot weighs is worth the next one.
 
-An event takes three times the room of the output that it leaves in a snapshot. So a job's graph more than doubles
-between two snapshots, and all of them together weigh less than three times the last one.
+An event takes three times the room of the output that it leaves in a snapshot. So a job's graph grows by more than half
+between two snapshots, and all of them together weigh less than three times the last one. Who takes a job over reads
+the log, and an event takes four times as long as an output: hence not more.
 """
 MAX_BATCH_BYTES: Final = 1024 * 1024
 """A heavier batch is committed as a snapshot, whose chunks have no limit together."""
@@ -94,6 +96,7 @@ class JobStore:
         self._listeners: list[CommitListener] = []
         self._snapshots_under_way: dict[JobId, asyncio.Event] = {}
         """Of the jobs that this replica is writing one of; each ends with it."""
+        self._loads_under_way: dict[JobId, asyncio.Event] = {}
 
     def listen(self, listener: CommitListener) -> None:
         """Call *listener* after every change of a job that this replica learns of."""
@@ -112,7 +115,7 @@ class JobStore:
         job_id = JobId(graph.job_id)
         terms = terms or JobTerms()
         snapshot = _snapshot_name(0)
-        chunks, size = job_log.snapshot_ops(job_id, snapshot, graph)
+        chunks, size = await in_portions(job_log.snapshot_ops(job_id, snapshot, graph))
         header = JobHeader(
             job_id=job_id,
             seq=0,
@@ -156,15 +159,27 @@ class JobStore:
         return self.cached(job_id) or await self.load(job_id)
 
     async def load(self, job_id: JobId) -> StoredJob:
-        """Read the job from the store, at one revision.
+        """Read the job from the store, at one revision; of a job that is being read only what has come since.
 
         `JobNotFoundError` when there is none. `StateCorruptError` or `SchemaVersionError` when its record cannot be
         read; a damaged one is marked so in its head, and nobody works on it any more.
         """
+        under_way = self._loads_under_way.get(job_id)
+        if under_way is not None:
+            await under_way.wait()
+            return await self.fresh(job_id)
+        self._loads_under_way[job_id] = done = asyncio.Event()
+        try:
+            return await self._load(job_id)
+        finally:
+            del self._loads_under_way[job_id]
+            done.set()
+
+    async def _load(self, job_id: JobId) -> StoredJob:
         keys, ranges = job_log.load_request(job_id)
         found = await self._backend.read_txn(keys, ranges)
         try:
-            job = job_log.read_job(job_id, found)
+            job = await in_portions(job_log.read_job(job_id, found))
         except StateCorruptError as error:
             await self._mark_broken(job_id, str(error))
             raise
@@ -208,7 +223,7 @@ class JobStore:
         if not found.ranges[0].items:
             return self.cached(job_id) or known
         try:
-            job = job_log.follow(known, found.ranges[0].items)
+            job = await in_portions(job_log.follow(known, found.ranges[0].items))
         except (StateCorruptError, SchemaVersionError):
             return await self.load(job_id)  # which marks what is damaged
         self._learn(job, head_of(job.graph, header), None)
@@ -266,7 +281,7 @@ class JobStore:
         old = job.header
         generation = old.generation + 1
         snapshot = _snapshot_name(generation)
-        chunks, size = job_log.snapshot_ops(old.job_id, snapshot, graph)
+        chunks, size = await in_portions(job_log.snapshot_ops(old.job_id, snapshot, graph))
         header = old.model_copy(
             update={
                 "seq": job.seq + 1,

@@ -10,6 +10,7 @@ import pytest
 from execution_graph import (
     Event,
     EventBatch,
+    ExecutionGraph,
     FailureKind,
     FetchFailure,
     JobCancelled,
@@ -20,8 +21,10 @@ from execution_graph import (
     apply_all,
     decode_batch,
     decode_graph,
+    decoding_graph,
     encode_batch,
     encode_graph,
+    encoding_graph,
     find_stragglers,
 )
 from execution_graph.stages import FailedStage, RunningStage
@@ -288,6 +291,63 @@ def test_bytes_cut_short_anywhere_are_told_as_damaged() -> None:
     for end in range(len(GRAPH)):
         with pytest.raises(StateCorruptError):
             decode_graph(GRAPH[:end])
+
+
+# ---------------------------------------------------------------- in portions
+
+
+def read_in_portions(data: bytes) -> tuple[ExecutionGraph, int]:
+    """Return the graph, and how many times others had their turn."""
+    work, turns = decoding_graph(data), 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value, turns
+        turns += 1
+
+
+def large() -> Job:
+    """Return a job with two stages of many outputs, one of them of odd names, one stage of none and one of few."""
+    job = planned(
+        stage(1, 3_000), stage(2, 2, reads=(1,)), stage(3, 0), stage(4, 3_000, reads=(1, 2, 3)), is_shared=False
+    )
+    for number in (1, 2, 4):
+        launched = job.launch("executor-1", 3_000)
+        reports: list[Event] = []
+        for partition, _ in launched.tasks:
+            event = job.success(number, partition)
+            files = ('},"7":{"nonce":"x"', '"outputs":{"1":{', "}}") if number == 4 else ()
+            reports.append(replace(event, output=replace(event.output, nonce=f"{partition:016x}", files=files)))
+        job.graph = apply_all(job.graph, reports[:-7] if number == 4 else reports)
+    return job
+
+
+@pytest.mark.parametrize("make", [*JOBS, large])
+def test_portions_are_the_whole(make: type[Job]) -> None:
+    job = make()
+    data = encode_graph(job.graph)
+    assert b"".join(encoding_graph(job.graph)) == data
+    found, turns = read_in_portions(data)
+    assert found == job.graph
+    assert encode_graph(found) == data
+    assert (turns > 5) == (make is large)
+
+
+def test_no_portion_is_large() -> None:
+    graph = large().graph
+    assert max(map(len, encoding_graph(graph))) < len(encode_graph(graph)) / 5
+
+
+@pytest.mark.parametrize("at", [0.2, 0.4, 0.8])
+def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
+    data = encode_graph(large().graph)
+    place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
+    with pytest.raises(StateCorruptError, match="cannot be read"):
+        read_in_portions(data[:place] + b"x" + data[place + 1 :])
+    newer = data.replace(b'{"schema_version":"1.1"', b'{"schema_version":"1.7"', 1)
+    with pytest.raises(SchemaVersionError):
+        read_in_portions(newer[:place] + b"x" + newer[place + 1 :])
 
 
 # ---------------------------------------------------------------- size

@@ -169,7 +169,7 @@ async def test_all_snapshots_together_weigh_less_than_three_times_the_last(backe
     snapshot_ops = job_store.job_log.snapshot_ops
 
     def weighed(*args):
-        ops, size = snapshot_ops(*args)
+        ops, size = yield from snapshot_ops(*args)
         weights.append(size)
         return ops, size
 
@@ -359,3 +359,89 @@ async def test_a_head_is_written_that_another_replica_changed_and_this_one_did_n
     head = JobHead.decoded((await backend.get(Keyspace.JobHeads, JOB)).value, JOB)
     assert head == head_of((await other.load(JOB)).graph, JobTerms())
     assert head.has_runnable_work
+
+
+# ---------------------------------------------------------------- many tasks
+
+
+async def many_done(jobs, tasks):
+    """Return a job with *tasks* done, and one more that runs."""
+    job = await running(jobs, tasks + 1)
+    return await step(jobs, job, [succeeded(1, p) for p in range(tasks)])
+
+
+async def turns_during(work):
+    """Return what *work* returns, and how many times the event loop did other things meanwhile."""
+    task, turns = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return task.result(), turns
+
+
+async def test_a_large_snapshot_and_reading_it_leave_others_their_turns(backend, clock, monkeypatch):
+    jobs = store(backend, clock)
+    job = await many_done(jobs, 5_000)
+    monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 0)
+    monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 0)
+    lost = ExecutorLost(executor_id="e1", incarnation="life", reason="it left", at_ms=9)
+    committed, turns = await turns_during(jobs.append(job, [lost]))
+    assert committed.job.header.snapshot_bytes > 300_000
+    assert turns > 10
+    found, turns = await turns_during(store(backend, clock).load(JOB))
+    assert found == committed.job
+    assert turns > 5
+
+
+async def test_a_long_log_leaves_others_their_turns(backend, clock, monkeypatch):
+    monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 10**9)
+    jobs = store(backend, clock)
+    job = await running(jobs, 5_000)
+    for start in range(0, 4_900, 100):
+        job = await step(jobs, job, [succeeded(1, p) for p in range(start, start + 100)])
+    found, turns = await turns_during(store(backend, clock).load(JOB))
+    assert (found.graph, found.seq) == (job.graph, job.seq)
+    assert turns > 10
+
+
+async def test_who_wants_a_job_that_is_being_read_reads_only_what_has_come_since(backend, clock, monkeypatch):
+    first = store(backend, clock)
+    job = await running(first, 3)
+    other = store(backend, clock)
+    reads = []
+    read, may_go_on = other._backend._read, asyncio.Event()
+
+    async def counted(keys, ranges):
+        reads.append([r.keyspace for r in ranges])
+        found = await read(keys, ranges)
+        if len(reads) == 1:
+            await may_go_on.wait()
+        return found
+
+    monkeypatch.setattr(other._backend, "_read", counted)
+    calls = [asyncio.ensure_future(call(JOB)) for call in (other.load, other.fresh, other.get)]
+    await asyncio.sleep(0.01)
+    job = await step(first, job, [succeeded(1, 0)])  # what was read is older than that
+    may_go_on.set()
+    found = await asyncio.gather(*calls)
+    assert [one.seq for one in found] == [job.seq - 1, job.seq, job.seq]
+    assert reads == [[Keyspace.GraphChunks, Keyspace.JobLog], [Keyspace.JobLog], [Keyspace.JobLog]]
+
+
+async def test_a_read_that_is_given_up_keeps_nobody_else_from_reading(backend, clock, monkeypatch):
+    await running(store(backend, clock), 3)
+    other = store(backend, clock)
+    gate = asyncio.Event()
+    read = other._backend._read
+
+    async def slow(keys, ranges):
+        await gate.wait()
+        return await read(keys, ranges)
+
+    monkeypatch.setattr(other._backend, "_read", slow)
+    first, second = (asyncio.ensure_future(other.load(JOB)) for _ in range(2))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    gate.set()
+    assert (await second).seq == 3
+    assert first.cancelled()
