@@ -136,11 +136,11 @@ def pop_next_tasks(
     return pop_speculative(graph, slot, limit, at_ms)
 
 
-def has_task_for(graph: ExecutionGraph, executor_id: str, executors: Collection[str] = ()) -> bool:
+def has_task_for(graph: ExecutionGraph, executor_id: str, at_ms: int, executors: Collection[str] = ()) -> bool:
     """Return whether a free slot of the executor could be filled, at most after `revive`; *executors* as above."""
     if graph.is_active and any(isinstance(s, ResolvedStage) for s in graph.stages):
         return True
-    return pop_next_tasks(graph, ExecutorSlot(executor_id, "", 0), 1, 0, executors) is not None
+    return pop_next_tasks(graph, ExecutorSlot(executor_id, "", 0), 1, at_ms, executors) is not None
 
 
 def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:

@@ -44,10 +44,11 @@ class Attendance:
                 await self._changed.wait()
                 self._changed.clear()
                 records = {record.incarnation: record for record in self._peers.others()}
-                for life in attending.keys() - records.keys():
+                for life in [life for life in attending if life not in records]:
                     attending.pop(life).cancel()
-                for life in records.keys() - attending.keys():
-                    attending[life] = group.create_task(self._attend(records[life]))
+                for life, record in records.items():
+                    if life not in attending:
+                        attending[life] = group.create_task(self._attend(record))
 
     async def _attend(self, record: SchedulerRecord) -> None:
         """Call again and again, until the life is known to be over or to be none that can be called so."""

@@ -38,14 +38,14 @@ class Fitness:
     def as_of_now(self) -> Fits:
         """Return what says whether a slot of an executor is likely to be of use to a job; it looks once for each."""
         executors = self._executors()
-        now_s = self._clock.monotonic_s()
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         self._nothing = {where: known for where, known in self._nothing.items() if known[1] > now_s}
 
         @cache
         def fits(job_id: JobId, executor_id: ExecutorId) -> bool:
             if self._acting.follows(job_id):
                 job = self._jobs.cached(job_id)
-                return job is None or has_task_for(job.graph, executor_id, executors)
+                return job is None or has_task_for(job.graph, executor_id, now_ms, executors)
             known = self._nothing.get((job_id, executor_id))
             return known is None or known[0] != self._loads.position(job_id)
 

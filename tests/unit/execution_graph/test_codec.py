@@ -345,7 +345,7 @@ def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
     place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
     with pytest.raises(StateCorruptError, match="cannot be read"):
         read_in_portions(data[:place] + b"x" + data[place + 1 :])
-    newer = data.replace(b'{"schema_version":"1.1"', b'{"schema_version":"1.7"', 1)
+    newer = with_version(data, "1.7")
     with pytest.raises(SchemaVersionError):
         read_in_portions(newer[:place] + b"x" + newer[place + 1 :])
 
