@@ -1,5 +1,6 @@
 """What users and operators do wrong: a message with what, where and what to do, and the cluster works on."""
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onager.errors import JobFailedError, OnagerError
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, until
 from tests.e2e.conftest import JOBS, UNFUSED
 
 pytestmark = pytest.mark.timeout(300)
@@ -287,10 +288,37 @@ def test_a_setting_that_cannot_be_used(cluster, tmp_path):
     assert sys.executable not in shown.stderr
 
 
-def test_an_exchange_directory_that_is_full(make_cluster, tmp_path):
-    cluster = make_cluster()
+@pytest.fixture(scope="module")
+def on_small_disk(make_module_cluster):
+    """A cluster whose executor has an exchange directory of 1 MiB."""
+    cluster = make_module_cluster()
     cluster.start_scheduler()
     cluster.start_executor("e-1", on_small_disk=True)
+    return cluster
+
+
+def test_an_exchange_directory_that_is_full_for_seconds_fails_no_job(on_small_disk):
+    cluster = on_small_disk
+    ballast = Path(f"/proc/{cluster.executors['e-1'].pid}/root{cluster.exchange_dir}/ballast")
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):  # until the disk is full
+        while file.write(bytes(4096)):
+            pass
+    try:
+        rows = "SELECT sum(id) AS n FROM (SELECT id % 7 AS k, max(id) AS id FROM range(5000) GROUP BY 1)"
+        job = cluster.client.sql(rows, conf=UNFUSED)
+        retry = until(lambda: job.progress().retry, 60, "a task that waits for its next try")
+        assert "No space left on device" in retry.message
+        assert (retry.next_try, retry.max_tries) == (2, 4)
+        time.sleep(2)
+        assert not job.progress().state.is_final
+    finally:
+        ballast.unlink()
+    assert job.to_arrow().to_pylist() == [{"n": sum(range(4993, 5000))}]
+    assert max(task["failures"] for task in cluster.tasks(job.id).values()) == 0, "a success forgives"
+
+
+def test_an_exchange_directory_that_is_full(on_small_disk):
+    cluster = on_small_disk
     full = "SELECT id, repeat(uuid(), 20) AS filler FROM range(20000)"
     error = failure(cluster.client.sql(full, conf=UNFUSED))
     assert "No space left on device" in str(error)

@@ -1,8 +1,10 @@
 """What commands print, and the codes they end with."""
 
 import json
+import re
 import subprocess
 import sys
+import time
 
 import pyarrow as pa
 import pytest
@@ -125,6 +127,34 @@ def test_jobs_and_job(onager, job):
         }
     ]
     assert whole["spec"]["conf"] == {"k": "v"}
+
+
+def test_a_task_that_waits_for_its_next_try_is_told_once_for_each_try(onager, job):
+    def failed(next_try, partition, pause_s):
+        retry = pb.TaskRetry(
+            stage_id=1,
+            partition=partition,
+            next_try=next_try,
+            max_tries=4,
+            message="No space left on device\n\tat java.io",
+            not_before_ms=time.time_ns() // 1_000_000 + 1_000 * pause_s,
+            tasks=3,
+        )
+        return pb.JobProgress(job_id="j", name="n", state=pb.RUNNING, submitted_ms=1000, retry=retry)
+
+    ended = job.progress[-1]
+    job.progress = [failed(2, 0, 300), failed(2, 1, 200), failed(3, 0, 999), ended]
+    done = onager("submit", "-e", "SELECT 1", "--scheduler", job.address)
+    told = [line for line in done.err.splitlines() if "No space left" in line]
+    first, second = told
+    assert re.fullmatch(
+        r"task 0 of stage 1 failed: No space left on device; try 2 of 4 in \d+\.\d s \(2 more wait so\)", first
+    )
+    assert "try 3 of 4 in" in second
+    job.progress = [failed(2, 0, 300)]
+    assert "waits: task 0 of stage 1 failed: No space left on device; try 2 of 4 in" in (
+        onager("job", "j", "--scheduler", job.address).out
+    )
 
 
 def test_cancel_executors_and_state(onager, job):
