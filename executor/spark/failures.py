@@ -19,7 +19,7 @@ def from_kernel(described: Mapping[str, Any]) -> pb.Failure:
     """Return the failure that the kernel's ``Failures.describe`` wrote."""
     failure = pb.Failure(
         kind=described["kind"],
-        message=described["message"],
+        message=described["message"].strip(),
         error_class=described.get("error_class", ""),
         sql_state=described.get("sql_state", ""),
         query_context=described.get("query_context", ""),

@@ -128,7 +128,10 @@ def register_views(session: SparkSession, spec: pb.JobSpec) -> None:
 
 
 def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str]) -> None:
-    """Make one view over files, for a job under *conf*; what Spark says of a wrong path or option is raised as is."""
+    """Make one view over files, for a job under *conf*.
+
+    What Spark says of a wrong path or option is raised as it is, with a note of the view's name.
+    """
     file_format = view.format or format_of(view.path)
     if not file_format:
         raise PlanningError(
@@ -141,7 +144,11 @@ def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str])
     reader = session.read.format(file_format).options(**options)
     key = schema_key(view.path, file_format, options, conf)
     known = _SCHEMAS.get(key)
-    frame = (reader if known is None else reader.schema(known)).load(view.path)
+    try:
+        frame = (reader if known is None else reader.schema(known)).load(view.path)
+    except PySparkException as e:
+        e.add_note(f"in view {view.name}: executors look for {view.path} on their own machines")
+        raise
     if known is None:
         _SCHEMAS.put(key, frame.schema)
     frame.createOrReplaceTempView(view.name)

@@ -43,8 +43,10 @@ DATA_MODIFYING = frozenset(
         "DeleteFromTable",
         "MergeIntoTable",
         "OverwriteByExpression",
+        "UnresolvedExecuteImmediate",
     }
 )
+"""What changes data where Spark does not call it a command; EXECUTE IMMEDIATE runs whatever its text says."""
 ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions and variables are allowed; "
     "the last one is a query, or INSERT OVERWRITE DIRECTORY … USING"
@@ -181,7 +183,10 @@ def _temporary_views(session: SparkSession) -> set[str]:
 
 
 def _check_harmless(jvm: Jvm, statement: Statement, plan: Any, temporary_views: set[str]) -> None:
-    """Raise unless *plan* changes nothing but the session; *temporary_views* are those that exist by then."""
+    """Raise unless *plan* changes nothing but the session; *temporary_views* are those that exist by then.
+
+    `SideEffectError` for what changes something else, `PlanningError` for a query, whose rows nobody would see.
+    """
     name = kind(plan).removesuffix("$")
     if name in HARMLESS | IGNORED:
         if name == "CreateTempViewUsing":
@@ -198,6 +203,12 @@ def _check_harmless(jvm: Jvm, statement: Statement, plan: Any, temporary_views: 
     if name == "DropView" and _dropped_name(jvm, plan) in temporary_views:
         temporary_views.discard(_dropped_name(jvm, plan))
         return
+    if not _is_command(jvm, plan):
+        _check_reads_only(jvm, statement, plan)
+        raise PlanningError(
+            f"{statement} is a query, and not the last statement: a job has one result, that of its last statement; "
+            "leave this one out, or submit it as a job of its own"
+        )
     advice = {
         "CacheTableAsSelect": "use CREATE TEMPORARY VIEW … AS instead; a cache is not needed",
         "DropView": "only a temporary view of this job can be dropped",

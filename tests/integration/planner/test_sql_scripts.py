@@ -76,6 +76,7 @@ def test_nothing_has_run_when_a_later_statement_is_refused(executor):
         "INSERT INTO t SELECT 1",
         "CREATE TABLE t AS SELECT 1",
         "DROP TABLE t",
+        "EXECUTE IMMEDIATE 'DROP TABLE t'",
         "FROM g INSERT OVERWRITE DIRECTORY '/a' USING json SELECT 1 INSERT OVERWRITE DIRECTORY '/b' USING json SELECT 2",
         "INSERT OVERWRITE LOCAL DIRECTORY '/tmp/x' STORED AS parquet SELECT 1",
     ],
@@ -92,6 +93,22 @@ def test_a_script_without_a_query(executor):
         executor.plan_sql("SET a=1; SET b=2")
     with pytest.raises(PlanningError, match="no statement"):
         executor.plan_sql("-- nothing\n;;")
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT 1", "VALUES (1), (2)", "WITH a AS (SELECT 1) SELECT * FROM a", "FROM range(2)"]
+)
+def test_a_query_before_the_last_statement_is_refused(executor, query):
+    with pytest.raises(PlanningError) as refused:
+        executor.plan_sql(f"{query}; SELECT 2")
+    assert f"statement 1 (line 1): {query} is a query, and not the last statement" in str(refused.value)
+
+
+def test_a_path_that_is_not_there_is_told_with_its_view(executor):
+    with pytest.raises(AnalysisException, match="PATH_NOT_FOUND") as refused:
+        executor.plan_sql("SELECT * FROM orders", views=[pb.View(name="orders", path="/nowhere/o.parquet")])
+    (note,) = refused.value.__notes__
+    assert note == "in view orders: executors look for /nowhere/o.parquet on their own machines"
 
 
 def test_a_procedure_is_refused(executor):
