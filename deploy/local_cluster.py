@@ -6,6 +6,7 @@ process ids are in ``var/cluster``; what is killed stays dead, for one to see th
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from deploy.parts import HOST, Part, StartError, free_ports, is_free
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -25,6 +28,9 @@ MEMBERS: Final = (1, 2, 3)
 _DRAIN_GRACE_MS: Final = 5_000
 _POLL_S: Final = 0.1
 _ETCD_ADVICE: Final = "etcd is neither on PATH nor in .venv/etcd: run make setup-dev, or install it (apt: etcd-server)"
+
+_OURS: Final = re.compile(r"(etcd|scheduler|executor)-\d+(\.log|\.pid)?|haproxy\.(log|pid)|env|exchange|secrets")
+"""What a cluster leaves in its directory."""
 
 Way = Callable[[str, str, str], str]
 """Given who connects to whom (names of parts) and the address, where to connect instead: through what a test likes."""
@@ -107,6 +113,7 @@ class LocalCluster:
         """Start everything, and return when executors are there to work; `StartError` says what did not start."""
         if self.proxy and not is_free(self.listen):
             raise StartError(f"{self.listen} is taken: is another cluster running? (--listen names another address)")
+        _check_disposable(self.directory)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         if self._has_tls:
@@ -285,7 +292,7 @@ def _say_ready(cluster: LocalCluster) -> None:
     print(
         f"onager is ready at {cluster.addresses}\n"
         f"  logs      {cluster.directory}\n"
-        f"  try       . {cluster.directory}/env\n"
+        f"  try       . {ROOT}/.venv/bin/activate && . {cluster.directory}/env\n"
         f'            onager submit -e "SELECT 1 AS one"\n'
         "Ctrl-C ends it.",
         flush=True,
@@ -294,6 +301,25 @@ def _say_ready(cluster: LocalCluster) -> None:
 
 def _code(part: Part) -> int | None:
     return None if part.process is None else part.process.returncode
+
+
+def _check_disposable(directory: Path) -> None:
+    """Raise `StartError` when *directory* holds what no cluster has left there, or a cluster that runs."""
+    if not directory.exists():
+        return
+    if not directory.is_dir() or (strange := [p.name for p in directory.iterdir() if not _OURS.fullmatch(p.name)]):
+        what = f"holds other things ({', '.join(sorted(strange)[:3])})" if directory.is_dir() else "is no directory"
+        raise StartError(f"{directory} {what}, and would be emptied: name another one with --directory")
+    for file in sorted(directory.glob("*.pid")):
+        try:
+            runs = str(directory) in " ".join(psutil.Process(int(file.read_text())).cmdline())
+        except (ValueError, psutil.Error):
+            continue
+        if runs:
+            raise StartError(
+                f"another cluster runs in {directory} ({file.stem} is process {file.read_text().strip()}): stop it, or "
+                "name another directory with --directory"
+            )
 
 
 def _answers(url: str) -> bool:
