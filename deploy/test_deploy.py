@@ -4,19 +4,25 @@ Needs haproxy, docker-compose and kubectl.
 """
 
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
 import onager
+from executor.settings import ExecutorSettings
 from onager.client.progress import JobState
 from onager.protocol.security import ClientSecurity
+from scheduler.settings import SchedulerSettings
 from tests.etcd.process import end, free_ports, start
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,3 +134,63 @@ def test_kustomize_accepts_the_manifests():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("kind: PodDisruptionBudget") == 3
+
+
+def test_whatever_is_set_in_the_files_is_a_setting():
+    files = [ROOT / "docker-compose.yml", ROOT / "Dockerfile", *(ROOT / "deploy" / "kubernetes").glob("*.yaml")]
+    files += [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    known = {f"ONAGER_SCHEDULER_{field.upper()}" for field in SchedulerSettings.model_fields}
+    known |= {f"ONAGER_EXECUTOR_{field.upper()}" for field in ExecutorSettings.model_fields}
+    for file in files:
+        named = set(re.findall(r"ONAGER_(?:SCHEDULER|EXECUTOR)_[A-Z][A-Z_]*[A-Z]", file.read_text()))
+        assert named <= known, file
+
+
+def test_the_certificate_of_the_instructions_is_for_the_names_that_schedulers_advertise(tmp_path):
+    told = (ROOT / "docs" / "deployment.md").read_text()
+    (command,) = re.findall(r"^deploy/make-secrets secrets((?:.*\\\n)*.*)", told, re.MULTILINE)
+    names = shlex.split(command.replace("\\\n", " "))
+    subprocess.run([ROOT / "deploy" / "make-secrets", tmp_path, *names], check=True)
+    manifest = (ROOT / "deploy" / "kubernetes" / "scheduler.yaml").read_text()
+    (advertised,) = re.findall(r"ADVERTISE\n +value: (\S+):50050", manifest)
+    host = advertised.replace("$(ONAGER_SCHEDULER_SCHEDULER_ID)", "scheduler-2")
+    server = grpc.server(ThreadPoolExecutor(1))
+    pair = (tmp_path / "server.key").read_bytes(), (tmp_path / "server.pem").read_bytes()
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+    options = [("grpc.ssl_target_name_override", host)]
+    # As other schedulers do, which share the certificate.
+    trusted = grpc.ssl_channel_credentials(pair[1])
+    try:
+        with grpc.secure_channel(f"127.0.0.1:{port}", trusted, options) as channel:
+            grpc.channel_ready_future(channel).result(10)
+    finally:
+        server.stop(None).wait()
+
+
+def local_cluster(directory: Path) -> str:
+    """Try to start a cluster in *directory*; return what it says."""
+    command = [sys.executable, "-m", "deploy.local_cluster", "--directory", str(directory)]
+    where = ["--listen", f"127.0.0.1:{free_ports(1)[0]}"]
+    done = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_a_directory_with_other_things_is_not_emptied(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    (tmp_path / "scheduler-1.log").touch()
+    assert f"{tmp_path} holds other things (thesis.tex), and would be emptied" in local_cluster(tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_the_directory_of_a_cluster_that_runs_is_left_alone(tmp_path):
+    (tmp_path / "etcd-1").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", tmp_path], stdin=subprocess.PIPE
+    ) as runs:
+        (tmp_path / "etcd-1.pid").write_text(f"{runs.pid}\n")
+        told = local_cluster(tmp_path)
+        runs.communicate()
+    assert f"another cluster runs in {tmp_path} (etcd-1 is process {runs.pid})" in told
+    assert (tmp_path / "etcd-1").is_dir()
