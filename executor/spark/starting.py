@@ -41,10 +41,11 @@ class StartingJvm:
     def _forward(self) -> None:
         """Pass on what the process writes, for as long as it lives."""
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            sys.stderr.write(text := line.decode(errors="replace"))
-            sys.stderr.flush()
-            self._lines.append(text.rstrip())
+        with self.process.stderr as lines:
+            for line in lines:
+                sys.stderr.write(text := line.decode(errors="replace"))
+                sys.stderr.flush()
+                self._lines.append(text.rstrip())
 
     def error(self, error: Exception) -> Exception:
         """Return what to tell when PySpark raised *error*: `WorkerDiedError` when starting again may help."""
