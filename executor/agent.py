@@ -12,7 +12,7 @@ from enum import Enum, auto
 import structlog
 
 from executor.attempts import AttemptTable, Origin
-from executor.backoff import Backoff
+from executor.backoff import Backoff, Pace
 from executor.blobs import BlobCache
 from executor.gateway import SchedulerGateway, tell
 from executor.membership import Identity, Membership
@@ -29,7 +29,9 @@ from onager.protocol.task_keys import task_id
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
-"""The least time between two polls that are answered with nothing."""
+"""The least time between polls that are answered at once without a task, on average."""
+_POLLS_AT_ONCE = 4
+"""So many may follow each other without that: a job that ends brings clean-ups, and the next one is to find a poll."""
 _ALIVE_CHECK_S = 0.5
 _LAST_WORDS_S = 5.0
 
@@ -97,6 +99,8 @@ class Agent:
             incarnation=identity.incarnation,
             on_answer=self._take_report_answer,
             on_unknown=self._membership.lose,
+            on_silence=self._poll_again,
+            list_number=lambda: self._list_number,
         )
         self._is_pushed_to = settings.mode == "push"
         self._reporter.is_pushed_to = self._is_pushed_to
@@ -107,6 +111,9 @@ class Agent:
         self._empty = asyncio.Event()
         self._empty.set()
         self._list_number = 0
+        self._patience: asyncio.Timeout | None = None
+        """What ends the wait for the latest poll."""
+        self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
         self._cleaned_up: list[JobId] = []
         self._started: set[asyncio.Task[None]] = set()
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -128,7 +135,7 @@ class Agent:
         loops = (
             self._membership.register(),
             self._membership.keep_alive(),
-            *(() if self._is_pushed_to else (self._poll(),)),
+            *(() if self._is_pushed_to else (self._poll(), self._reporter.offer())),
             self._reporter.run(),
             self._watch_worker(),
             self._drain(),
@@ -171,13 +178,14 @@ class Agent:
             # Its lease runs out instead.
             tell(self._log, "deregistration_not_delivered", e)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None] | None":
         if self._ended.done():
             work.close()  # too late: nobody would wait for it
-            return
+            return None
         task = asyncio.create_task(work)
         self._started.add(task)
         task.add_done_callback(self._settle)
+        return task
 
     def _settle(self, task: asyncio.Task[None]) -> None:
         self._started.discard(task)
@@ -200,15 +208,27 @@ class Agent:
             await self._reporter.wait_until_idle(timeout_s=1.0)
             if not self._attempts.free_slots:
                 continue
+            poll = self._spawn(self._poll_and_back_off(backoff))
+            if poll is None:
+                return
             try:
-                await self._poll_once()
-            except UnknownExecutorError:
-                self._membership.lose()
-            except OnagerError as e:
-                tell(self._log, "poll_failed", e)
-                await backoff.sleep()
-            else:
-                backoff.reset()
+                async with asyncio.timeout(None) as self._patience:
+                    await asyncio.shield(poll)
+            except TimeoutError:
+                continue  # a scheduler that gets another poll answers the one before
+            finally:
+                self._patience = None
+
+    async def _poll_and_back_off(self, backoff: Backoff) -> None:
+        try:
+            await self._poll_once()
+        except UnknownExecutorError:
+            self._membership.lose()
+        except OnagerError as e:
+            tell(self._log, "poll_failed", e)
+            await backoff.sleep()
+        else:
+            backoff.reset()
 
     async def _poll_once(self) -> None:
         self._list_number += 1
@@ -223,14 +243,23 @@ class Agent:
             cleaned_up=cleaned_up,
         )
         began_s = self._clock.monotonic_s()
-        answer = await self._gateway.poll(request, self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S)
-        del self._cleaned_up[: len(cleaned_up)]
+        with self._reporter.polling():
+            answer = await self._gateway.poll(request, self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S)
+        self._cleaned_up = [job_id for job_id in self._cleaned_up if job_id not in cleaned_up]
         self._set_aside.hear(answer)
+        for blob in answer.blobs:
+            self._blobs.offer(BlobDigest(blob.digest), blob.content)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)
-        if not answer.task_sets and self._clock.monotonic_s() - began_s < _CALM_S:
-            await asyncio.sleep(_CALM_S)
+        now_s = self._clock.monotonic_s()
+        if not answer.task_sets and now_s - began_s < _CALM_S:
+            await asyncio.sleep(self._pace.wait_s(now_s))
+
+    def _poll_again(self) -> None:
+        """Poll at once, even if a poll waits: its list shows which launches have got lost."""
+        if self._patience is not None and self._patience.when() is None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _take_report_answer(self, answer: pb.ReportTasksResponse) -> None:
         self._accept(answer.task_sets)
@@ -286,11 +315,11 @@ class Agent:
             raise UnknownExecutorError(executor_id)
 
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
-        """Add to a heartbeat what polls say otherwise."""
+        """Add to a heartbeat what polls say otherwise, or cannot while no slot is free."""
+        request.running.extend(self._held())
         if self._is_pushed_to:
             self._list_number += 1
             request.list_number = self._list_number
-            request.running.extend(self._held())
             request.cleaned_up.extend(self._cleaned_up)
 
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:

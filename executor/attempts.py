@@ -31,10 +31,10 @@ class AttemptState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The scheduler that pushed a launch here."""
+    """The scheduler that a launch is from."""
 
     holder: str
-    """The life of the scheduler whose slots the tasks take."""
+    """The life of the scheduler whose slots pushed tasks take; empty for tasks that were polled for."""
     reply_to: str
     """Where reports go first."""
 
@@ -120,6 +120,7 @@ class AttemptTable:
         already is from *origin* now, unless who sent it first is one of *live_holders*.
         """
         accepted, refused, known, over, elsewhere = [], [], [], [], []
+        named = origin or (Origin("", task_set.reply_to) if task_set.reply_to else None)
         room = 2 * self._slots - len(self._held) if origin is None else self._slots - self._unfinished
         for key in task_keys(task_set):
             held = self._held.get(key)
@@ -128,16 +129,16 @@ class AttemptTable:
                 if origin is not None and held.origin is not None and held.origin.holder in live_holders:
                     elsewhere.append(key)
                 else:
-                    held.origin = origin or held.origin
+                    held.origin = named or held.origin
             elif key in self._acknowledged.get(key.job_id, ()) or key in self._cleaned_up.get(key.job_id, ()):
                 known.append(key)
                 over.append(key)
             elif refuses_all or room <= 0:
                 if origin is None:
-                    self._held[key] = _Attempt(AttemptState.QUEUED)
+                    self._held[key] = _Attempt(AttemptState.QUEUED, origin=named)
                 refused.append(key)
             else:
-                self._held[key] = _Attempt(AttemptState.QUEUED, origin=origin)
+                self._held[key] = _Attempt(AttemptState.QUEUED, origin=named)
                 self._queue.append((key, task_set))
                 accepted.append(key)
                 room -= 1
@@ -185,11 +186,11 @@ class AttemptTable:
         return True
 
     def reports(self) -> list[tuple[TaskKey, pb.TaskReport, Origin | None]]:
-        """Return every report that is not acknowledged, with who pushed its task, in the order of the launches."""
+        """Return every report that is not acknowledged, with who launched its task, in the order of the launches."""
         return [(key, a.report, a.origin) for key, a in self._held.items() if a.report is not None]
 
     def origin(self, key: TaskKey) -> Origin | None:
-        """Return who pushed the held attempt *key* here; None when it was polled for."""
+        """Return who launched the held attempt *key*; None when any scheduler takes its report."""
         attempt = self._held.get(key)
         return None if attempt is None else attempt.origin
 

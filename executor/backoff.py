@@ -1,4 +1,4 @@
-"""Waiting longer after every failure in a row."""
+"""Waiting longer after every failure in a row, and not repeating at once too often."""
 
 import asyncio
 import secrets
@@ -24,3 +24,17 @@ class Backoff:
     async def sleep(self) -> None:
         """Wait."""
         await asyncio.sleep(self.next_s())
+
+
+class Pace:
+    """Lets a few things happen at once, and after that one every *interval_s*."""
+
+    def __init__(self, interval_s: float, at_once: int) -> None:
+        self._interval_s = interval_s
+        self._at_once = at_once
+        self._due_s = 0.0
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long the next one has to wait that would be at *now_s*, by a steady clock."""
+        self._due_s = max(self._due_s, now_s - self._at_once * self._interval_s) + self._interval_s
+        return max(0.0, self._due_s - now_s)

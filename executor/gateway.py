@@ -75,23 +75,27 @@ class SchedulerGateway:
         return answer
 
     async def report(
-        self, request: pb.ReportTasksRequest, timeout_s: float, *, reply_to: str = ""
+        self, request: pb.ReportTasksRequest, timeout_s: float, *, repeats_offer: bool = False
     ) -> pb.ReportTasksResponse:
-        """Hand over what became of tasks: to the scheduler at *reply_to* if it answers, else to any.
+        """Hand over what became of tasks.
 
-        Without *reply_to* the slots are free by our word alone: one that did not answer may have filled them, so they
-        are not offered to another. The next poll offers them, and its list shows what of that has got lost.
+        Unless *repeats_offer*, the slots are free by our word alone: one that did not answer may have filled them, so
+        they are not offered to another. The next poll offers them, and its list shows what of that has got lost.
         """
-        answer: pb.ReportTasksResponse | None = None
-        if reply_to:
-            answer = await self._replies.report(reply_to, request)
-        if answer is None:
-            again = pb.ReportTasksRequest()
-            again.CopyFrom(request)
-            if not reply_to:
-                again.freed_slots = 0
-            answer = await self._call("ReportTasks", request, timeout_s, again)
+        again = pb.ReportTasksRequest()
+        again.CopyFrom(request)
+        if not repeats_offer:
+            again.freed_slots = 0
+        answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s, again)
         return answer
+
+    def is_passed_over(self, address: str) -> bool:
+        """Return whether the scheduler at *address* did not answer lately, so that another is asked at once."""
+        return self._replies.is_passed_over(address)
+
+    async def report_to(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
+        """Hand over what became of tasks to the scheduler at *address*; None when it does not answer."""
+        return await self._replies.report(address, request)
 
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
         """Say that this incarnation is over."""

@@ -32,13 +32,17 @@ class ReplyChannels:
         self._passed_over: dict[str, float] = {}
         self._has_answered: set[str] = set()
 
+    def is_passed_over(self, address: str) -> bool:
+        """Return whether the scheduler at *address* did not answer lately, so that another is asked at once."""
+        now_s = self._clock.monotonic_s()
+        return self._passed_over.get(address, now_s) > now_s
+
     async def report(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
         """Return the answer of the scheduler at *address*; None when it gives none, and another has to be asked.
 
         Raises the error that the scheduler raised, where another one would raise it, too.
         """
-        now_s = self._clock.monotonic_s()
-        if self._passed_over.get(address, now_s) > now_s:
+        if self.is_passed_over(address):
             return None
         try:
             self._access.check(address)

@@ -1,7 +1,8 @@
 """Sends reports of finished tasks until each is acknowledged: batched, repeated, independent of any poll."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -17,8 +18,10 @@ from onager.protocol.limits import MAX_MESSAGE_BYTES
 from onager.protocol.task_keys import task_key
 
 _BATCH_WINDOW_S = 0.003
-"""How long the first report waits for others, unless there was none for a while: then it goes at once."""
+"""How long the first report waits for others, unless nothing else runs or there was none for a while."""
 _RARE_S = 0.05
+_OFFER_AFTER_S = 0.005
+"""How long slots that a report has freed and its answer did not fill wait for others, before the poll is told."""
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4
 _REPORT_LIMIT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 _TIMEOUT_S = 15.0
@@ -36,7 +39,7 @@ class _Batch:
 
 
 class Reporter:
-    """One call at a time; what finishes meanwhile goes with the next."""
+    """One call at a time to each scheduler that reports are for; what finishes meanwhile goes with the next ones."""
 
     def __init__(
         self,
@@ -47,22 +50,45 @@ class Reporter:
         incarnation: str,
         on_answer: OnAnswer,
         on_unknown: Callable[[], None],
+        on_silence: Callable[[], None] = lambda: None,
+        list_number: Callable[[], int] = lambda: 0,
     ) -> None:
+        """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come."""
         self._attempts = attempts
         self._gateway = gateway
         self._executor_id = executor_id
         self._incarnation = incarnation
         self._on_answer = on_answer
         self._on_unknown = on_unknown
+        self._on_silence = on_silence
+        self._list_number = list_number
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._in_flight = 0
+        self._sending: set[str] = set()
+        """The schedulers, by address, to which reports are on their way."""
+        self._idle_since_s = asyncio.get_running_loop().time()
+        self._unfilled = asyncio.Event()
+        self._untold_slots = 0
+        """Free slots of which the scheduler that is polled does not know."""
+        self._polls_waiting = 0
         self._unanswered: set[TaskKey] = set()
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self.refills = True
         """Whether the scheduler may fill the slots that reports free; false while draining."""
         self.is_pushed_to = False
         """Whether schedulers keep account of the slots themselves, so that it does no harm to offer one again."""
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Tell the scheduler that is polled meanwhile of slots that others have left free; it knows all until now."""
+        self._untold_slots = 0
+        self._polls_waiting += 1
+        try:
+            yield
+        finally:
+            self._polls_waiting -= 1
 
     def wake(self) -> None:
         """Say that there is something to send."""
@@ -79,48 +105,78 @@ class Reporter:
 
     async def run(self) -> None:
         """Send reports as they come, for ever."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._wake.wait()
+                is_rare = not self._sending and asyncio.get_running_loop().time() - self._idle_since_s >= _RARE_S
+                if self._attempts.active and not is_rare:
+                    await asyncio.sleep(_BATCH_WINDOW_S)
+                self._wake.clear()
+                for reply_to in self._destinations():
+                    if reply_to not in self._sending:
+                        self._sending.add(reply_to)
+                        group.create_task(self._send_all(reply_to))
+
+    async def _send_all(self, reply_to: str) -> None:
+        """Send what there is for one scheduler, until nothing is left."""
         backoff = Backoff(first_s=0.05, limit_s=2.0)
-        now_s = asyncio.get_running_loop().time
-        idle_since_s = now_s()
-        while True:
-            await self._wake.wait()
-            if now_s() - idle_since_s < _RARE_S:
-                await asyncio.sleep(_BATCH_WINDOW_S)
-            self._wake.clear()
-            while batch := self._next_batch():
+        try:
+            while batch := self._next_batch(reply_to):
                 if await self._send(batch):
                     backoff.reset()
                 else:
                     await backoff.sleep()
-            idle_since_s = now_s()
+        finally:
+            self._sending.discard(reply_to)
+            self._idle_since_s = asyncio.get_running_loop().time()
+
+    async def offer(self) -> None:
+        """Offer what other schedulers have left free to the one that is polled, for ever."""
+        while True:
+            await self._unfilled.wait()
+            await asyncio.sleep(_OFFER_AFTER_S)
+            self._unfilled.clear()
+            slots, self._untold_slots = self._untold_slots, 0
+            if not (slots and self.refills and self._polls_waiting):
+                continue  # the next poll tells of them
+            try:
+                with self._calling():
+                    self._on_answer(await self._gateway.report(self._request((), slots), _TIMEOUT_S))
+            except UnknownExecutorError:
+                self._on_unknown()
+            except OnagerError as e:
+                tell(self._log, "slots_not_offered", e, slots=slots)
+                self._on_silence()
 
     async def flush(self, timeout_s: float) -> None:
         """Send what is left once more, for at most *timeout_s*; only when `run` has ended."""
         try:
             async with asyncio.timeout(timeout_s):
-                while batch := self._next_batch():
-                    if not await self._send(batch):
+                while batches := [batch for to in self._destinations() if (batch := self._next_batch(to))]:
+                    if not all(await asyncio.gather(*map(self._send, batches))):
                         await asyncio.sleep(0.1)
         except TimeoutError:
             self._log.warning("reports_left_behind", count=len(self._attempts.reports()))
 
-    def _next_batch(self) -> _Batch | None:
-        """Return what goes with the next call: reports to one scheduler, as many as fit a message."""
-        batch: _Batch | None = None
+    def _destinations(self) -> list[str]:
+        """Return the addresses of the schedulers that reports are for; empty for whichever answers."""
+        origins = (origin for _, _, origin in self._attempts.reports())
+        return list(dict.fromkeys("" if origin is None else origin.reply_to for origin in origins))
+
+    def _next_batch(self, reply_to: str) -> _Batch | None:
+        """Return what goes with the next call to one scheduler: as many reports as fit a message."""
+        batch = _Batch(reply_to)
         size = 0
         for key, report, origin in self._attempts.reports():
-            reply_to = "" if origin is None else origin.reply_to
-            if batch is None:
-                batch = _Batch(reply_to)
-            elif reply_to != batch.reply_to:
-                continue  # it goes with a later call
+            if reply_to != ("" if origin is None else origin.reply_to):
+                continue
             size += report.ByteSize()
             if batch.reports and size > _BATCH_BYTES:
                 break
             if origin is not None:
                 report.holder = origin.holder
             batch.reports[key] = report
-        return batch
+        return batch if batch.reports else None
 
     def _offered(self, fresh: set[TaskKey], batch: _Batch) -> int:
         if not self.refills:
@@ -132,18 +188,10 @@ class Reporter:
         keys = batch.reports.keys()
         # Slots that a lost answer may have filled are not offered again: the next poll offers them.
         fresh = keys - self._unanswered
-        self._idle.clear()
+        request = self._request(batch.reports.values(), self._offered(fresh, batch))
         try:
-            answer = await self._gateway.report(
-                pb.ReportTasksRequest(
-                    executor_id=self._executor_id,
-                    incarnation=self._incarnation,
-                    reports=batch.reports.values(),
-                    freed_slots=self._offered(fresh, batch),
-                ),
-                _TIMEOUT_S,
-                reply_to=batch.reply_to,
-            )
+            with self._calling():
+                answer = await self._call(batch.reply_to, request)
         except UnknownExecutorError:
             self._on_unknown()
             return False
@@ -151,13 +199,50 @@ class Reporter:
             self._unanswered |= keys
             tell(self._log, "report_not_delivered", e, tasks=len(keys))
             return False
-        finally:
-            self._idle.set()
         acknowledged = {task_key(task) for task in answer.acknowledged}
         self._attempts.acknowledge(acknowledged)
         self._unanswered -= keys
         self._on_answer(answer)
         return keys <= acknowledged
+
+    async def _call(self, reply_to: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse:
+        """Return the answer of the scheduler at *reply_to*, else of any."""
+        if reply_to and not self._gateway.is_passed_over(reply_to):
+            answer = await self._gateway.report_to(reply_to, request)
+            if answer is not None:
+                filled = sum(len(task_set.tasks) for task_set in answer.task_sets)
+                self._leave(request.freed_slots - filled - answer.credited_slots)
+                return answer
+            if not self.is_pushed_to:
+                request.freed_slots = 0  # it may have filled them
+                self._on_silence()
+        return await self._gateway.report(request, _TIMEOUT_S, repeats_offer=self.is_pushed_to)
+
+    def _leave(self, slots: int) -> None:
+        """Note that *slots* are free of which only a scheduler knows that is not polled."""
+        if slots > 0 and not self.is_pushed_to:
+            self._untold_slots += slots
+            self._unfilled.set()
+
+    def _request(self, reports: Iterable[pb.TaskReport], freed_slots: int) -> pb.ReportTasksRequest:
+        return pb.ReportTasksRequest(
+            executor_id=self._executor_id,
+            incarnation=self._incarnation,
+            reports=reports,
+            freed_slots=freed_slots,
+            list_number=self._list_number(),
+        )
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        self._in_flight += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
 
 
 def within_limits(report: pb.TaskReport) -> pb.TaskReport:

@@ -34,7 +34,7 @@ class TasksInHand:
         clock: Clock,
         *,
         executor_id: str,
-        spawn: Callable[[Coroutine[None, None, None]], None],
+        spawn: Callable[[Coroutine[None, None, None]], object],
         on_report: Callable[[], None],
         on_death: Callable[[str], None],
     ) -> None:

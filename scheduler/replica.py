@@ -85,6 +85,7 @@ class Replica:
             max_launches=settings.max_launches_per_append,
             cluster_slots=lambda: self.executors.total_slots,
             executors=lambda: self.executors.taking_work(),  # noqa: PLW0108 - made below
+            reply_to=self._reply_to,
         )
         self.others = OtherReplicas(
             self.peers,
@@ -276,6 +277,11 @@ class Replica:
         self.loads.on_commit(job, head)
         self.watchers.changed(job_id)
 
+    def _reply_to(self, job_id: JobId) -> str:
+        """Return where executors are to report tasks of the job; empty where one replica is as good as another."""
+        is_better = bool(self.acting.others) and self.acting.is_mine(job_id)
+        return self.peers.record.address if is_better else ""
+
     def _on_load(self, job_id: JobId) -> None:
         self.watchers.changed(job_id)
         if self.queue.has_runnable:
@@ -299,7 +305,7 @@ class Replica:
             self._clean_wake.set()
 
     def _stop_tasks_of(self, job_id: JobId) -> None:
-        self.dispatcher.nudge(lambda session: any(key.job_id == job_id for key in session.held))
+        self.dispatcher.nudge(lambda session: session.runs(job_id))
 
     def _on_acting(self) -> None:
         """Begin to act on what was another replica's."""
@@ -310,7 +316,7 @@ class Replica:
 
     async def _clean(self) -> None:
         if await self.housekeeping.prepare():
-            self.dispatcher.nudge(lambda session: not session.is_draining)
+            self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
 
     async def sweep(self) -> None:
         """Look for what nobody was woken for.

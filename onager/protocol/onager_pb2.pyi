@@ -691,7 +691,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -704,6 +704,7 @@ class TaskSet(_message.Message):
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    REPLY_TO_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     stage_id: int
     stage_attempt: int
@@ -716,7 +717,8 @@ class TaskSet(_message.Message):
     output: OutputLayout
     sink: Sink
     cluster_slots: int
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ...) -> None: ...
+    reply_to: str
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ...) -> None: ...
 
 class TaskId(_message.Message):
     __slots__ = ("job_id", "stage_id", "stage_attempt", "partition", "task_attempt")
@@ -923,38 +925,44 @@ class PollWorkRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., free_slots: _Optional[int] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., wait_ms: _Optional[int] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PollWorkResponse(_message.Message):
-    __slots__ = ("task_sets", "cancel", "clean_ups", "set_aside")
+    __slots__ = ("task_sets", "cancel", "clean_ups", "blobs", "set_aside")
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
     set_aside: SetAside
-    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
+    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
 
 class ReportTasksRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "reports", "freed_slots")
+    __slots__ = ("executor_id", "incarnation", "reports", "freed_slots", "list_number")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     FREED_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     reports: _containers.RepeatedCompositeFieldContainer[TaskReport]
     freed_slots: int
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ...) -> None: ...
+    list_number: int
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ..., list_number: _Optional[int] = ...) -> None: ...
 
 class ReportTasksResponse(_message.Message):
-    __slots__ = ("acknowledged", "task_sets", "cancel")
+    __slots__ = ("acknowledged", "task_sets", "cancel", "credited_slots")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    CREDITED_SLOTS_FIELD_NUMBER: _ClassVar[int]
     acknowledged: _containers.RepeatedCompositeFieldContainer[TaskId]
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
-    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+    credited_slots: int
+    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., credited_slots: _Optional[int] = ...) -> None: ...
 
 class FetchBlobRequest(_message.Message):
     __slots__ = ("digest",)

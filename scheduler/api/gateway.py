@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -85,6 +86,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             self._keeper.heard_list(session, request.list_number, {task_key(t) for t in request.running})
             if not session.is_draining:
                 answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))
+        elif request.running:
+            self._lists.learn(session, {task_key(t) for t in request.running})
         answer.cancel.extend(await self._unwanted(session))
         self._executors.tell_if_set_aside(session, answer)
         return answer
@@ -113,13 +116,14 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
                 self._executors.suspect(session)
                 raise
             await self._add_news(session, answer)
+        self._add_specs(answer)
         if session.is_gone and not self._executors.is_alive(request.executor_id, request.incarnation):
             raise UnknownExecutorError(request.executor_id)
         return answer
 
     @translated
     async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: N802
-        """Apply reports, and fill the slots that they free."""
+        """Apply reports, and fill the slots that they free; the executor may poll elsewhere."""
         session = await self._heard(request, context)
         if session.record.mode == "push":
             acknowledged = await self._push.report(session, request)
@@ -129,19 +133,23 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
                 acknowledged=[task_id(key) for key in acknowledged], cancel=await self._unwanted(session)
             )
         freed = request.freed_slots if self._executors.takes_work(session) else 0
-        updated = await self._tasks.update_task_statuses(session.slot, request.reports, freed)
+        # Another replica may have had its latest list.
+        slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
+        updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
         for key in updated.acknowledged:
             session.held.pop(key, None)
         launches = list(updated.launches)
+        credited = 0
         if updated.reservations and not session.is_gone:
             filled = await self._tasks.fill_reservations(updated.reservations)
             launches += filled.launches
-            self._dispatcher.credit(session, len(filled.unfilled))
+            credited = self._dispatcher.credit(session, len(filled.unfilled))
         self._lists.note(session, launches)
         return pb.ReportTasksResponse(
             acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
             cancel=await self._unwanted(session, is_thrifty=True),
+            credited_slots=credited,
         )
 
     @translated_stream
@@ -175,6 +183,13 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if not session.held:
             return []
         return [task_id(key) for key in await self._lists.unwanted(session, is_thrifty=is_thrifty)]
+
+    def _add_specs(self, answer: pb.PollWorkResponse) -> None:
+        """Send along what a planning task would be fetched for."""
+        for digest in dict.fromkeys(task_set.spec_digest for task_set in answer.task_sets if task_set.work == pb.PLAN):
+            content = self._blobs.at_hand(digest)
+            if content is not None:
+                answer.blobs.add(digest=digest, content=content)
 
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
         answer.task_sets.extend(session.late_task_sets)

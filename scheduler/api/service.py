@@ -89,7 +89,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         terms = terms_of(request.spec, request.client_id, self._settings.session_max_tasks)
         job_id = JobId(request.job_id)
         content = encode_spec(request.spec)
-        await self._blobs.put(job_id, [content])
+        blob = self._blobs.writes(job_id, content)
+        if blob is None:
+            await self._blobs.put(job_id, [content])
         graph = submit(
             job_id=job_id,
             name=request.spec.name,
@@ -104,7 +106,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             speculation=speculation_of(request.spec),
         )
         try:
-            _, existed = await self._jobs.submit(graph, terms)
+            _, existed = await self._jobs.submit(graph, terms, blob)
         except JobConflictError:
             await self._blobs.release(job_id, [digest_of(content)])
             raise

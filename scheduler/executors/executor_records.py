@@ -60,6 +60,10 @@ class ExecutorSession:
     list_number: int = 0
     held: dict[TaskKey, float] = field(default_factory=dict)
     """The tasks that it has, by its lists and our launches, and when they were handed out."""
+    listed: frozenset[TaskKey] = frozenset()
+    """What was in its latest list: it came there, and may have been reported to another replica since."""
+    in_doubt: frozenset[TaskKey] = frozenset()
+    """What was handed out and not in that list: it is on its way, or has been reported to another replica already."""
     local_process: psutil.Process | None = None
     """The process itself, when it runs on this machine: its death can be seen."""
     suspect_s: float | None = None
@@ -97,6 +101,10 @@ class ExecutorSession:
     def is_draining(self) -> bool:
         """Return whether it takes no more work."""
         return self.record.state != "alive"
+
+    def runs(self, job_id: str) -> bool:
+        """Return whether it is likely to have tasks of the job."""
+        return any(key.job_id == job_id and key not in self.in_doubt for key in self.held)
 
     def info(self, now_ms: int) -> pb.ExecutorInfo:
         """Return what people are told."""

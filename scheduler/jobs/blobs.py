@@ -8,7 +8,8 @@ when no reference was left. So a blob cannot go while somebody begins to use it.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from onager.errors import NotFoundError, OutcomeUnknownError, StateCorruptError
@@ -39,6 +40,9 @@ _BATCH: Final = 24
 _NAMED: Final = 1_000
 _ONE_TXN_BYTES: Final = 1024 * 1024
 """Chunks above this go first, in transactions of their own, and are named at the end."""
+_BESIDE_BYTES: Final = 64 * 1024
+"""A blob up to this size may go with what else is written."""
+_AT_HAND: Final = 64
 
 
 class BlobMeta(Record):
@@ -53,6 +57,18 @@ def digest_of(content: bytes) -> BlobDigest:
     return BlobDigest(hashlib.sha256(content).hexdigest())
 
 
+@dataclass(frozen=True, slots=True)
+class BlobWrites:
+    """What stores blobs, to go with something else in one transaction."""
+
+    ops: Sequence[Op]
+    expect: Mapping[tuple[Keyspace, str], int]
+    committed: Callable[[int], None]
+    """To be told the revision."""
+    put: Callable[[], Awaitable[None]]
+    """Stores them alone, whatever there is already: to be asked when the transaction was not committed."""
+
+
 class BlobStore:
     """Blobs in the state backend; a blob stays for as long as some job's reference to it does."""
 
@@ -60,6 +76,8 @@ class BlobStore:
         self._backend = backend
         self._named: OrderedDict[BlobDigest, int] = OrderedDict()
         """The revisions at which this replica named blobs last: queries come again."""
+        self._at_hand: OrderedDict[BlobDigest, bytes] = OrderedDict()
+        """What was stored with new jobs a moment ago."""
 
     async def put(self, job_id: JobId, blobs: Iterable[bytes]) -> None:
         """Store *blobs*, durable when this returns, with a reference by *job_id*; repeating changes nothing."""
@@ -67,6 +85,29 @@ class BlobStore:
         digests = sorted(contents)
         for start in range(0, len(digests), _BATCH):
             await self._put_some(job_id, {d: contents[d] for d in digests[start : start + _BATCH]})
+
+    def writes(self, job_id: JobId, content: bytes) -> BlobWrites | None:
+        """Return what stores a blob, as far as is known here, with a reference by *job_id*.
+
+        None for one that is too large to go with something else.
+        """
+        if len(content) > _BESIDE_BYTES:
+            return None
+        digest = digest_of(content)
+        revision = self._named.get(digest, ABSENT)
+        pieces = split_value(content)
+        chunks = _chunk_ops(digest, pieces) if revision == ABSENT else []
+        names = _name_ops(job_id, digest, BlobMeta(chunks=len(pieces), size_bytes=len(content)))
+        return BlobWrites(
+            [*chunks, *names],
+            {_meta_key(digest): revision},
+            committed=lambda at: self._note_stored(digest, content, at),
+            put=lambda: self.put(job_id, [content]),
+        )
+
+    def at_hand(self, digest: str) -> bytes | None:
+        """Return a blob that went with a new job, if that was stored here a moment ago."""
+        return self._at_hand.get(BlobDigest(digest))
 
     async def get(self, digest: BlobDigest) -> bytes:
         """Return a blob's plain bytes; `NotFoundError` when there is none, `StateCorruptError` when it is damaged."""
@@ -160,6 +201,12 @@ class BlobStore:
             self._named.move_to_end(digest)
         while len(self._named) > _NAMED:
             self._named.popitem(last=False)
+
+    def _note_stored(self, digest: BlobDigest, content: bytes, revision: int) -> None:
+        self._note_named([digest], revision)
+        self._at_hand[digest] = content
+        while len(self._at_hand) > _AT_HAND:
+            self._at_hand.popitem(last=False)
 
     async def _write(self, batch: Sequence[Op]) -> None:
         for _ in range(_TRIES):

@@ -25,6 +25,7 @@ from onager.errors import (
 )
 from onager.ids import JobId
 from scheduler.jobs import job_log
+from scheduler.jobs.blobs import BlobWrites
 from scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
 from scheduler.jobs.job_log import JobHeader, StoredJob
 from scheduler.loops import in_portions
@@ -106,8 +107,10 @@ class JobStore:
         """Return the job as this replica last saw it, without asking the store."""
         return self._active.get(job_id) or self._ended.get(job_id)
 
-    async def submit(self, graph: ExecutionGraph, terms: JobTerms | None = None) -> tuple[StoredJob, bool]:
-        """Store a new job; return it, and whether it existed already.
+    async def submit(
+        self, graph: ExecutionGraph, terms: JobTerms | None = None, blob: BlobWrites | None = None
+    ) -> tuple[StoredJob, bool]:
+        """Store a new job, and *blob* with it or before it; return it, and whether it existed already.
 
         A job of the same id and spec is the same job, however long ago it was submitted and whatever became of it;
         with another spec it is a `JobConflictError`.
@@ -134,8 +137,14 @@ class JobStore:
         ]
         expect = {(keyspace, str(job_id)): ABSENT for keyspace in job_log.HEADER_KEYSPACES}
         for _ in range(_TRIES):
-            result = await self._backend.put_txn(ops, expect=expect)
+            beside, blob = blob, None
+            if beside is None:
+                result = await self._backend.put_txn(ops, expect=expect)
+            else:
+                result = await self._backend.put_txn([*ops, *beside.ops], expect={**expect, **beside.expect})
             if isinstance(result, TxnCommitted):
+                if beside is not None:
+                    beside.committed(result.revision)
                 job = StoredJob(
                     graph=graph,
                     seq=0,
@@ -145,6 +154,9 @@ class JobStore:
                 )
                 self._learn(job, head, result.revision)
                 return job, False
+            if beside is not None:
+                await beside.put()  # somebody else names it, too, or the job is there
+                continue
             try:
                 found = await self.load(job_id)
             except JobNotFoundError:

@@ -37,18 +37,26 @@ class Dispatcher:
         """Say that tasks, or slots, may have become free."""
         self._wake.set()
 
-    def nudge(self, matches: Callable[[ExecutorSession], bool]) -> None:
-        """End the waiting of polls whose executor has something else to hear."""
+    def nudge(self, matches: Callable[[ExecutorSession], bool], *, at_most: int | None = None) -> None:
+        """End the waiting of polls whose executor has something else to hear, of all or *at_most* so many."""
         for offer in self._offers.values():
-            if matches(offer.session):
+            if at_most == 0:
+                return
+            if matches(offer.session) and not offer.answered.is_set():
                 offer.answered.set()
+                at_most = None if at_most is None else at_most - 1
 
-    def credit(self, session: ExecutorSession, slots: int) -> None:
-        """Add free slots to the executor's waiting poll; without one the next poll will tell of them itself."""
+    def credit(self, session: ExecutorSession, slots: int) -> int:
+        """Add free slots to the executor's waiting poll, and return how many.
+
+        Without a poll that waits here the executor tells of them itself, with its next one or who is polled.
+        """
         offer = self._offers.get(session.executor_id)
-        if offer is not None and offer.session is session and slots > 0:
-            offer.credit += slots
-            self._wake.set()
+        if offer is None or offer.session is not session or slots <= 0:
+            return 0
+        offer.credit += slots
+        self._wake.set()
+        return slots
 
     async def wait_for_work(self, session: ExecutorSession, slots: int, timeout_s: float) -> list[pb.TaskSet]:
         """Offer *slots* and wait until some are filled, something else is to be said, or *timeout_s* is over."""

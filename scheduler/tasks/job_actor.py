@@ -76,8 +76,12 @@ class LocalActor:
         max_launches: int,
         cluster_slots: Callable[[], int],
         executors: Callable[[], Collection[str]] = frozenset,
+        reply_to: Callable[[JobId], str] = lambda _: "",
     ) -> None:
-        """Make it; *cluster_slots* and *executors* tell of those executors that take work."""
+        """Make it; *cluster_slots* and *executors* tell of those executors that take work.
+
+        *reply_to* tells where reports of a job are to go first; empty for any replica.
+        """
         self._jobs = jobs
         self._writers = writers
         self._reader = reader
@@ -87,6 +91,7 @@ class LocalActor:
         self._max_launches = max_launches
         self._cluster_slots = cluster_slots
         self._executors = executors
+        self._reply_to = reply_to
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._catching_up = asyncio.Lock()
         self._rounds_asked = self._rounds_done = 0
@@ -122,7 +127,14 @@ class LocalActor:
                 "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
             )
             raise NotActingError(job_id) from error
-        return Filled(launches, unfilled(reservations, launches))
+        return Filled(self._addressed(job_id, launches), unfilled(reservations, launches))
+
+    def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
+        """Say in *launches* where they are to be reported, which spares the replica that is polled handing it on."""
+        if reply_to := self._reply_to(job_id):
+            for launch in launches:
+                launch.task_set.reply_to = reply_to
+        return launches
 
     # ---------------------------------------------------------------- reports
 
@@ -181,7 +193,7 @@ class LocalActor:
         finally:
             self._queue.give_back(job_id, planned)
         self._queue.grant(job_id, sum(launch.tasks for launch in launches))
-        return job_id, mine.keys, freed, launches
+        return job_id, mine.keys, freed, self._addressed(job_id, launches)
 
     async def _job_with(self, job_id: JobId, tasks: Iterable[TaskKey]) -> StoredJob:
         """Return the job as it was last seen where this replica follows it and has seen all of *tasks*, else as stored.
@@ -263,7 +275,8 @@ class LocalActor:
         for job_id in sorted(jobs):
             mine = [wire.held_task(key) for key in held if key.job_id == job_id]
             try:
-                launches += await self.coordinator(job_id).reconcile(slot, mine, self._cluster_slots())
+                repeated = await self.coordinator(job_id).reconcile(slot, mine, self._cluster_slots())
+                launches += self._addressed(job_id, repeated)
             except OnagerError as error:
                 log.warning("list_not_applied", job_id=job_id, executor_id=slot.executor_id, error=str(error))
         return launches

@@ -61,8 +61,12 @@ class ListComparison:
         is_first = not session.list_number
         session.list_number = number
         now_s = self._clock.monotonic_s()
-        young = {key for key, at_s in session.held.items() if now_s - at_s < YOUNG_S and key not in listed}
-        suspicious = {self._acting.who(key.job_id) for key in session.held if key not in listed and key not in young}
+        missing = {key: at_s for key, at_s in session.held.items() if key not in listed}
+        # What was listed before came there: it has been reported to another replica since.
+        young = {key for key, at_s in missing.items() if now_s - at_s < YOUNG_S and key not in session.listed}
+        lost = (key for key in missing if key not in young and key not in session.listed)
+        suspicious = {self._acting.who(key.job_id) for key in lost}
+        session.listed, session.in_doubt = frozenset(listed), frozenset(young)
         session.held = {
             **{key: session.held[key] for key in session.held if key in young},
             **{key: session.held.get(key, now_s) for key in sorted(listed)},
@@ -76,6 +80,12 @@ class ListComparison:
             session.unwanted.update(dict.fromkeys(compared.unwanted))
         self.note(session, launches)
         return launches, bool(young)
+
+    def learn(self, session: ExecutorSession, running: set[TaskKey]) -> None:
+        """Note what an executor has, from a heartbeat: other replicas may have handed it that. It disproves nothing."""
+        now_s = self._clock.monotonic_s()
+        known = {key: at_s for key, at_s in session.held.items() if key in running or now_s - at_s < YOUNG_S}
+        session.held = known | {key: now_s for key in sorted(running) if key not in known}
 
     def note(self, session: ExecutorSession, launches: Iterable[Launch]) -> None:
         """Remember that the tasks are on their way to the executor."""
@@ -92,11 +102,14 @@ class ListComparison:
         judged: list[TaskKey] = []
         if not is_thrifty or now_s - session.judged_s >= _JUDGED_S:
             session.judged_s = now_s
-            judged = self._judged(list(session.held))
+            judged = self._judged([key for key in session.held if key not in session.in_doubt])
         found = dict.fromkeys(key for key in session.unwanted if key in session.held)
         session.unwanted.clear()
         if judged:
             found.update(dict.fromkeys(await self._local.unwanted(session.executor_id, session.incarnation, judged)))
+        if session.record.mode == "pull" and not session.list_number:
+            for key in found:  # whoever is polled goes on telling
+                session.held.pop(key, None)
         return list(found)
 
     def _judged(self, held: Sequence[TaskKey]) -> list[TaskKey]:

@@ -35,9 +35,24 @@ Context = grpc.aio.ServicerContext
 Fault = Callable[[object, Context], Awaitable[None]]
 
 
-def task_set(*partitions: int, job: str = "job-1", stage: int = 1, attempt: int = 0, digest: str = PLAN_DIGEST):
+def task_set(
+    *partitions: int,
+    job: str = "job-1",
+    stage: int = 1,
+    attempt: int = 0,
+    digest: str = PLAN_DIGEST,
+    reply_to: str = "",
+):
     tasks = [pb.TaskAttempt(partition=p, task_attempt=attempt) for p in partitions]
-    return pb.TaskSet(job_id=job, stage_id=stage, work=pb.QUERY, plan_digest=digest, partitions=8, tasks=tasks)
+    return pb.TaskSet(
+        job_id=job,
+        stage_id=stage,
+        work=pb.QUERY,
+        plan_digest=digest,
+        partitions=8,
+        tasks=tasks,
+        reply_to=reply_to,
+    )
 
 
 def key(partition: int, job: str = "job-1", stage: int = 1, attempt: int = 0) -> TaskKey:
@@ -61,6 +76,9 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     blob_requests: list = field(default_factory=list)
     goodbyes: list = field(default_factory=list)
     acknowledges: bool = True
+    credits: bool = False
+    """Whether what is not filled is added to the poll that waits."""
+    sent_along: list = field(default_factory=list)
     before: dict = field(default_factory=dict)
     after: dict = field(default_factory=dict)
 
@@ -89,6 +107,7 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         with suppress(TimeoutError):
             answer.task_sets.append(await asyncio.wait_for(self.launches.get(), request.wait_ms / 1000))
         answer.clean_ups.extend(self.clean_ups)
+        answer.blobs.extend(self.sent_along)
         self.clean_ups = []
         await self._fault(self.after, "poll", request, context)
         return answer
@@ -101,6 +120,8 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
             answer.acknowledged.extend(report.task for report in request.reports)
         if request.freed_slots and self.refills:
             answer.task_sets.append(self.refills.pop(0))
+        elif self.credits:
+            answer.credited_slots = request.freed_slots
         await self._fault(self.after, "report", request, context)
         return answer
 

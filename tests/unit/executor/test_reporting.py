@@ -67,6 +67,8 @@ async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait
         attempts.finish(pb.TaskReport(task=task_id(key), success=pb.TaskSuccess()))
         reporter.wake()
 
+    attempts.accept(pb.TaskSet(job_id="j", stage_id=1, tasks=[pb.TaskAttempt(partition=7)]))
+    attempts.take_startable()
     running = asyncio.create_task(reporter.run())
     await asyncio.sleep(0.03)
     finish(0)
@@ -80,5 +82,10 @@ async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait
     finish(2)
     await asyncio.sleep(0.015)
     assert gateway.batches == [1, 2]
+    attempts.finish(pb.TaskReport(task=pb.TaskId(job_id="j", stage_id=1, partition=7), success=pb.TaskSuccess()))
+    reporter.wake()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert gateway.batches == [1, 2, 1], "nothing else runs that it could wait for"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -133,6 +133,17 @@ async def test_no_work_is_an_empty_answer_after_its_time(hall):
     assert await hall.dispatcher.wait_for_work(hall.session(), 2, 0.01) == []
 
 
+async def test_one_nudge_may_be_enough(hall):
+    polls = [asyncio.create_task(hall.dispatcher.wait_for_work(hall.session(e), 2, 60)) for e in ("e1", "e2", "e3")]
+    await asyncio.sleep(0)
+    for ended in (1, 2):
+        hall.dispatcher.nudge(lambda session: session.executor_id != "e1", at_most=1)
+        await asyncio.sleep(0.01)
+        assert [poll.done() for poll in polls] == [False, ended >= 1, ended >= 2]
+    hall.dispatcher.nudge(lambda _: True)
+    await asyncio.gather(*polls)
+
+
 async def test_a_nudged_poll_is_answered_at_once(hall):
     waiting = asyncio.create_task(hall.dispatcher.wait_for_work(hall.session(), 2, 60))
     await asyncio.sleep(0)

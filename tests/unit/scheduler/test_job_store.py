@@ -8,6 +8,7 @@ from execution_graph import ExecutorLost, JobCancelled, StagesStarted, apply_all
 from onager.errors import JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId
 from scheduler.jobs import job_store
+from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.job_heads import JobHead, JobTerms, head_of
 from scheduler.jobs.job_log import JobHeader
 from scheduler.jobs.job_store import Committed, Lost
@@ -67,6 +68,38 @@ async def test_a_submission_of_unknown_outcome_is_settled(clock, fate):
     _, existed = await store(backend, clock).submit(graph())
     assert not existed
     assert (await store(backend, clock).load(JOB)).seq == 0
+
+
+async def test_a_small_spec_is_stored_with_its_job_in_one_transaction(backend, clock):
+    blobs = BlobStore(backend)
+    before = await revision(backend)
+    await store(backend, clock).submit(graph(), blob=blobs.writes(JOB, b"spec"))
+    assert await revision(backend) == before + 1
+    assert await blobs.get(digest_of(b"spec")) == b"spec"
+    other = JobId("job-2")
+    await store(backend, clock).submit(graph(other), blob=blobs.writes(other, b"spec"))
+    assert await revision(backend) == before + 2, "it is known how it is stored: a query that comes again"
+    await blobs.release(JOB, [digest_of(b"spec")])
+    assert await blobs.get(digest_of(b"spec")) == b"spec", "both jobs name it"
+    assert blobs.writes(JOB, b"x" * 100_000) is None
+
+
+@pytest.mark.parametrize("fate", ["known elsewhere", "lost", "done"])
+async def test_a_spec_that_cannot_go_along_goes_before(clock, fate):
+    backend = UnsureBackend(MemoryStore(clock))
+    blobs = BlobStore(backend)
+    if fate == "known elsewhere":
+        await BlobStore(backend).put(JobId("other"), [b"spec"])
+    else:
+        backend.script = [fate]
+    _, existed = await store(backend, clock).submit(graph(), blob=blobs.writes(JOB, b"spec"))
+    assert not existed
+    assert await blobs.get(digest_of(b"spec")) == b"spec"
+    assert f"Plans/{digest_of(b'spec')}/ref/{JOB}" in await keys(backend, Keyspace.Plans)
+
+
+async def revision(backend):
+    return (await backend.read_txn([(Keyspace.JobHeads, "none")])).revision
 
 
 async def test_only_one_of_two_writers_wins_a_position(backend, clock):
