@@ -7,7 +7,7 @@ import grpc
 import structlog
 
 from onager.clock import Clock
-from onager.errors import OnagerError, SchedulerUnreachableError, StateUnavailableError
+from onager.errors import OnagerError, SchedulerUnreachableError, StateUnavailableError, UnknownExecutorError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
 from onager.protocol.security import ClientAccess
@@ -40,7 +40,8 @@ class ReplyChannels:
     async def report(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
         """Return the answer of the scheduler at *address*; None when it gives none, and another has to be asked.
 
-        Raises the error that the scheduler raised, where another one would raise it, too.
+        Only `UnknownExecutorError` is raised: whatever else is wrong there, such as a token that it does not know or
+        that no scheduler serves at the address at all, need not be wrong elsewhere.
         """
         if self.is_passed_over(address):
             return None
@@ -52,7 +53,7 @@ class ReplyChannels:
             )
         except grpc.aio.AioRpcError as raw:
             error = self._access.error_of(raw, address)
-            if not is_elsewhere_better(raw, error):
+            if isinstance(error, UnknownExecutorError):
                 raise error from raw
             why = raw.details() or raw.code().name
         except OnagerError as error:

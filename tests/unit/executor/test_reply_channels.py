@@ -6,9 +6,10 @@ import pytest
 
 from executor.reply_channels import ReplyChannels
 from onager.clock import ManualClock
+from onager.errors import TokenRefusedError, UnknownExecutorError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, ClientSecurity
-from tests.unit.executor.scripted import ScriptedGateway, serve
+from tests.unit.executor.scripted import ScriptedGateway, refuse, serve
 
 REQUEST = pb.ReportTasksRequest(executor_id="e-1")
 
@@ -59,6 +60,24 @@ async def test_one_that_has_answered_before_is_tried_again_soon_and_another_one_
         while not await answered(channels, address):
             clock.advance(30_100)
     await other.stop(None)
+
+
+async def test_one_that_refuses_is_passed_over_unless_it_does_not_know_us(channels):
+    gateway = ScriptedGateway()
+    server, port = await serve(gateway)
+    gateway.before["report"] = refuse(TokenRefusedError())
+    address = f"127.0.0.1:{port}"
+    assert not await answered(channels, address)
+    assert channels.is_passed_over(address)
+    await server.stop(None)
+
+    gateway = ScriptedGateway()
+    server, port = await serve(gateway)
+    gateway.before["report"] = refuse(UnknownExecutorError("e-1"))
+    with pytest.raises(UnknownExecutorError):
+        await answered(channels, f"127.0.0.1:{port}")
+    assert not channels.is_passed_over(f"127.0.0.1:{port}")
+    await server.stop(None)
 
 
 async def test_no_report_goes_elsewhere_in_plaintext(channels):
