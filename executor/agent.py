@@ -101,6 +101,7 @@ class Agent:
             on_unknown=self._membership.lose,
             on_silence=self._poll_again,
             list_number=lambda: self._list_number,
+            spawn=self._spawn,
         )
         self._is_pushed_to = settings.mode == "push"
         self._reporter.is_pushed_to = self._is_pushed_to
@@ -115,7 +116,7 @@ class Agent:
         """What ends the wait for the latest poll."""
         self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
         self._cleaned_up: list[JobId] = []
-        self._started: set[asyncio.Task[None]] = set()
+        self._started: dict[asyncio.Task[None], None] = {}
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._in_hand = TasksInHand(
             self._attempts,
@@ -183,12 +184,12 @@ class Agent:
             work.close()  # too late: nobody would wait for it
             return None
         task = asyncio.create_task(work)
-        self._started.add(task)
+        self._started[task] = None
         task.add_done_callback(self._settle)
         return task
 
     def _settle(self, task: asyncio.Task[None]) -> None:
-        self._started.discard(task)
+        self._started.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._ended.done():
             # A defect of ours: the process must not live on with one of its loops missing.

@@ -1,7 +1,7 @@
 """Sends reports of finished tasks until each is acknowledged: batched, repeated, independent of any poll."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -52,8 +52,12 @@ class Reporter:
         on_unknown: Callable[[], None],
         on_silence: Callable[[], None] = lambda: None,
         list_number: Callable[[], int] = lambda: 0,
+        spawn: Callable[[Coroutine[None, None, None]], object] = asyncio.create_task,
     ) -> None:
-        """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come."""
+        """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come.
+
+        *spawn* runs work in the background.
+        """
         self._attempts = attempts
         self._gateway = gateway
         self._executor_id = executor_id
@@ -62,12 +66,13 @@ class Reporter:
         self._on_unknown = on_unknown
         self._on_silence = on_silence
         self._list_number = list_number
+        self._spawn = spawn
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._in_flight = 0
-        self._sending: set[str] = set()
-        """The schedulers, by address, to which reports are on their way."""
+        self._sending: dict[str, object] = {}
+        """What sends reports, by the address of the scheduler that they are for."""
         self._idle_since_s = asyncio.get_running_loop().time()
         self._unfilled = asyncio.Event()
         self._untold_slots = 0
@@ -105,17 +110,15 @@ class Reporter:
 
     async def run(self) -> None:
         """Send reports as they come, for ever."""
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await self._wake.wait()
-                is_rare = not self._sending and asyncio.get_running_loop().time() - self._idle_since_s >= _RARE_S
-                if self._attempts.active and not is_rare:
-                    await asyncio.sleep(_BATCH_WINDOW_S)
-                self._wake.clear()
-                for reply_to in self._destinations():
-                    if reply_to not in self._sending:
-                        self._sending.add(reply_to)
-                        group.create_task(self._send_all(reply_to))
+        while True:
+            await self._wake.wait()
+            is_rare = not self._sending and asyncio.get_running_loop().time() - self._idle_since_s >= _RARE_S
+            if self._attempts.active and not is_rare:
+                await asyncio.sleep(_BATCH_WINDOW_S)
+            self._wake.clear()
+            for reply_to in self._destinations():
+                if reply_to not in self._sending:
+                    self._sending[reply_to] = self._spawn(self._send_all(reply_to))
 
     async def _send_all(self, reply_to: str) -> None:
         """Send what there is for one scheduler, until nothing is left."""
@@ -127,7 +130,7 @@ class Reporter:
                 else:
                     await backoff.sleep()
         finally:
-            self._sending.discard(reply_to)
+            self._sending.pop(reply_to, None)
             self._idle_since_s = asyncio.get_running_loop().time()
 
     async def offer(self) -> None:

@@ -81,6 +81,8 @@ async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait
     assert gateway.batches == [1]
     finish(2)
     await asyncio.sleep(0.015)
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert gateway.batches == [1, 2]
     attempts.finish(pb.TaskReport(task=pb.TaskId(job_id="j", stage_id=1, partition=7), success=pb.TaskSuccess()))
     reporter.wake()
