@@ -74,6 +74,7 @@ async def _run(settings: SchedulerSettings) -> int:
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(await open_backend(settings.backend, clock=clock))
+        registry = None
         if settings.metrics_listen is not None:
             # What serves metrics takes a while to load: only for who wants them.
             from scheduler.metrics import serving_metrics
@@ -82,6 +83,10 @@ async def _run(settings: SchedulerSettings) -> int:
             registry = stack.enter_context(serving_metrics(settings.metrics_listen))
             backend = ObservedBackend(backend, StateMetrics(registry), clock)
         replica = Replica(settings, backend, clock)
+        if registry is not None:
+            from scheduler.tasks.push_metrics import PushMetrics
+
+            replica.push.observer = PushMetrics(registry, replica.slots)
         await replica.start()
         checks = HealthServicer()
         await stack.enter_async_context(serving_health(checks, settings.health_listen))

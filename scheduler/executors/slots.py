@@ -89,7 +89,8 @@ class SlotPool:
         return None if found is None else found[1]
 
     def __iter__(self) -> Iterator[SlotsRecord]:
-        return iter([record for _, record in self._records.values()])
+        # Copied at one go: the thread that serves metrics looks at it, too.
+        return iter([record for _, record in list(self._records.values())])
 
     def free(self, executor_id: ExecutorId, incarnation: Incarnation) -> int:
         """Return how many slots of this life could be taken, by what is known here."""
@@ -100,9 +101,10 @@ class SlotPool:
 
     def _left(self, record: SlotsRecord) -> int:
         others = sum(slots for holder, slots in record.holders.items() if holder != self.holder)
-        return max(0, record.total - others - self._mine(record))
+        return max(0, record.total - others - self.held(record))
 
-    def _mine(self, record: SlotsRecord) -> int:
+    def held(self, record: SlotsRecord) -> int:
+        """Return how many slots of the record's life this replica holds by its books."""
         return self._held(ExecutorId(record.executor_id), Incarnation(record.incarnation))
 
     # ---------------------------------------------------------------- taking and giving back
@@ -119,7 +121,7 @@ class SlotPool:
                 taken = min(slots, self._left(record))
                 if taken <= 0:
                     return 0
-                after = record.with_holds(self.holder, self._mine(record) + taken, Counter())
+                after = record.with_holds(self.holder, self.held(record) + taken, Counter())
                 if await self._write(executor_id, revision, after):
                     on_taken(taken)
                     return taken
@@ -152,7 +154,7 @@ class SlotPool:
                 revision, record = self._records.get(executor_id, (ABSENT, None))
                 if record is None:
                     return
-                after = record.with_holds(self.holder, self._mine(record), given_up)
+                after = record.with_holds(self.holder, self.held(record), given_up)
                 if after == record or await self._write(executor_id, revision, after):
                     return
             self._given_up.setdefault(executor_id, Counter()).update(given_up)

@@ -54,6 +54,10 @@ class OnLaunched(Protocol):
         """The executor has *keys* from another scheduler that lives, and reports to that."""
         ...
 
+    def failed(self) -> None:
+        """A call failed, and will be made again."""
+        ...
+
     def given_up(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
         """The executor seems to be lost: *keys* are sent no more, and may have come there or not."""
         ...
@@ -173,6 +177,7 @@ class Launcher:
                 self._give_up(outbox, "another life of the executor answers", 0.0)
             except OnagerError as error:
                 log.info("launches_not_delivered", executor_id=outbox.record.executor_id, error=str(error))
+                self._listener.failed()
                 now_s = self._clock.monotonic_s()
                 outbox.failing_since_s = failing_since_s = outbox.failing_since_s or now_s
                 if now_s - failing_since_s >= _GIVE_UP_S:

@@ -29,6 +29,7 @@ from scheduler.tasks.distribution import FreeSlots, Place, TaskDistribution, dis
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.fitness import Fitness, Fits
 from scheduler.tasks.launcher import Launcher
+from scheduler.tasks.push_observer import PushObserver
 from scheduler.tasks.reservations import ExecutorReservation, Launch
 from scheduler.tasks.slot_ledger import SlotLedger
 from scheduler.tasks.task_manager import TaskManager
@@ -48,6 +49,9 @@ _CLAIMS_AT_ONCE: Final = 1_024
 
 class PushScheduler:
     """The push executors' slots in this replica's hand, from reservation to release."""
+
+    observer = PushObserver()
+    """Who hears of it; set by who keeps metrics."""
 
     def __init__(
         self,
@@ -249,10 +253,21 @@ class PushScheduler:
                 continue
             keys = task_keys(launch.task_set)
             self.ledger.launch(executor_id, incarnation, keys, now_s)
+            self.observer.launched(len(keys), self._waited_s(launch.task_set))
             session = self._executors.session(executor_id)
             if session is not None and session.incarnation == incarnation:
                 session.held.update(dict.fromkeys(keys, now_s))
             self.launcher.launch(record, [launch.task_set])
+
+    def _waited_s(self, task_set: pb.TaskSet) -> float | None:
+        """Return for how long the stage has been running, as far as that is known here."""
+        job = self._jobs.cached(JobId(task_set.job_id))
+        if job is None or task_set.stage_id >= len(job.graph.stages):
+            return None
+        stage = job.graph.stages[task_set.stage_id]
+        if not isinstance(stage, RunningStage) or stage.attempt != task_set.stage_attempt:
+            return None
+        return max(0, self._clock.now_ms() - stage.started_ms) / 1000
 
     # ---------------------------------------------------------------- reports
 
@@ -325,14 +340,18 @@ class PushScheduler:
 
     def taken(self, record: ExecutorRecord, keys: Sequence[TaskKey], list_number: int) -> None:
         """Note that the executor has the tasks."""
+        executor_id, now_s = ExecutorId(record.executor_id), self._clock.monotonic_s()
         for key in keys:
-            if self.ledger.has(ExecutorId(record.executor_id), key):
+            if key not in self.confirmed and (since_s := self.ledger.since_s(executor_id, key)) is not None:
+                self.observer.taken(now_s - since_s)
+            if self.ledger.has(executor_id, key):
                 self.confirmed[key] = list_number
 
     def refused(self, record: ExecutorRecord, keys: Sequence[TaskKey], reason: str, *, pause_s: float) -> None:
         """Take tasks back that the executor does not run: they are handed out again, uncounted."""
         executor_id = ExecutorId(record.executor_id)
         log.info("launch_refused", executor_id=executor_id, tasks=[str(key) for key in keys], reason=reason)
+        self.observer.refused(len(keys))
         self.ledger.forget(executor_id, keys)
         if pause_s:
             self._not_before_s[executor_id] = self._clock.monotonic_s() + pause_s
@@ -352,7 +371,12 @@ class PushScheduler:
     def given_up(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
         """Strike out tasks that are sent no more: should that life go on after all, they are in nobody's books."""
         log.info("launches_given_up", executor_id=record.executor_id, tasks=[str(key) for key in keys])
+        self.observer.given_up(len(keys))
         self.ledger.forget(ExecutorId(record.executor_id), keys)
+
+    def failed(self) -> None:
+        """Note that a call to an executor failed, and will be made again."""
+        self.observer.failed()
 
     async def _lose(self, job_id: JobId, executor_id: ExecutorId, keys: Sequence[TaskKey]) -> None:
         stages: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)

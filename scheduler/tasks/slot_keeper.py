@@ -186,6 +186,7 @@ class SlotKeeper:
             log.info("launches_sent_again", job_id=job_id, executor_id=record.executor_id, tasks=len(mine))
             life = ExecutorId(record.executor_id), Incarnation(record.incarnation)
             self._ledger.adopt(*life, mine, now_s)
+            self._push.observer.sent_again(len(mine))
             self._push.launcher.launch(record, [_task_set(graph, stage, record, mine, self._executors.total_slots)])
 
     def found_elsewhere(self, keys: Iterable[TaskKey]) -> None:

@@ -41,6 +41,11 @@ class SlotLedger:
         account = self._accounts.get(executor_id)
         return account is not None and (key in account.launched or key in account.reporting)
 
+    def since_s(self, executor_id: ExecutorId, key: TaskKey) -> float | None:
+        """Return since when a launched task is in the books, by the steady clock; None when it is not."""
+        account = self._accounts.get(executor_id)
+        return None if account is None else account.launched.get(key)
+
     def launched(self) -> Iterator[tuple[ExecutorId, Incarnation, TaskKey, float]]:
         """Yield every launched task, and since when it is here."""
         for executor_id, account in list(self._accounts.items()):

@@ -67,6 +67,10 @@ class Blobs:
 class Told:
     def __init__(self):
         self.events = []
+        self.failures = 0
+
+    def failed(self):
+        self.failures += 1
 
     def taken(self, record, keys, list_number):
         assert record.executor_id == "e1"
