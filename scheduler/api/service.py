@@ -16,6 +16,7 @@ from onager.errors import (
     NotFoundError,
     SchemaVersionError,
     StateCorruptError,
+    StateUnavailableError,
 )
 from onager.ids import BlobDigest, JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
@@ -25,6 +26,7 @@ from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.job_heads import JobHead, JobHeads
+from scheduler.jobs.job_log import StoredJob
 from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, terms_of
 from scheduler.jobs.job_speculation import speculation_of
 from scheduler.jobs.job_store import JobStore
@@ -121,8 +123,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Return all that is to be known of a job."""
         job_id = _job_id(request.job_id)
         try:
-            job = await self._jobs.fresh(job_id)
-        except (StateCorruptError, SchemaVersionError) as error:
+            job = await self._fresh(job_id)
+        except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
         spec = pb.JobSpec()
         explanation: bytes | None = None
@@ -168,7 +170,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: ARG002, N802
         """End a job; one that has ended stays as it is."""
         job_id = _job_id(request.job_id)
-        before = await self._jobs.fresh(job_id)
+        before = await self._fresh(job_id)
         if not before.graph.is_active:
             return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
         graph = await self._local.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
@@ -179,7 +181,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: ARG002, N802
         """Send a job's result from (partition, batch) on."""
         job_id = _job_id(request.job_id)
-        job = await self._jobs.fresh(job_id)
+        job = await self._fresh(job_id)
         head = self._heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         chunks = stream_result(
@@ -271,10 +273,23 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                     return told.log_seq, told.progress
         try:
             is_current = self._acting.follows(job_id) and not is_fresh
-            job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
+            job = await (self._jobs.get(job_id) if is_current else self._fresh(job_id))
             return job.seq, self._teller.progress(job.graph)
-        except (StateCorruptError, SchemaVersionError) as error:
+        except StateCorruptError as error:
             return seq, self._broken(job_id, str(error))
+
+    async def _fresh(self, job_id: JobId) -> StoredJob:
+        """Return the job as it is stored.
+
+        One that only a newer version can read has not come to grief: while there are other schedulers the caller is
+        sent to them, by a `StateUnavailableError`.
+        """
+        try:
+            return await self._jobs.fresh(job_id)
+        except SchemaVersionError as error:
+            if self._acting.others:
+                raise StateUnavailableError(f"{error}; another scheduler may read it") from error
+            raise
 
     def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
         head = self._heads.get(job_id)

@@ -141,8 +141,9 @@ class LocalActor:
     async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
         """Apply what *executor* reports, each job for itself, and hand it next tasks of the same jobs for freed slots.
 
-        A repeated or stale report, one of an ended, unknown or unreadable job, is acknowledged and dropped. What could
-        not be stored is not acknowledged, so that it is sent again.
+        A repeated or stale report, one of an ended, unknown or damaged job, is acknowledged and dropped. What could
+        not be stored is not acknowledged, so that it is sent again; nor what is of a job that only a newer version can
+        read, whose schedulers take it.
         """
         by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
         for report in reports:
@@ -181,6 +182,9 @@ class LocalActor:
                 self._cluster_slots(),
                 limit=min(room, self._queue.allowance(job_id)),
             )
+        except SchemaVersionError as error:
+            log.warning("reports_left_to_others", job_id=job_id, reports=len(mine.keys), error=str(error))
+            return job_id, [], 0, []
         except UNREADABLE as error:
             log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
             return job_id, mine.keys, freed, []
@@ -257,6 +261,8 @@ class LocalActor:
                 continue
             try:
                 graph = (await self._job_with(job_id, keys)).graph
+            except SchemaVersionError:
+                continue  # those who wrote it want it to go on
             except UNREADABLE:
                 found += keys
                 continue

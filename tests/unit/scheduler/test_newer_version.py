@@ -1,0 +1,86 @@
+"""A job that a scheduler of a newer version has moved on, and this one cannot read: it is left to those who can."""
+
+import pytest
+from grpc import StatusCode
+
+from onager.ids import ExecutorId, Incarnation, JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
+from onager.protocol.task_keys import task_key
+from scheduler.jobs.job_log import JobHeader
+from scheduler.replica import Replica
+from scheduler.settings import SchedulerSettings
+from scheduler.tasks.reservations import ExecutorReservation
+from state_backend import Keyspace
+from state_backend.memory import MemoryBackend, MemoryStore
+
+JOB = JobId("job-1")
+TASK = pb.TaskId(job_id=JOB)
+
+
+class Refused(Exception):  # noqa: N818
+    pass
+
+
+class Context:
+    def peer(self):
+        return "elsewhere"
+
+    async def abort(self, code, details="", trailing_metadata=()):  # noqa: ARG002
+        raise Refused(code)
+
+
+@pytest.fixture
+def backend(clock):
+    return MemoryBackend(MemoryStore(clock))
+
+
+@pytest.fixture
+async def replica(backend, clock):
+    """Return a replica whose job, of which an executor has the one task, is of a newer version now."""
+    made = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s1"), backend, clock)
+    spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
+    await made.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
+    await made.start()
+    registration = pb.RegisterExecutorRequest(
+        executor_id="e1", incarnation="life", slots=1, protocol_version=PROTOCOL_VERSION, spark_version="4.3"
+    )
+    await made.gateway.RegisterExecutor(registration, Context())
+    filled = await made.tasks.fill_reservations([ExecutorReservation(ExecutorId("e1"), Incarnation("life"), 0)])
+    assert filled.launches
+    stored = await backend.get(Keyspace.ActiveJobs, JOB)
+    header = JobHeader.decoded(stored.value, "header").model_copy(update={"schema_version": "2.0"})
+    await backend.put(Keyspace.ActiveJobs, JOB, header.encoded())
+    made.jobs.forget(JOB)
+    yield made
+    await made.close()
+
+
+async def test_a_report_is_not_acknowledged(replica):
+    report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
+    request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
+    assert not (await replica.gateway.ReportTasks(request, Context())).acknowledged
+
+
+async def test_its_tasks_go_on(replica):
+    assert not await replica.local.unwanted("e1", "life", [task_key(TASK)])
+    request = pb.PollWorkRequest(executor_id="e1", incarnation="life", list_number=1, running=[TASK], wait_ms=1)
+    assert not (await replica.gateway.PollWork(request, Context())).cancel
+
+
+@pytest.mark.parametrize(
+    ("is_alone", "told"), [(True, StatusCode.FAILED_PRECONDITION), (False, StatusCode.UNAVAILABLE)]
+)
+async def test_who_asks_for_it_is_sent_to_another_scheduler(replica, backend, is_alone, told):
+    if not is_alone:
+        other = replica.peers.record.model_copy(update={"scheduler_id": "s2", "incarnation": "other"})
+        await backend.put(Keyspace.Schedulers, "s2", other.encoded())
+        await replica.peers.refresh()
+    for asking in (
+        replica.service.GetJob(pb.GetJobRequest(job_id=JOB), Context()),
+        replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Context()),
+        anext(replica.service.WatchJob(pb.WatchJobRequest(job_id=JOB), Context())),
+        anext(replica.service.FetchResult(pb.FetchResultRequest(job_id=JOB), Context())),
+    ):
+        with pytest.raises(Refused, match=told.name):
+            await asking
