@@ -60,9 +60,12 @@ class SimulatedClient:
         self.tasks.append(self.world.loop.spawn(self.process, self._job(job_id, plan, at_s)))
 
     def _draw_conf(self) -> dict[str, str]:
-        if self.rng.random() < 0.5:
-            return {}
-        return {"onager.speculation": "true", "onager.speculation.quantile": self.rng.choice(("0.3", "0.75"))}
+        conf = {}
+        if self.rng.random() < 0.5 or self.world.is_mixed:
+            conf = {"onager.speculation": "true", "onager.speculation.quantile": self.rng.choice(("0.3", "0.75"))}
+        if self.rng.random() < 0.15:
+            conf["onager.session.max-tasks"] = self.rng.choice(("1", "3"))
+        return conf
 
     @property
     def is_done(self) -> bool:
@@ -159,6 +162,7 @@ class SimulatedClient:
 
         As long as its record is there, a job that is submitted again is the same job, however late.
         """
+        await self._list(is_record_there=is_record_there)
         for job_id, plan in self.jobs.items():
             if not is_record_there:
                 await self._expect(job_id, self._watch(job_id, (JobNotFoundError,)), JobNotFoundError)
@@ -171,6 +175,15 @@ class SimulatedClient:
                 self.world.observer.fail(f"{job_id} ended as {self.told[job_id]}, and long afterwards as {state}")
             if state == pb.SUCCESSFUL and not plan.has_sink:
                 await self._expect(job_id, self._fetch(job_id, (ResultExpiredError,)), ResultExpiredError)
+
+    async def _list(self, *, is_record_there: bool) -> None:
+        """Ask for all jobs: each is there as long as its record is, also beside one that cannot be read."""
+        answer = await self._until_answered(lambda stub: stub.ListJobs(pb.ListJobsRequest(), timeout=20.0))
+        listed = {job.job_id: job.state for job in answer.jobs}
+        expected = self.told if is_record_there else {}
+        for job_id in self.jobs:
+            if not self.world.damage.is_of(job_id) and listed.get(job_id) != expected.get(job_id):
+                self.world.observer.fail(f"{job_id} is listed as {listed.get(job_id)}, not {expected.get(job_id)}")
 
     async def _expect(self, job_id: str, asking: Awaitable[Any], expected: type[OnagerError]) -> None:
         try:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _OFTEN: Final = 0.08
 _RECORDS: Final = (Keyspace.JobLog, Keyspace.ActiveJobs, Keyspace.GraphChunks, Keyspace.JobHeads)
+_LATE: Final = 0.15
+_RECORDS_OF_ENDED: Final = (Keyspace.JobHeads, Keyspace.JobHeads, Keyspace.CompletedJobs, Keyspace.GraphChunks)
 TOLD_OF_IT: Final = frozenset({"job_record_damaged", "job_head_unreadable"})
 """What schedulers log as errors, and rightly."""
 
@@ -34,9 +36,17 @@ class Damage:
         active = sorted(j.job_id for j in self._world.observer.jobs.values() if j.graph and j.graph.is_active)
         if not active:
             return
-        job_id = self._rng.choice(active)
+        self._spoil(self._rng.choice(active), self._keyspace)
+
+    def strike_late(self) -> None:
+        """Spoil a record of a job that has ended, where none has rotted so far."""
+        ended = sorted(j.job_id for j in self._world.observer.jobs.values() if j.final)
+        if self.job_id is None and ended and self._rng.random() < _LATE:
+            self._spoil(self._rng.choice(ended), self._rng.choice(_RECORDS_OF_ENDED))
+
+    def _spoil(self, job_id: str, keyspace: Keyspace) -> None:
         records = self._world.store._table._records
-        head = table.data_key(self._keyspace, job_id)
+        head = table.data_key(keyspace, job_id)
         mine = sorted(raw for raw in records if raw == head or raw.startswith(head + b"/"))
         if not mine:
             return

@@ -21,10 +21,11 @@ EPOCH_MS = 1_800_000_000_000
 class Process:
     """One life of a process: what it has to run, and whether it may."""
 
-    def __init__(self, name: str, number: int, *, skew_ms: int = 0) -> None:
+    def __init__(self, name: str, number: int, *, is_old: bool = False) -> None:
         self.name = name
         self.number = number
-        self.skew_ms = skew_ms
+        self.is_old = is_old
+        """Whether the program is of the version before."""
         self.ready: deque[events.Handle] = deque()
         self.is_alive = True
         self.is_paused = False
@@ -65,9 +66,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # ---------------------------------------------------------------- processes
 
-    def start_process(self, name: str, *, skew_ms: int = 0) -> Process:
+    def start_process(self, name: str, *, is_old: bool = False) -> Process:
         self._count += 1
-        process = Process(name, self._count, skew_ms=skew_ms)
+        process = Process(name, self._count, is_old=is_old)
         self.processes.append(process)
         self._everybody.append(process)
         return process
@@ -192,14 +193,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock:
-    """The clock of a process: the loop's time, and a wall clock that may be wrong."""
+    """The clock of a machine: the loop's time, and a wall clock that may be wrong."""
 
     def __init__(self, loop: VirtualLoop, skew_ms: int = 0) -> None:
         self._loop = loop
-        self._skew_ms = skew_ms
+        self.skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        return EPOCH_MS + int(self._loop.time() * 1000) + self._skew_ms
+        return EPOCH_MS + int(self._loop.time() * 1000) + self.skew_ms
 
     def monotonic_s(self) -> float:
         return self._loop.time()

@@ -33,6 +33,8 @@ class Rates:
     lost: float = 0.0
     repeated: float = 0.0
     slow: float = 0.0
+    odd: float = 0.0
+    """Reports with one more among them, of a task that there is not."""
     delay_s: float = 0.002
     slow_s: float = 1.0
 
@@ -98,6 +100,8 @@ class Network:
         """Pairs of a process's name and an address that do not reach each other."""
         self.on_answer: Callable[[_Call, Any, Any], None] = lambda *_: None
         """Told method, request and answer of every call at the moment that a server has answered it."""
+        self.garble: Callable[[Any], None] = lambda _: None
+        """Puts into some `ReportTasksRequest` what no executor of ours would."""
         self._calls: dict[int, _Call] = {}
         self._number = 0
 
@@ -196,6 +200,8 @@ class Network:
 
     async def _serve(self, call: _Call, server: Server) -> None:
         request = _REQUESTS[call.method].FromString(call.request)
+        if call.method == "ReportTasks" and self.rates.odd and self._draw() < self.rates.odd:
+            self.garble(request)
         try:
             answer = await server.methods[call.method](request, ServerContext(call.source.name))
         except Aborted as refused:

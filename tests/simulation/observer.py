@@ -6,17 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from execution_graph import (
+    SPECULATION_MAJOR,
     Event,
     ExecutionGraph,
     ExecutorLost,
     FailureKind,
     RunningStage,
     StageWork,
+    StragglersFound,
     SuccessfulStage,
     TaskFailed,
     TasksSpeculated,
     apply,
     decode_graph,
+    running_count,
     violations,
 )
 from onager.ids import TaskKey
@@ -28,6 +31,7 @@ from scheduler.records import unpack
 from state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from state_backend.local import Group
 from tests.simulation.data import Exchange, Written
+from tests.simulation.views import WATCHED
 from tests.simulation.worker import RunLedger
 
 SET_ASIDE_S = 8
@@ -77,6 +81,12 @@ class Observer(RunLedger):
         self._executors: dict[str, ExecutorRecord] = {}
         self._chunks: dict[str, bytes] = {}
         self._log: set[str] = set()
+        self.stored: dict[Keyspace, dict[str, int]] = {keyspace: {} for keyspace in WATCHED}
+        """Revisions of the records that replicas watch."""
+        self.do_all_read: Callable[[int], bool] = lambda _: True
+        """Tells whether all schedulers read records of a major version, as far as those who write can know."""
+        self.is_limit_exact = False
+        """Whether sessions keep to their limits at every moment, since one scheduler counts, and nothing befalls it."""
         self.damaged: set[str] = set()
         """Jobs with a record that has rotted: their reports may be dropped."""
         self.removed_by_hand: set[str] = set()
@@ -107,19 +117,32 @@ class Observer(RunLedger):
                 if is_put and key in self._log:
                     self.fail(f"the log entry {key} was written over")
                 self._log ^= {key}  # put or deleted
+            elif event.keyspace in WATCHED:
+                self.stored[event.keyspace].pop(key, None)
+                if is_put:
+                    self.stored[event.keyspace][key] = event.mod_revision
         for event in group.events:
             if event.key.partition("/")[0] not in self.removed_by_hand:
-                self._look_at(event, touched)
+                self._look_at(event, touched, group)
         for job_id in touched:
             if job_id in self.jobs:
                 self._headers_of(self.jobs[job_id])
         self._blobs(group)
 
-    def _look_at(self, event: WatchEvent, touched: dict[str, None]) -> None:
+    def _registered(self, record: ExecutorRecord, group: Group) -> None:
+        """A life of an executor comes whole: with its heart, and with its slots where schedulers share them out."""
+        puts = {e.keyspace: e.value for e in group.events if e.key == record.executor_id and e.kind is EventKind.PUT}
+        if puts.get(Keyspace.Heartbeats) != record.incarnation.encode():
+            self.fail(f"{record.incarnation} is registered without a heart")
+        if (record.mode == "push") != (Keyspace.Slots in puts):
+            self.fail(f"{record.incarnation}, in {record.mode} mode, is registered with {[*puts]}")
+
+    def _look_at(self, event: WatchEvent, touched: dict[str, None], group: Group) -> None:
         is_put = event.kind is EventKind.PUT
-        if event.keyspace in (Keyspace.Heartbeats, Keyspace.Executors):
-            note = self._heart if event.keyspace is Keyspace.Heartbeats else self._executor
-            note(event.key, event.value)
+        if event.keyspace is Keyspace.Heartbeats:
+            self._heart(event.key, event.value)
+        elif event.keyspace is Keyspace.Executors:
+            self._executor(event.key, event.value, group)
         if event.keyspace is Keyspace.JobLog and is_put:
             self._batch(KeyValue(event.key, event.value, event.mod_revision))
         elif event.keyspace in HEADER_KEYSPACES:
@@ -128,12 +151,15 @@ class Observer(RunLedger):
         elif event.keyspace is Keyspace.GraphChunks:
             touched[event.key.partition("/")[0]] = None
 
-    def _executor(self, executor_id: str, value: bytes) -> None:
+    def _executor(self, executor_id: str, value: bytes, group: Group) -> None:
         """An executor may be set aside only while another one takes work."""
         before = self._executors.pop(executor_id, None)
         if not value:
             return
         record = self._executors[executor_id] = ExecutorRecord.decoded(value, executor_id)
+        is_begun = before is None or before.state == "lost" or before.incarnation != record.incarnation
+        if is_begun and record.state != "lost":
+            self._registered(record, group)
         if not record.set_aside_until_ms or (before and before.set_aside_until_ms == record.set_aside_until_ms):
             return
         self.counts["set aside"] += 1
@@ -189,6 +215,8 @@ class Observer(RunLedger):
     def _only_the_last_attempt_counts(
         self, job: SeenJob, event: Event, before: ExecutionGraph, after: ExecutionGraph
     ) -> None:
+        if isinstance(event, StragglersFound | TasksSpeculated) and not self.do_all_read(SPECULATION_MAJOR):
+            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
         if isinstance(event, TasksSpeculated):
             self.counts["second attempts"] += len(event.tasks)
         if not after.is_active or len(before.stages) != len(after.stages):
@@ -243,7 +271,7 @@ class Observer(RunLedger):
     # ---------------------------------------------------------------- graphs
 
     def _moved(self, job: SeenJob, after: ExecutionGraph) -> None:
-        before, job.graph = job.graph, after
+        before, job.graph, launches = job.graph, after, job.launches
         for broken in violations(after):
             self.fail(f"job {job.job_id}: {broken}")
         if before is not None and not before.is_active:
@@ -265,6 +293,8 @@ class Observer(RunLedger):
                     self.counts["won by second attempts"] += output.task_attempt == second
                     job.finished.add((stage_id, partition))
                     self._won(job, stage_id, partition, output)
+        if job.launches > launches and self.is_limit_exact and (over := self.over_limit(job)) > 0:
+            self.fail(f"{job.job_id} was given tasks, and its session has {over} more than it may")
         self._nothing_needed_is_dead(job, after)
         if not after.is_active:
             job.final = after
@@ -278,6 +308,16 @@ class Observer(RunLedger):
         job.launches += 1
         if (stage_id, partition) in job.finished and not self.is_excused(job):
             self.fail(f"task {task} of {job.job_id} had finished, nothing was lost, and it is run again")
+
+    def over_limit(self, job: SeenJob) -> int:
+        """Return how many more tasks run in the session than it may have for the job; below 0 there is room."""
+        terms = job.header
+        if terms is None or not terms.session_max_tasks:
+            return -1_000_000
+        of_session = [j for j in self.jobs.values() if j.header is not None and j.header.session == terms.session]
+        return (
+            sum(running_count(j.graph) for j in of_session if j.graph and j.graph.is_active) - terms.session_max_tasks
+        )
 
     def is_excused(self, job: SeenJob) -> bool:
         """Return whether something that the job had finished was lost, so that it may do some of it again."""
@@ -310,6 +350,19 @@ class Observer(RunLedger):
                         self.fail(f"{job.job_id}/{stage.spec.stage_id}/{partition} counts on a lost executor's output")
 
     # ---------------------------------------------------------------- executions and answers
+
+    def given(self, life: str, task_set: pb.TaskSet) -> None:
+        """What a task is told to read is what counts: the inputs of a stage's attempt are settled."""
+        job = self.jobs[task_set.job_id]
+        stage = job.graph.stages[task_set.stage_id] if job.graph and job.graph.is_active else None
+        if job.graph is None or not isinstance(stage, RunningStage) or stage.attempt != task_set.stage_attempt:
+            return
+        for location in task_set.inputs:
+            outputs = job.graph.stages[location.stage_id].ledger.outputs
+            told, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
+            if told != known:
+                where = f"{job.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
+                self.fail(f"{life} is told to read {told} for {where}, where {known} count")
 
     def began(self, life: str, key: TaskKey) -> None:
         self._trace(f"{life} runs {key}")

@@ -42,12 +42,14 @@ class Bounds:
     """An executor is believed to run what it has never heard of."""
     report_s: float
     """A task has ended, and no scheduler takes its report."""
+    view_s: float
+    """Something is stored of which a scheduler has not heard."""
 
 
-CALM = Bounds(waiting_s=0.3, launch_s=0.3, report_s=0.3)
-DEATH = Bounds(waiting_s=1.0, launch_s=1.0, report_s=1.0)
+CALM = Bounds(waiting_s=0.3, launch_s=0.3, report_s=0.3, view_s=0.3)
+DEATH = Bounds(waiting_s=1.0, launch_s=1.0, report_s=1.0, view_s=1.0)
 """One replica dies, leaves, comes, or starts again."""
-HANG = Bounds(waiting_s=3.0, launch_s=3.0, report_s=3.0)
+HANG = Bounds(waiting_s=3.0, launch_s=3.0, report_s=3.0, view_s=3.0)
 """One replica hangs: that is seen by the heartbeats that it leaves unanswered."""
 
 
@@ -62,13 +64,14 @@ class Pace:
         """When each pause before a retry was first seen."""
         self._hungry: dict[str, tuple[int, int]] = {}
         """How many tasks a job with nothing running had been given, and others, when it began to wait for one."""
-        self.longest_s: dict[str, float] = {"waiting": 0.0, "launch": 0.0, "report": 0.0}
+        self.longest_s = dict.fromkeys(_TOLD, 0.0)
 
     def look(self) -> None:
         """Look at everything; what has lasted too long is a violation."""
         bounds = self._bounds
         now_s = self._world.loop.time()
-        found = [*self._waiting(), *self._launches_unheard(), *self._reports_untaken()]
+        views = (("view", what) for what in self._world.views.differences())
+        found = [*self._waiting(), *self._launches_unheard(), *self._reports_untaken(), *views]
         self._since_s = {what: self._since_s.get(what, now_s) for what in found}
         for (kind, what), since_s in self._since_s.items():
             lasted_s = now_s - since_s
@@ -139,8 +142,15 @@ class Pace:
             is_resolved = any(isinstance(s, ResolvedStage) for s in graph.stages)
             return is_resolved or any(pop_next_tasks(graph, slot, 1, 0) is not None for slot in free)
 
+        active = [(j, graph) for j, graph in self._active if not self._is_barred(j)]
         # A launch is progress: what waits then waits for another reason.
-        return [("waiting", (j.job_id, j.launches)) for j, graph in self._active if free and is_fit_for_one(graph)]
+        return [("waiting", (j.job_id, j.launches)) for j, graph in active if free and is_fit_for_one(graph)]
+
+    def _is_barred(self, job: SeenJob) -> bool:
+        """Return whether the job's session may have no more tasks, as far as all know who count them."""
+        observer = self._world.observer
+        has_limit = job.header is not None and job.header.session_max_tasks > 0
+        return has_limit and (not observer.is_limit_exact or observer.over_limit(job) >= 0)
 
     def _launches_unheard(self) -> list[tuple[str, object]]:
         agents = dict(self._agents)
@@ -170,7 +180,8 @@ class Pace:
         """A job that has nothing running comes next, whatever it weighs: few others may be served before it."""
         slots = sum(e.slots for e in self._world.executors)
         total = sum(j.launches for j in self._world.observer.jobs.values())
-        hungry = {j.job_id: j for j, graph in self._active if _could_run_now(graph) and not running_count(graph)}
+        waiting = [(j, graph) for j, graph in self._active if _could_run_now(graph) and not running_count(graph)]
+        hungry = {j.job_id: j for j, _ in waiting if not self._is_barred(j)}
         before, self._hungry = self._hungry, {}
         for job_id, job in hungry.items():
             others = total - job.launches
@@ -192,4 +203,5 @@ _TOLD = {
     "waiting": "a job's tasks wait while a slot is free",
     "launch": "an executor is believed to have a task of which it has not heard",
     "report": "a report is not taken",
+    "view": "a replica has not heard of what is stored",
 }

@@ -18,6 +18,7 @@ from scheduler.replica import Replica
 from scheduler.settings import SchedulerSettings
 from state_backend.faulty import FaultPlan, FaultyBackend
 from state_backend.memory import MemoryBackend
+from tests.simulation import versions
 from tests.simulation.loop import Process, VirtualClock
 from tests.simulation.network import Network
 from tests.simulation.worker import SimulatedWorker, TaskRates
@@ -31,6 +32,11 @@ EXCHANGE_DIR = "/exchange"
 _SCHEDULER = SchedulerSettings(exchange_dir=EXCHANGE_DIR)
 _EXECUTOR = ExecutorSettings(exchange_dir=EXCHANGE_DIR, host="simulated")
 """Made once, outside of any simulation: making them takes longer than some simulations."""
+
+
+def draw_skew_ms(rng: random.Random) -> int:
+    """Draw by how much a wall clock is wrong: half of them by less than a second, and the others by up to ten."""
+    return rng.randint(-500, 500) if rng.random() < 0.5 else rng.randint(-10_000, 10_000)
 
 
 class SimulatedBackend(FaultyBackend):
@@ -68,22 +74,30 @@ class SimulatedReplica:
         self.store: MemoryBackend | None = None
         self.is_store_down = False
         self.wants_to_live = True
-        self._skew_ms = rng.randint(-500, 500)
+        self.is_leaving = False
+        self.began_s = 0.0
+        self.clock = VirtualClock(world.loop, draw_skew_ms(rng))
+        self.is_old = False
+        """Whether it is of the version before."""
 
     def start(self, **settings: Any) -> None:
         self.lives += 1
-        self.world.trace(f"{self.name}#{self.lives} starts")
-        self.process = self.world.loop.start_process(f"{self.name}", skew_ms=self._skew_ms)
+        version = ", of the version before" if self.is_old else ""
+        self.world.trace(f"{self.name}#{self.lives} starts{version}")
+        self.is_leaving = False
+        self.began_s = self.world.loop.time()
+        self.process = self.world.loop.start_process(f"{self.name}", is_old=self.is_old)
         self.world.loop.spawn(self.process, self._main(self.process, settings))
 
     async def _main(self, process: Process, settings: dict[str, Any]) -> None:
         world = self.world
-        clock = VirtualClock(world.loop, self._skew_ms)
         while True:
             self.store = MemoryBackend(world.store)
             backend = SimulatedBackend(world, self.store, self._fault, self._delay_s)
             own = {**world.scheduler_settings, **settings, "scheduler_id": self.name, "listen": self.address}
-            replica = Replica(_SCHEDULER.model_copy(update=own), backend, clock)
+            replica = Replica(_SCHEDULER.model_copy(update=own), backend, self.clock)
+            if self.is_old:
+                replica.peers.record = versions.old_registration(replica.peers.record)
             try:
                 await replica.start()
                 break
@@ -120,6 +134,7 @@ class SimulatedReplica:
             self.kill()
             return
         self.world.trace(f"{self.name}#{self.lives} is stopped")
+        self.is_leaving = True
         done = self.world.loop.spawn(process, self._stop(process, replica, store))
         await asyncio.wait([done], timeout=5)
         if done.done() and not done.cancelled() and done.exception() is not None:
@@ -138,7 +153,8 @@ class SimulatedReplica:
         return self.world.store_fault(self, operation)
 
     def _delay_s(self) -> float:
-        return self.rng.random() * (0.5 if self.rng.random() < 0.05 else 0.01)
+        is_long = self.world.weather.is_storm and self.rng.random() < 0.05
+        return self.rng.random() * (0.5 if is_long else 0.01)
 
 
 class SimulatedExecutor:
@@ -155,6 +171,7 @@ class SimulatedExecutor:
         self.wants_to_live = True
         self.is_broken = False
         """Whether every task fails there."""
+        self.clock = VirtualClock(world.loop, draw_skew_ms(random.Random(f"clock {number} {world.seed}")))
 
     def _task_rates(self) -> TaskRates:
         rates = self.world.task_rates()
@@ -171,8 +188,7 @@ class SimulatedExecutor:
         self.world.loop.spawn(self.process, self._main(self.process))
 
     async def _main(self, process: Process) -> None:
-        world = self.world
-        clock = VirtualClock(world.loop)
+        world, clock = self.world, self.clock
         addresses = [r.address for r in world.replicas]
         self.rng.shuffle(addresses)
         settings = _EXECUTOR.model_copy(

@@ -45,18 +45,28 @@ class Weather:
         self.blow = ""
         """The one fault of a `Kind.ONE_FAULT`."""
 
+    @property
+    def is_storm(self) -> bool:
+        """Return whether everything goes wrong."""
+        return self.kind is Kind.STORM
+
     # ---------------------------------------------------------------- the course of things
 
     def begin(self) -> None:
         """Let things go wrong."""
         rng = self._rng
-        self.task_rates = TaskRates(slow=rng.choice((0.05, 0.2, 0.6)))
+        self.task_rates = TaskRates(slow=0.2 if self._world.is_mixed else rng.choice((0.05, 0.2, 0.6)))
+        if rng.random() < 0.4:
+            self._store_rates = {FaultKind.SLOW_REQUEST: 0.3, FaultKind.SLOW_ANSWER: 0.3}
         if self.kind is not Kind.STORM:
             return
         severity = rng.choice((0.0, 0.5, 1.0, 1.0, 2.0))
         draw = rng.random
         self._world.network.rates = Rates(
-            lost=0.03 * severity * draw(), repeated=0.05 * severity * draw(), slow=0.1 * severity * draw()
+            lost=0.03 * severity * draw(),
+            repeated=0.05 * severity * draw(),
+            slow=0.1 * severity * draw(),
+            odd=rng.choice((0, 0, 0.05)),
         )
         rates = {
             FaultKind.UNAVAILABLE: 0.02,
@@ -73,6 +83,20 @@ class Weather:
         self.task_rates.io_error = rng.choice((0, 0, 0.03, 0.1))
         self.task_rates.user_error = rng.choice((0, 0, 0, 0.02))
         self.task_rates.output_lost = rng.choice((0, 0, 0.05))
+
+    def garble(self, request: Any) -> None:
+        """Add the report of a task that there is not: one past the end of its stage, or of its job."""
+        report = self._rng.choice(request.reports)
+        job = self._world.observer.jobs.get(report.task.job_id)
+        if job is None or job.graph is None or report.task.stage_id >= len(job.graph.stages):
+            return
+        odd = request.reports.add()
+        odd.CopyFrom(report)
+        if self._rng.random() < 0.7 or job.graph.plan is None:
+            odd.task.partition = job.graph.stages[report.task.stage_id].spec.partitions
+        else:
+            odd.task.stage_id = len(job.graph.stages)
+        self._world.trace(f"a report of {odd.task.job_id}/{odd.task.stage_id}/{odd.task.partition} comes along")
 
     def pause_s(self) -> float:
         """Return how long it is until something happens again."""
@@ -99,6 +123,8 @@ class Weather:
         self.task_rates = TaskRates(slow=0.0)
         for replica in world.replicas:
             replica.is_store_down = False
+            if replica.is_old:
+                self._upgrade(replica)
             if replica.process is None and rng.random() < 0.5:
                 replica.start()
             elif replica.process is None:
@@ -124,7 +150,7 @@ class Weather:
     def _strike(self) -> None:
         world, rng = self._world, self._rng
         replica, executor = rng.choice(world.replicas), rng.choice(world.executors)
-        match rng.randrange(15):
+        match rng.randrange(18):
             case 0 | 1 | 2:
                 replica.kill()
                 world.later(rng.uniform(0.05, 4), self.start, replica)
@@ -137,10 +163,6 @@ class Weather:
                 self._pause(executor, rng.choice((0.5, 4.0, 8.0)) * (0.2 + rng.random()))
             case 7 | 8:
                 self._cut(*self._draw_pair(executor, replica))
-            case 9:
-                world.trace(f"{replica.name} loses the store")
-                replica.is_store_down = True
-                world.later(rng.uniform(0.1, 5), setattr, replica, "is_store_down", False)
             case 10:
                 executor.drain()
             case 11:
@@ -152,8 +174,37 @@ class Weather:
                 world.trace(f"everything fails on {executor.name}")
                 executor.is_broken = True
                 world.later(rng.uniform(1, 8), setattr, executor, "is_broken", False)
+            case number:
+                self._strike_behind(number, replica, executor)
+
+    def _strike_behind(self, number: int, replica: SimulatedReplica, executor: SimulatedExecutor) -> None:
+        """Strike at what stands behind the processes: the store, clocks, the version of their program."""
+        world, rng = self._world, self._rng
+        match number:
+            case 9:
+                world.trace(f"{replica.name} loses the store")
+                replica.is_store_down = True
+                world.later(rng.uniform(0.1, 5), setattr, replica, "is_store_down", False)
+            case 15:
+                away_s = rng.uniform(1, 9)
+                world.trace(f"the store is away for {away_s:.3f} s")
+                for one in world.replicas:
+                    one.is_store_down = True
+                    world.later(away_s, setattr, one, "is_store_down", False)
+            case 16:
+                place = rng.choice((replica, executor))
+                place.clock.skew_ms = rng.randint(-10_000, 10_000)
+                world.trace(f"the clock of {place.name} is set, and now wrong by {place.clock.skew_ms} ms")
+            case 17 if replica.is_old or world.is_mixed:
+                self._upgrade(replica, is_old=not replica.is_old and rng.random() < 0.5)
             case _:
                 pass
+
+    def _upgrade(self, replica: SimulatedReplica, *, is_old: bool = False) -> None:
+        """Start a replica anew, of another version."""
+        self._world.trace(f"{replica.name} is to be of the {'version before' if is_old else 'newest version'}")
+        replica.is_old = is_old
+        self._restart(replica)
 
     def _strike_once(self) -> None:
         world, rng = self._world, self._rng
@@ -194,7 +245,8 @@ class Weather:
             await replica.stop()
             self.start(replica)
 
-        if replica.process is not None and not replica.process.is_paused:
+        if replica.process is not None:
+            self._resume(replica)
             self._world.loop.spawn(self._world.loop.world, restart())
 
     def start(self, place: Place) -> None:

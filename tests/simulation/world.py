@@ -29,6 +29,8 @@ from tests.simulation.oracles import Oracles
 from tests.simulation.pace import LOOK_S, Pace
 from tests.simulation.planted import PLANTED
 from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedReplica
+from tests.simulation.versions import OLD_MAJOR, two_versions
+from tests.simulation.views import Views
 from tests.simulation.weather import Kind, Weather
 from tests.simulation.worker import TaskRates, read_result
 
@@ -121,6 +123,16 @@ class World:
             )
             for n in range(self.rng.choice((1, 2, 3)))
         ]
+        versions = self._rng("versions", 0)
+        self.is_mixed = len(self.replicas) > 1 and versions.random() < 0.25
+        """Whether there are schedulers of two versions."""
+        if self.is_mixed:
+            for replica in versions.sample(self.replicas, versions.randrange(1, len(self.replicas))):
+                replica.is_old = True
+        self.views = Views(self)
+        self.observer.do_all_read = self._do_all_read
+        self.observer.is_limit_exact = len(self.replicas) == 1 and self.weather.kind is not Kind.STORM
+        self.network.garble = self.weather.garble
         self.clients: list[SimulatedClient] = []
 
     def _rng(self, what: str, number: int) -> random.Random:
@@ -170,6 +182,11 @@ class World:
             self.observer.fail(f"{who} logged {event}: { {k: str(v)[:300] for k, v in fields.items()} }")
         raise structlog.DropEvent
 
+    def _do_all_read(self, major: int) -> bool:
+        """Return whether no scheduler is of the version before, or just has come; in a storm nobody can know."""
+        old = [r for r in self.replicas if r.is_old and r.process is not None and self.loop.time() - r.began_s > 1.0]
+        return major <= OLD_MAJOR or not old or self.weather.kind is Kind.STORM
+
     # ---------------------------------------------------------------- the course of events
 
     def run(self) -> Report:
@@ -217,6 +234,7 @@ class World:
         self.weather.end()
         await self._settle(lambda: all(c.is_done for c in self.clients), "clients are still waiting")
         await self._settle(Oracles(self).are_registered, "schedulers that live are not registered")
+        await self._settle(self.views.agree, "a replica has not heard of what is stored", within_s=10.0)
         await self._settle(lambda: not Oracles(self).in_hand(), "somebody has something in hand", within_s=15.0)
         await asyncio.sleep(1.0)
         pace.cancel()
@@ -261,17 +279,18 @@ class World:
         """Let retention pass, first that of results and then that of records: then nothing is left."""
         self.trace("everything grows old")
         oracles = Oracles(self)
+        self.damage.strike_late()
         await self._serve_alone(result_retention_s=0)
-        await self._settle(oracles.are_results_gone, "results that are past retention are still there", within_s=40)
+        await self._settle(oracles.are_results_gone, "results that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=True)
         await self._serve_alone(result_retention_s=0, record_retention_s=0)
-        await self._settle(oracles.are_records_gone, "records that are past retention are still there", within_s=40)
+        await self._settle(oracles.are_records_gone, "records that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=False)
         for executor in self.executors:
             executor.wants_to_live = False
             executor.drain()
         await self._settle(lambda: all(e.process is None for e in self.executors), "executors do not leave")
-        await self._settle(oracles.is_only_scheduler_left, "the store does not get empty", within_s=40)
+        await self._settle(oracles.is_only_scheduler_left, "the store does not get empty", within_s=60)
         await self.replicas[0].stop()
         # What a stopped replica could not take back ends with its lease.
         await asyncio.sleep(10)
@@ -284,6 +303,7 @@ class World:
         for replica in self.replicas:
             replica.wants_to_live = False
             await replica.stop()
+        self.replicas[0].is_old = False
         self.replicas[0].start(lost_executor_retention_s=2, heads_interval_ms=2_000, **retention)
 
     async def _look_back(self, *, is_record_there: bool) -> None:
@@ -327,6 +347,7 @@ class World:
                 ("scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
             ):
                 stack.enter_context(mock.patch(target, replacement))
+            stack.enter_context(two_versions())
             if self._planted is not None:
                 stack.enter_context(PLANTED[self._planted]())
             # When garbage is collected is not for the seed to say, so it waits until the end.

@@ -1,0 +1,62 @@
+"""Schedulers of the version before, in a rolling upgrade: what they do not know, they do not write, read or tell.
+
+All processes of a simulation run the same modules, so what differs is decided by who is running. The version before
+reads records of the first major version alone, ignores fields that were added since, and knows no second attempts.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from execution_graph import ExecutionGraph, codec
+from onager.errors import SchemaVersionError
+from scheduler.api import service
+from scheduler.jobs import job_log
+from scheduler.replicas.peers import SchedulerRecord
+from tests.simulation.loop import current
+
+OLD_MAJOR = 1
+
+_check_version = codec._check_version
+_decoding_graph = job_log.decoding_graph
+_speculation_of = service.speculation_of
+
+
+def old_registration(record: SchedulerRecord) -> SchedulerRecord:
+    """Return what a scheduler of the version before tells of itself."""
+    return record.model_copy(update={"reads_major": OLD_MAJOR, "version": "0.0"})
+
+
+@contextmanager
+def two_versions() -> Iterator[None]:
+    """Let processes that are old behave so."""
+    with ExitStack() as stack:
+        for target, replacement in (
+            ("execution_graph.codec._check_version", _version_checked),
+            ("scheduler.jobs.job_log.decoding_graph", _graph_decoded),
+            ("scheduler.api.service.speculation_of", _speculation_read),
+        ):
+            stack.enter_context(mock.patch(target, replacement))
+        yield
+
+
+def _is_old() -> bool:
+    return current().is_old
+
+
+def _version_checked(data: bytes, what: str) -> tuple[int, int]:
+    major, minor = _check_version(data, what)
+    if major > OLD_MAJOR and _is_old():
+        raise SchemaVersionError(what, f"{major}.{minor}", f"{OLD_MAJOR}.0")
+    return major, minor
+
+
+def _graph_decoded(data: bytes) -> Generator[None, None, ExecutionGraph]:
+    graph = yield from _decoding_graph(data)
+    return replace(graph, speculation=None) if _is_old() else graph
+
+
+def _speculation_read(spec: Any) -> Any:
+    return None if _is_old() else _speculation_of(spec)

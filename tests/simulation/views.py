@@ -1,0 +1,56 @@
+"""Whether every replica knows what the store has of schedulers, executors and jobs, soon after it was written.
+
+Replicas learn of it by watches. What one of those loses, turns round or keeps to itself shows here,
+whatever comes of it.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from scheduler.replica import Replica
+from state_backend import Keyspace
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+WATCHED = (Keyspace.Schedulers, Keyspace.Executors, Keyspace.Heartbeats, Keyspace.JobHeads)
+
+
+class Views:
+    """Holds what replicas believe against what is stored."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def differences(self) -> Iterator[tuple[str, object]]:
+        """Yield what each replica that runs does not know, or believes and is not so."""
+        for place in self._world.replicas:
+            is_running = place.process is not None and not place.process.is_paused and not place.is_store_down
+            if place.replica is None or not is_running or place.is_leaving:
+                continue
+            known = {keyspace: _known(place.replica, keyspace) for keyspace in WATCHED}
+            for keyspace, stored in self._world.observer.stored.items():
+                for key, revision in stored.items():
+                    if known[keyspace].get(key, 0) < revision:
+                        yield f"{place.name}#{place.lives}", f"{keyspace}/{key} of r{revision}"
+                for key in known[keyspace]:
+                    if key not in stored and not (keyspace is Keyspace.Schedulers and key == place.name):
+                        yield f"{place.name}#{place.lives}", f"that {keyspace}/{key} is gone"
+
+    def agree(self) -> bool:
+        """Return whether all know all."""
+        return next(self.differences(), None) is None
+
+
+def _known(replica: Replica, keyspace: Keyspace) -> dict[str, float]:
+    """Return what the replica believes to be stored, and as of which revision."""
+    roster = replica.executors.roster
+    match keyspace:
+        case Keyspace.Schedulers:
+            return {key: revision for key, (revision, _) in replica.peers._records.items()}
+        case Keyspace.Executors:
+            return {key: revision for key, (revision, _) in roster._records.items()}
+        case Keyspace.Heartbeats:
+            return dict.fromkeys(roster._hearts, float("inf"))  # of which only it is known whether they beat
+        case _:
+            return {head.job_id: replica.heads.revision(head.job_id) for head in replica.heads}
