@@ -162,6 +162,7 @@ class Standalone:
             return ExitCode.USAGE
         for signal_number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signal_number, lambda *_: self._stop.set())
+        print("onager: starting a scheduler, and an executor with Spark …", file=sys.stderr, flush=True)
         try:
             return self._supervise()
         finally:
