@@ -98,6 +98,9 @@ class BareWorker:
     def clean_up(self, request: pb.CleanUp) -> None:
         """Do nothing: there are no files."""
 
+    def exchange_contents(self) -> None:
+        """Say that there is nothing to be seen."""
+
     def is_alive(self) -> bool:
         """Return true: there is no JVM that could die."""
         return True
@@ -174,7 +177,7 @@ def main(events: Path) -> int:
     """Run the executor until it is stopped."""
     _schema()  # Arrow takes a quarter of a second to load: not while a job waits for its plan
     settings = ExecutorSettings()  # from its variables
-    return run(settings, lambda known: (BareWorker(known.executor_id, events), SPARK_VERSION))
+    return run(settings, lambda known, _: (BareWorker(known.executor_id, events), SPARK_VERSION))
 
 
 if __name__ == "__main__":

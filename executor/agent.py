@@ -14,6 +14,7 @@ import structlog
 from executor.attempts import AttemptTable, Origin
 from executor.backoff import Backoff, Pace
 from executor.blobs import BlobCache
+from executor.exchange_watch import ExchangeWatch
 from executor.gateway import SchedulerGateway, tell
 from executor.membership import Identity, Membership
 from executor.reporting import Reporter
@@ -81,6 +82,9 @@ class Agent:
         self._attempts = AttemptTable(settings.slots)
         self._set_aside = SetAsideNotice(self._id)
         self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
+        self._exchange = ExchangeWatch(
+            worker.exchange_contents, identity.incarnation, clock, every_s=settings.exchange_look_ms / 1000
+        )
         self._membership = Membership(
             settings,
             identity,
@@ -139,6 +143,7 @@ class Agent:
             *(() if self._is_pushed_to else (self._poll(), self._reporter.offer())),
             self._reporter.run(),
             self._watch_worker(),
+            self._exchange.run(),
             self._drain(),
         )
         for loop in loops:
@@ -316,7 +321,8 @@ class Agent:
             raise UnknownExecutorError(executor_id)
 
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
-        """Add to a heartbeat what polls say otherwise, or cannot while no slot is free."""
+        """Add to a heartbeat what the exchange directory holds, and what polls say otherwise, or cannot when full."""
+        self._exchange.add_to(request)
         request.running.extend(self._held())
         if self._is_pushed_to:
             self._list_number += 1
@@ -325,6 +331,7 @@ class Agent:
 
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.hear(answer)
+        self._exchange.was_told(request)
         del self._cleaned_up[: len(request.cleaned_up)]
         self._in_hand.cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)

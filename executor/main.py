@@ -19,10 +19,10 @@ from executor.gateway import SchedulerGateway
 from executor.membership import Identity
 from executor.push import Port
 from executor.settings import ExecutorSettings
-from executor.work import Worker, WorkerDiedError
+from executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.clock import SystemClock
 from onager.errors import InvalidSettingError, OnagerError
-from onager.ids import new_incarnation
+from onager.ids import Incarnation, new_incarnation
 from onager.logs import configure_logging
 from onager.protocol.ports import check_address
 from onager.protocol.security import ClientAccess, ServerAccess
@@ -37,8 +37,8 @@ _DEATHS_VARIABLE = "ONAGER_JVM_DEATHS"
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
-StartWorker = Callable[[ExecutorSettings], tuple[Worker, str]]
-"""Returns what runs tasks, and the version of Spark that it stands for."""
+StartWorker = Callable[[ExecutorSettings, Incarnation], tuple[Worker, str]]
+"""Returns what runs tasks in this life of the executor, and the version of Spark that it stands for."""
 
 
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
@@ -60,8 +60,12 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         if served is not None:
             check_address("--listen", settings.listen)
         check_exchange_dir(settings.exchange_dir)
-        worker, spark_version = (start_worker or _start_spark)(settings)
-    except OnagerError as e:
+        incarnation = new_incarnation()
+        worker, spark_version = (start_worker or _start_spark)(settings, incarnation)
+    except (OnagerError, ClusterAwayError) as e:
+        if isinstance(e, ClusterAwayError) and _DEATHS_VARIABLE in os.environ:
+            log.warning("cluster_away", error=str(e))  # it was there once
+            _start_again(settings, lived_s=0.0)
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
         return EXIT_REFUSED
@@ -70,7 +74,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         _start_again(settings, lived_s=0.0)
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
     try:
-        outcome = asyncio.run(_serve(settings, access, served, worker, spark_version))
+        outcome = asyncio.run(_serve(settings, incarnation, access, served, worker, spark_version))
     except InvalidSettingError as e:
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
@@ -86,7 +90,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
     return EXIT_OK
 
 
-def _start_spark(settings: ExecutorSettings) -> tuple[Worker, str]:
+def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:
     # Late, so that a refused setting does not wait for Spark.
     from executor.spark.worker import SparkWorker
 
@@ -94,6 +98,8 @@ def _start_spark(settings: ExecutorSettings) -> tuple[Worker, str]:
         slots=settings.slots,
         conf=settings.spark_conf,
         exchange_dir=settings.exchange_dir,
+        exchange_shared=settings.exchange_shared,
+        incarnation=incarnation,
         executor_id=settings.executor_id,
         clock=SystemClock(),
     )
@@ -101,10 +107,15 @@ def _start_spark(settings: ExecutorSettings) -> tuple[Worker, str]:
 
 
 async def _serve(
-    settings: ExecutorSettings, access: ClientAccess, served: ServerAccess | None, worker: Worker, spark_version: str
+    settings: ExecutorSettings,
+    incarnation: Incarnation,
+    access: ClientAccess,
+    served: ServerAccess | None,
+    worker: Worker,
+    spark_version: str,
 ) -> Outcome:
     identity = Identity(
-        incarnation=new_incarnation(),
+        incarnation=incarnation,
         pid=os.getpid(),
         spark_version=spark_version,
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",

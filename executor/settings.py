@@ -32,8 +32,11 @@ class ExecutorSettings(ProcessSettings):
     """How many tasks run at once."""
     exchange_dir: str
     """The directory that all executors and schedulers share: a path, or a URI that Hadoop understands."""
+    exchange_shared: bool = False
+    """Whether the exchange directory, where it is a path, is one volume that all machines mount there of the Spark
+    cluster that runs the tasks (``spark.master=spark://…``). Without this word such an executor does not start."""
     spark_conf: dict[str, str] = Field(default_factory=dict)
-    """Settings of the executor's own SparkSession."""
+    """Settings of the executor's own SparkSession. With ``spark.master=spark://…`` tasks run in that cluster."""
     executor_id: str = ""
     """Who this executor is. Empty: host name and a random part, kept for as long as the process lives.
 
@@ -50,6 +53,8 @@ class ExecutorSettings(ProcessSettings):
     """0: a third of the lease that the scheduler grants."""
     poll_wait_ms: int = Field(default=5_000, ge=100, le=60_000)
     """How long a poll for work may wait at the scheduler."""
+    exchange_look_ms: int = Field(default=10_000, ge=100)
+    """How often the exchange directory is looked through for its size, and for files that dead processes left there."""
     drain_grace_ms: int = Field(default=30_000, ge=0)
     """How long running tasks may go on after SIGTERM before they are stopped."""
     blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)

@@ -116,13 +116,18 @@ class TasksInHand:
         await asyncio.to_thread(self._worker.cancel, keys)
 
     async def clean_up(self, request: pb.CleanUp) -> bool:
-        """Forget a job and remove its files; return false when that failed, and has to be asked for again."""
+        """Remove files of a job, and forget it unless it goes on; return whether there is an end to be acknowledged.
+
+        What failed is not acknowledged, and asked for again.
+        """
         job_id = JobId(request.job_id)
         try:
             await asyncio.to_thread(self._worker.clean_up, request)
         except (OnagerError, OSError) as e:
             self._log.warning("clean_up_failed", job_id=job_id, error=str(e))
             return False
+        if request.dead_writers:
+            return False  # the job goes on
         self._attempts.forget(job_id)
         return True
 

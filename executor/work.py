@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from executor.exchange.look import Contents
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
@@ -14,6 +15,10 @@ OnReport = Callable[[pb.TaskReport], None]
 
 class WorkerDiedError(Exception):
     """What runs tasks was killed before it could run any: starting again will help."""
+
+
+class ClusterAwayError(WorkerDiedError):
+    """The cluster that is to run tasks does not answer, or gives nothing: it may be away for a while, or misnamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,10 @@ class Worker(Protocol):
 
     def clean_up(self, request: pb.CleanUp) -> None:
         """Forget a job and remove its files but for those to keep; harmless to repeat, and may take long."""
+        ...
+
+    def exchange_contents(self) -> Contents | None:
+        """Return what lies in the exchange directory; None when that cannot be told, now or later."""
         ...
 
     def is_alive(self) -> bool:

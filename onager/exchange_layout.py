@@ -2,8 +2,17 @@
 
 - ``{exchange}/{job_id}/{stage_id}/{partition}-{nonce}.rows``: rows for other stages, by bucket
 - ``{exchange}/{job_id}/{stage_id}/{partition}-{nonce}.arrow``: a partition of the result, an Arrow IPC stream
+- ``{exchange}/{job_id}/{stage_id}/.{name}.{incarnation}.tmp``: a file that this life of an executor is writing
+- ``{exchange}/.{job_id}.gone/``: what is being removed
 - ``{parent of target}/.{name of target}.onager-{job_id}/``: staged files of a sink
 """
+
+import re
+
+PROBE = ".onager-probe-"
+"""What files begin with that only try whether the exchange directory can be used."""
+
+_WRITER = re.compile(r"\.([0-9a-f]{16})\.tmp")
 
 
 def stage_directory(job_id: str, stage_id: int) -> str:
@@ -14,6 +23,22 @@ def stage_directory(job_id: str, stage_id: int) -> str:
 def result_file(job_id: str, stage_id: int, partition: int, nonce: str) -> str:
     """Return the name of a result partition's file, below the exchange directory."""
     return f"{stage_directory(job_id, stage_id)}/{partition}-{nonce}.arrow"
+
+
+def writer_of(name: str) -> str | None:
+    """Return the incarnation that writes, or wrote, the unfinished file called *name*; None for any other file."""
+    found = _WRITER.search(name)
+    return found[1] if found is not None and found.end() == len(name) else None
+
+
+def retired_name(job_id: str) -> str:
+    """Return what a job's directory is called once it is being removed."""
+    return f".{job_id}.gone"
+
+
+def job_of(name: str) -> str:
+    """Return which job's directory *name*, in the exchange directory, is, retired or not, if it is any job's."""
+    return name[1:].removesuffix(".gone") if name.startswith(".") and name.endswith(".gone") else name
 
 
 def staging_directory(target: str, job_id: str) -> str:

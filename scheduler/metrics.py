@@ -1,17 +1,41 @@
 """Metrics of a scheduler, served over HTTP for Prometheus to fetch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import structlog
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, Metric, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client.registry import Collector
 
 from onager.protocol.ports import unusable_address
+from scheduler.executors.executor_records import ExecutorSession
 
 log = structlog.get_logger(__name__)
 
 _JOIN_S: Final = 2.0
+
+
+class ExchangeMetrics(Collector):
+    """The exchange directory as each executor last saw it: bytes and files in it, and the space that is left there."""
+
+    def __init__(self, sessions: Callable[[], Iterable[ExecutorSession]]) -> None:
+        """Collect from *sessions*, which is called by the thread that serves metrics."""
+        self._sessions = sessions
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield a gauge each of bytes, files and free bytes, by executor."""
+        seen = [(session.executor_id, session.exchange) for session in self._sessions()]
+        for name, about, value in (
+            ("bytes", "Bytes in the exchange directory.", lambda use: use.bytes),
+            ("files", "Files in the exchange directory.", lambda use: use.files),
+            ("free_bytes", "Free space where the exchange directory lies, in bytes.", lambda use: use.free_bytes),
+        ):
+            gauge = Metric(f"onager_exchange_{name}", about, "gauge")
+            for executor_id, use in seen:
+                if use is not None:
+                    gauge.add_sample(gauge.name, {"executor_id": executor_id}, value(use))  # type: ignore[no-untyped-call]
+            yield gauge
 
 
 @contextmanager

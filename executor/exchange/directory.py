@@ -6,16 +6,25 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-import pyarrow.fs
 import structlog
 
 from onager.errors import ExchangeFullError, ExchangeNotWritableError
-from onager.exchange_layout import has_scheme, join, local_path, staging_directory
+from onager.exchange_layout import (
+    PROBE,
+    has_scheme,
+    local_path,
+    retired_name,
+    stage_directory,
+    staging_directory,
+    writer_of,
+)
 from onager.ids import is_job_id, new_nonce
 
 log = structlog.get_logger()
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+_RENAMES = 10
 
 
 def check_exchange_dir(path: str) -> None:
@@ -32,7 +41,7 @@ def check_exchange_dir(path: str) -> None:
         raise ExchangeNotWritableError(
             f"exchange directory {path} {what}: create it, or mount the volume that holds it"
         )
-    probe = directory / f".onager-probe-{new_nonce()}"
+    probe = directory / f"{PROBE}{new_nonce()}"
     try:
         probe.write_bytes(b"onager")
         probe.unlink()
@@ -46,20 +55,19 @@ def check_exchange_dir(path: str) -> None:
 
 
 def remove_job_data(exchange_dir: str, job_id: str, keep: Collection[str] = ()) -> None:
-    """Remove a job's files from the exchange directory, but for those named in *keep* (below the job's directory).
+    """Remove a job's files from a local exchange directory, but for those named in *keep* (below the job's directory).
 
-    Harmless to repeat; what is gone already, or goes meanwhile, is passed over.
+    Harmless to repeat, also for several at once; what is gone already, or goes meanwhile, is passed over. When nothing
+    is kept, who is late and still writes finds no directory any more.
     """
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
-    if has_scheme(exchange_dir):
-        _remove_remote(join(exchange_dir, job_id), keep)
-        return
     job = Path(local_path(exchange_dir)) / job_id
     kept = {job / name for name in keep}
     if not kept:
-        remove_tree(job)
+        _retire(job)
         return
+    remove_tree(job.with_name(retired_name(job_id)))
     for parent, _, names in os.walk(job, topdown=False):
         directory = Path(parent)
         for name in names:
@@ -67,6 +75,47 @@ def remove_job_data(exchange_dir: str, job_id: str, keep: Collection[str] = ()) 
                 (directory / name).unlink(missing_ok=True)
         if not any(directory in path.parents for path in kept):
             _remove_empty(directory)
+
+
+def _retire(job: Path) -> None:
+    """Remove a job's directory under another name, so that nothing new appears in what is being removed.
+
+    One who is killed in between leaves it under that name, and whoever repeats this removes it.
+    """
+    retired = job.with_name(retired_name(job.name))
+    for _ in range(_RENAMES):
+        remove_tree(retired)
+        try:
+            job.rename(retired)
+        except FileNotFoundError:
+            return
+        except OSError as e:
+            if e.errno not in _TAKEN:  # else another has just done the same
+                raise
+    raise ExchangeNotWritableError(f"{job} appears again and again while it is being removed: who writes there?")
+
+
+def remove_unfinished(exchange_dir: str, job_id: str, writers: Collection[str]) -> int:
+    """Remove the files of a job that *writers*, incarnations that are no more, were writing; return how many."""
+    if not is_job_id(job_id):
+        raise ValueError(f"{job_id!r} is no job id")
+    removed = 0
+    if not has_scheme(exchange_dir):
+        for parent, _, names in os.walk(Path(local_path(exchange_dir)) / job_id):
+            for name in names:
+                if writer_of(name) in writers:
+                    with contextlib.suppress(FileNotFoundError):
+                        (Path(parent) / name).unlink()
+                        removed += 1
+    return removed
+
+
+def remove_output(exchange_dir: str, job_id: str, stage_id: int, partition: int, nonce: str) -> None:
+    """Remove what one execution left in the exchange directory, because nobody will ever name it."""
+    if not has_scheme(exchange_dir):
+        directory = Path(local_path(exchange_dir)) / stage_directory(job_id, stage_id)
+        for suffix in (".rows", ".arrow"):
+            (directory / f"{partition}-{nonce}{suffix}").unlink(missing_ok=True)
 
 
 def remove_staging(target: str, job_id: str) -> None:
@@ -94,14 +143,3 @@ def _remove_empty(directory: Path) -> None:
         pass
     except OSError as e:
         log.warning("directory_not_removed", path=str(directory), error=e.strerror)
-
-
-def _remove_remote(directory: str, keep: Collection[str]) -> None:
-    file_system, path = pyarrow.fs.FileSystem.from_uri(directory)
-    kept = {f"{path}/{name}" for name in keep}
-    selector = pyarrow.fs.FileSelector(path, recursive=True, allow_not_found=True)
-    for info in file_system.get_file_info(selector):
-        if info.type == pyarrow.fs.FileType.File and info.path not in kept:
-            file_system.delete_file(info.path)
-    if not kept and file_system.get_file_info(path).type == pyarrow.fs.FileType.Directory:
-        file_system.delete_dir(path)

@@ -125,10 +125,7 @@ class Binder:
                     inputs.append(_exchange_spec(key.job_id, source, locations[source.stage_id]))
                     rebuilt.append(None)
         spec = {"group": key.group, "partitions": plan.partitions, "inputs": inputs}
-        java_leaves = self._jvm.view.java.util.ArrayList()
-        for leaf in rebuilt:
-            java_leaves.add(leaf)
-        return self._kernel.bind(session, plan.fragment, json.dumps(spec), java_leaves)
+        return self._kernel.bind(session, plan.fragment, json.dumps(spec), self._jvm.java_list(rebuilt))
 
 
 def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInputLocations) -> dict[str, Any]:

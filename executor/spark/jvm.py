@@ -39,6 +39,13 @@ class Jvm:
         """Return an immutable Scala ``Seq`` of *items*."""
         return self.package("org.apache.spark.api.python.PythonUtils").toSeq(list(items))
 
+    def java_list(self, items: Iterable[Any]) -> Any:
+        """Return a Java ``List`` of *items*."""
+        made = self.view.java.util.ArrayList()
+        for item in items:
+            made.add(item)
+        return made
+
     def items(self, seq: Any) -> list[Any]:
         """Return the items of a Scala ``Seq``, one call each."""
         return [seq.apply(i) for i in range(seq.size())]

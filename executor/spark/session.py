@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
+from executor.spark import cluster
 from executor.spark.kernel_jar import kernel_jar
-from executor.spark.starting import started_jvms
-from onager.errors import InvalidSettingError, OnagerError, VersionMismatchError
-from onager.exchange_layout import has_scheme
+from executor.spark.starting import StartingJvm, started_jvms
+from executor.work import ClusterAwayError
+from onager.errors import OnagerError, VersionMismatchError
 
 log = structlog.get_logger()
 
@@ -33,32 +34,34 @@ _DEATH_S = 2.0
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> SparkSession:
+def start_session(
+    slots: int, conf: Mapping[str, str], exchange_dir: str, *, exchange_shared: bool = False
+) -> SparkSession:
     """Start this process's Spark, by default ``local[slots]`` on the loopback interface without a user interface.
 
-    *conf* wins over every default. With another master the kernel's jar is handed to that cluster's executors, and
-    *exchange_dir* has to be one that they share. `VersionMismatchError` when another version of Spark is installed.
+    *conf* wins over every default. With a cluster as master the kernel's jar is handed to that cluster's processes, and
+    *exchange_dir* has to be one that they share: `InvalidSettingError` when nobody said so. `ClusterAwayError` when the
+    cluster does not answer, or starts no process for us. `VersionMismatchError` when another version of Spark is
+    installed.
     """
     check_spark_version()
     settings = _defaults(slots) | dict(conf)
     master = settings["spark.master"]
+    is_cluster = cluster.is_cluster(master)
+    if is_cluster:
+        cluster.check_exchange(master, exchange_dir, is_shared=exchange_shared)
+        cluster.await_master(master)
     jar = str(kernel_jar())
+    if is_cluster:
+        settings = _defaults(slots, is_local=False) | cluster.settings_for(master, slots, jar, conf)
     given = settings.get("spark.driver.extraClassPath")
     settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
-    if not master.startswith("local["):
-        settings["spark.jars"] = ",".join(filter(None, [jar, settings.get("spark.jars")]))
-        if not has_scheme(exchange_dir) and "onager.exchange.shared" not in conf:
-            raise InvalidSettingError(
-                "--exchange-dir",
-                exchange_dir,
-                f"the executors of {master} have to reach it: give a shared file system's URI, or, when it is a shared "
-                "volume mounted at the same place everywhere, --spark-conf onager.exchange.shared=true",
-            )
     logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     settings["spark.driver.extraJavaOptions"] = f"{logging} {settings.get('spark.driver.extraJavaOptions', '')}".strip()
-    if settings["spark.driver.bindAddress"] == _LOOPBACK:
+    if settings.get("spark.driver.bindAddress") == _LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
     builder = SparkSession.builder
     for key, value in settings.items():
         if key.startswith("spark."):
@@ -67,7 +70,13 @@ def start_session(slots: int, conf: Mapping[str, str], exchange_dir: str) -> Spa
         try:
             spark = builder.getOrCreate()
         except Exception as e:
-            raise (started[-1].error(e) if started else OnagerError(f"Spark could not be started: {e}")) from e
+            raise _start_error(e, started, master) from e
+    if is_cluster:
+        try:
+            cluster.await_executors(spark, master, slots)
+        except BaseException:
+            spark.stop()
+            raise
     return spark
 
 
@@ -81,14 +90,28 @@ def check_spark_version() -> None:
         )
 
 
-def _defaults(slots: int) -> dict[str, str]:
+def _start_error(error: Exception, started: list[StartingJvm], master: str) -> Exception:
+    if not started:
+        return OnagerError(f"Spark could not be started: {error}")
+    if not cluster.is_cluster(master) or started[-1].process.poll() is not None:
+        return started[-1].error(error)
+    why = str(getattr(error, "java_exception", error)).partition("\n")[0]
+    return ClusterAwayError(
+        f"{master} did not take this executor in ({why}): the logs of its master and workers say more"
+    )
+
+
+def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
     memory = max(_GIB, min(slots * _MEMORY_PER_SLOT, int(psutil.virtual_memory().total * _SHARE_OF_MACHINE)))
-    return {
+    local = {
         "spark.master": f"local[{slots}]",
-        "spark.app.name": "onager-executor",
         "spark.driver.memory": f"{memory // 1024**2}m",
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
+    }
+    return {
+        **(local if is_local else {}),
+        "spark.app.name": "onager-executor",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

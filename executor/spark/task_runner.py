@@ -22,8 +22,10 @@ import structlog
 from pyspark.sql import SparkSession
 
 from execution_graph.failures import FailureKind
+from executor.exchange import remove_output
 from executor.spark import failures
 from executor.spark.binder import Binder, StageKey, stage_key
+from executor.spark.jvm import Jvm
 from executor.spark.outcomes import take
 from executor.spark.session import is_alive
 from executor.spark.stage_plan import HashOutput, ResultOutput, RoundRobinOutput, SingleOutput, StagePlan
@@ -68,14 +70,17 @@ class StageRunner:
         slots: int,
         shared: bool,
         clock: Clock,
+        incarnation: str = "",
     ) -> None:
+        """Run tasks in *spark*; unfinished files bear *incarnation*, the life of this executor."""
         self._spark = spark
+        self._exchange_dir = exchange_dir
         self._executor_id = executor_id
         self._shared = shared
         self._clock = clock
         view = spark._jvm  # noqa: SLF001  (PySpark offers no public way to the JVM)
         context = spark.sparkContext._jsc.sc()  # noqa: SLF001
-        self.kernel: Any = view.onager.kernel.Kernel(context, local_path(exchange_dir), slots)
+        self.kernel: Any = view.onager.kernel.Kernel(context, local_path(exchange_dir), slots, incarnation)
         self.binder = Binder(spark, self.kernel)
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
@@ -192,7 +197,7 @@ class StageRunner:
             self._report(run, _report_of(key, run.started_ms, now, failures.killed(why)))
         try:
             if submitted:
-                self.kernel.cancel(run.name, self._int_list(gone))
+                self.kernel.cancel(run.name, Jvm.of(self._spark).java_list(gone))
             elif whole:
                 self.binder.cancel(run.stage)
         except Exception as e:  # noqa: BLE001 - the JVM is gone, and the tasks with it
@@ -203,13 +208,7 @@ class StageRunner:
         with self._lock:
             gone = [partition for partition in submitted if partition not in run.open]
         if gone:
-            self.kernel.cancel(run.name, self._int_list(gone))
-
-    def _int_list(self, numbers: Iterable[int]) -> Any:
-        made = self._spark._jvm.java.util.ArrayList()  # noqa: SLF001
-        for number in numbers:
-            made.add(number)
-        return made
+            self.kernel.cancel(run.name, Jvm.of(self._spark).java_list(gone))
 
     # ------------------------------------------------------------ on the way out
 
@@ -238,15 +237,19 @@ class StageRunner:
             self._fail_rest(run, failures.from_kernel(described))
         elif mine is not None:
             self._report(run, self._report_of_event(mine, event, inline))
+        elif "failure" not in event and not event["files"]:
+            # Done in the moment in which it was cancelled. (What was staged for a dataset goes with the job.)
+            stage = run.stage
+            remove_output(self._exchange_dir, stage.job_id, stage.stage_id, event["partition"], event["nonce"])
 
     def _report_of_event(self, mine: tuple[TaskKey, Nonce], event: dict[str, Any], inline: bytes) -> pb.TaskReport:
-        key, nonce = mine
+        key, _ = mine
         started, ended = event["started_ms"], event["ended_ms"]
         if "failure" in event:
             return _report_of(key, started, ended, failures.from_kernel(event["failure"]))
         report = _report_of(key, started, ended, None)
         success = report.success
-        success.output.nonce = nonce
+        success.output.nonce = event["nonce"]  # ours, unless Spark started the task again
         success.output.executor_id = self._executor_id
         success.output.shared = self._shared
         success.output.rows = event["rows"]

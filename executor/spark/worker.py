@@ -12,8 +12,19 @@ from google.protobuf.json_format import Parse
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from executor.exchange import Manifest, carry_out, plan_publish, remove_job_data, remove_staging
+from executor.exchange import (
+    Contents,
+    Manifest,
+    carry_out,
+    look_through,
+    plan_publish,
+    remove_job_data,
+    remove_staging,
+    remove_unfinished,
+)
+from executor.spark.cluster import SparkCluster, is_cluster
 from executor.spark.control_tasks import Action, ControlTasks
+from executor.spark.jvm import Jvm
 from executor.spark.outcomes import unpack
 from executor.spark.plan_codec import decode, digest
 from executor.spark.planner import FusedRun, plan_job
@@ -21,7 +32,7 @@ from executor.spark.session import has_died, is_alive, start_session, warm_up
 from executor.spark.task_runner import StageRunner
 from executor.work import Assignment, OnReport, WorkerDiedError
 from onager.clock import Clock
-from onager.exchange_layout import stage_directory, staging_directory
+from onager.exchange_layout import has_scheme, stage_directory, staging_directory
 from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
 
@@ -39,16 +50,32 @@ class SparkWorker:
     """
 
     def __init__(
-        self, *, slots: int, conf: Mapping[str, str], exchange_dir: str, executor_id: str, clock: Clock
+        self,
+        *,
+        slots: int,
+        conf: Mapping[str, str],
+        exchange_dir: str,
+        executor_id: str,
+        clock: Clock,
+        exchange_shared: bool = False,
+        incarnation: str = "",
     ) -> None:
         self._executor_id = executor_id
+        self._clock = clock
         self._exchange_dir = exchange_dir
-        self._spark = start_session(slots, conf, exchange_dir)
+        self._spark = start_session(slots, conf, exchange_dir, exchange_shared=exchange_shared)
         try:
             warm_up(self._spark)
             self._runner = StageRunner(
-                self._spark, executor_id=executor_id, exchange_dir=exchange_dir, slots=slots, shared=True, clock=clock
+                self._spark,
+                executor_id=executor_id,
+                exchange_dir=exchange_dir,
+                slots=slots,
+                shared=True,
+                clock=clock,
+                incarnation=incarnation,
             )
+            self._cluster = self._join_cluster(slots, clock)
         except Exception as error:
             if has_died(self._spark):
                 raise WorkerDiedError("Spark's JVM was killed while it was warmed up") from error
@@ -59,6 +86,14 @@ class SparkWorker:
             pb.PUBLISH: self._publish,
         }
         self._control = ControlTasks(self._spark, self._runner.kernel, actions, clock)
+
+    def _join_cluster(self, slots: int, clock: Clock) -> SparkCluster | None:
+        master = self._spark.sparkContext.master
+        if not is_cluster(master):
+            return None
+        found = SparkCluster(self._spark, self._runner.kernel, master, slots, clock)
+        found.check_exchange(self._exchange_dir)
+        return found
 
     @property
     def spark_version(self) -> str:
@@ -80,17 +115,34 @@ class SparkWorker:
         self._runner.cancel(tasks)
 
     def clean_up(self, request: pb.CleanUp) -> None:
-        """Forget a job and remove its files but for those to keep."""
+        """Forget a job and remove its files but for those to keep, or what dead executors did not finish of them."""
         job_id = JobId(request.job_id)
+        if request.dead_writers:
+            count = remove_unfinished(self._exchange_dir, job_id, request.dead_writers)
+            log.info("unfinished_files_removed", job_id=job_id, files=count)
+            return
         self._control.close_job(job_id)
         self._runner.close_job(job_id)
-        remove_job_data(self._exchange_dir, job_id, tuple(request.keep_files) if request.keep_result else ())
+        self._remove_job(job_id, tuple(request.keep_files) if request.keep_result else ())
         if request.HasField("sink"):
             remove_staging(request.sink.path, job_id)
 
+    def _remove_job(self, job_id: JobId, keep: Sequence[str]) -> None:
+        if not has_scheme(self._exchange_dir):
+            remove_job_data(self._exchange_dir, job_id, keep)
+            return
+        try:
+            self._runner.kernel.removeJob(job_id, Jvm.of(self._spark).java_list(keep))
+        except Py4JError as e:
+            raise OSError(f"{self._exchange_dir}/{job_id} could not be removed: {e}") from e
+
+    def exchange_contents(self) -> Contents | None:
+        """Return what lies in the exchange directory; None for one behind a URI."""
+        return look_through(self._exchange_dir, self._clock.now_ms())
+
     def is_alive(self) -> bool:
-        """Return whether the JVM still runs, as far as anybody has noticed."""
-        return self._runner.is_alive()
+        """Return whether the JVM still runs, as far as anybody has noticed, and the cluster behind it, if any."""
+        return self._runner.is_alive() and (self._cluster is None or self._cluster.is_reached())
 
     def close(self) -> None:
         """Stop Spark, or gather up what is left of a JVM that died."""

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 
 import onager
-from onager.cli.output import plain, print_json, print_table
+from onager.cli.output import plain, print_json, print_table, size
 from onager.client.progress import JobProgress, StageProgress
 from onager.protocol import onager_pb2 as pb
 
@@ -43,6 +43,8 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
         print(f"waits: {progress.retry.told(time.time_ns() // 1_000_000)}")
     if progress.sink_path:
         print(f"writes to: {progress.sink_path}")
+    if progress.exchange_bytes:
+        print(f"in the exchange directory: {size(progress.exchange_bytes)}")
     print_table(
         ("STAGE", "NAME", "STATE", "TASKS", "FAILED", "LOST", "SPECULATED", "SECONDS", "TASK SECONDS", "ROWS", "BYTES"),
         [_stage_row(stage) for stage in progress.stages],
@@ -96,7 +98,10 @@ def executors(scheduler: str, output: str) -> None:
         return
     now_ms = time.time_ns() // 1_000_000
     print_table(
-        ("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO", "ADDRESS", "WHY"),
+        (
+            *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO"),
+            *("EXCHANGE", "FILES", "FREE", "ADDRESS", "WHY"),
+        ),
         [
             (
                 e.executor_id,
@@ -108,12 +113,18 @@ def executors(scheduler: str, output: str) -> None:
                 e.running,
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),
+                *_exchange(e.exchange),
                 e.address,
                 e.reason,
             )
             for e in found
         ],
     )
+
+
+def _exchange(use: pb.ExchangeUse) -> tuple[object, ...]:
+    """Return how much an executor saw in the exchange directory, in how many files, and the space left there."""
+    return (size(use.bytes), use.files, size(use.free_bytes)) if use.looked_ms else ("", "", "")
 
 
 def _executor_state(executor: pb.ExecutorInfo) -> str:

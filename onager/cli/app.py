@@ -161,6 +161,10 @@ def executor(
     ] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
     exchange_dir: Annotated[str | None, _exchange_dir("none: has to be given")] = None,
+    exchange_shared: Annotated[
+        bool | None,
+        typer.Option("--exchange-shared", help="That path is one shared volume on all machines of the Spark cluster."),
+    ] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     executor_id: Annotated[
         str | None, typer.Option(metavar="ID", help="A fixed identity.", show_default="drawn")
@@ -203,6 +207,7 @@ def executor(
         "scheduler": scheduler,
         "slots": slots,
         "exchange_dir": exchange_dir,
+        "exchange_shared": exchange_shared,
         "executor_id": executor_id,
         "mode": mode,
         "listen": listen,

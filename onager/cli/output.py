@@ -50,6 +50,16 @@ def _plain_value(descriptor: Any, value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
+def size(count: int) -> str:
+    """Return a number of bytes for people: ``0 B``, ``12.3 MiB``."""
+    amount, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":  # noqa: PLR2004 - what a unit is
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
 def print_json(value: object) -> None:
     """Print *value* as indented JSON."""
     print(json.dumps(value, indent=2, ensure_ascii=False))

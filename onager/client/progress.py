@@ -133,6 +133,9 @@ class JobProgress:
     result_rows: int
     sink_path: str
     """Where the result is written as a dataset; empty for a result that is fetched."""
+    exchange_bytes: int
+    """What lies in the exchange directory: all that its tasks left there while it runs, then its result until that is
+    removed."""
     failure: JobEndedError | None
     """Why there is no result, for jobs that ended without one."""
     retry: TaskRetry | None = None
@@ -153,6 +156,7 @@ class JobProgress:
             waiting_for=message.waiting_for,
             result_rows=message.result_rows,
             sink_path=message.sink_path,
+            exchange_bytes=message.exchange_bytes,
             failure=_failure(message, state),
             retry=TaskRetry.from_message(message.retry) if message.HasField("retry") else None,
         )

@@ -257,7 +257,7 @@ class StageInfo(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ...) -> None: ...
 
 class JobProgress(_message.Message):
-    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry")
+    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -270,6 +270,7 @@ class JobProgress(_message.Message):
     RESULT_ROWS_FIELD_NUMBER: _ClassVar[int]
     SINK_PATH_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
     state: JobState
@@ -282,7 +283,8 @@ class JobProgress(_message.Message):
     result_rows: int
     sink_path: str
     retry: TaskRetry
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ...) -> None: ...
+    exchange_bytes: int
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ..., exchange_bytes: _Optional[int] = ...) -> None: ...
 
 class TaskRetry(_message.Message):
     __slots__ = ("stage_id", "partition", "next_try", "max_tries", "message", "not_before_ms", "tasks")
@@ -383,7 +385,7 @@ class ResultChunk(_message.Message):
     def __init__(self, schema: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ..., record_batch: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ExecutorInfo(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "reason", "set_aside_until_ms")
+    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "exchange", "reason", "set_aside_until_ms")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -396,6 +398,7 @@ class ExecutorInfo(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
@@ -410,9 +413,10 @@ class ExecutorInfo(_message.Message):
     pid: int
     mode: str
     address: str
+    exchange: ExchangeUse
     reason: str
     set_aside_until_ms: int
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_until_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., reason: _Optional[str] = ..., set_aside_until_ms: _Optional[int] = ...) -> None: ...
 
 class ListExecutorsRequest(_message.Message):
     __slots__ = ()
@@ -825,16 +829,40 @@ class TaskReport(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., holder: _Optional[str] = ...) -> None: ...
 
 class CleanUp(_message.Message):
-    __slots__ = ("job_id", "keep_result", "keep_files", "sink")
+    __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     KEEP_RESULT_FIELD_NUMBER: _ClassVar[int]
     KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
+    DEAD_WRITERS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     keep_result: bool
     keep_files: _containers.RepeatedScalarFieldContainer[str]
     sink: Sink
-    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ...) -> None: ...
+    dead_writers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., dead_writers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExchangeUse(_message.Message):
+    __slots__ = ("bytes", "files", "free_bytes", "total_bytes", "looked_ms")
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_MS_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    files: int
+    free_bytes: int
+    total_bytes: int
+    looked_ms: int
+    def __init__(self, bytes: _Optional[int] = ..., files: _Optional[int] = ..., free_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., looked_ms: _Optional[int] = ...) -> None: ...
+
+class ExchangeFiles(_message.Message):
+    __slots__ = ("job_id", "writers")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    writers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address")
@@ -881,20 +909,24 @@ class SetAside(_message.Message):
     def __init__(self, until_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up")
+    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up", "exchange", "exchange_files")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     CLEANED_UP_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_FILES_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     draining: bool
     list_number: int
     running: _containers.RepeatedCompositeFieldContainer[TaskId]
     cleaned_up: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
+    exchange: ExchangeUse
+    exchange_files: _containers.RepeatedCompositeFieldContainer[ExchangeFiles]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("cancel", "clean_ups", "set_aside")

@@ -79,7 +79,12 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         session = await self._heard(request, context)
         if request.draining:
             await self._executors.drain(session)
+        if request.exchange.looked_ms:
+            session.exchange = request.exchange
         answer = pb.HeartbeatResponse()
+        if not session.is_draining:
+            leftovers = await self._housekeeping.leftovers(request.exchange_files, self._executors.roster.lives)
+            answer.clean_ups.extend(leftovers)
         if request.list_number:
             # What polls are for otherwise.
             await self._housekeeping.cleaned_up(request.cleaned_up)

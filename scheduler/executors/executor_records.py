@@ -75,6 +75,8 @@ class ExecutorSession:
     """What other replicas say that it need not go on with, until it is told."""
     judged_s: float = -1.0
     """When it was last looked whether all that it holds is wanted."""
+    exchange: pb.ExchangeUse | None = None
+    """The exchange directory as it last saw it."""
     late_task_sets: list[pb.TaskSet] = field(default_factory=list)
     """Launches that other replicas have repeated, until they are on their way."""
 
@@ -111,6 +113,8 @@ class ExecutorSession:
         info = executor_info(self.record, now_ms)
         info.running = len(self.held)
         info.last_seen_ms = self.seen_ms
+        if self.exchange is not None:
+            info.exchange.CopyFrom(self.exchange)
         return info
 
 

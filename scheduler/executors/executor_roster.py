@@ -53,6 +53,10 @@ class ExecutorRoster:
         found = self.find(executor_id)
         return found is not None and found.incarnation == incarnation and found.state != "lost"
 
+    def lives(self, incarnation: str) -> bool:
+        """Return whether this is the life of an executor that goes on."""
+        return any(record.incarnation == incarnation and record.state != "lost" for record in self)
+
     def is_beating(self, executor_id: str) -> bool:
         """Return whether the executor's lease has not ended."""
         return ExecutorId(executor_id) in self._hearts

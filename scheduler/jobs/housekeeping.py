@@ -5,7 +5,7 @@ harmless.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
@@ -105,7 +105,7 @@ class Housekeeping:
             except (JobNotFoundError, StateCorruptError, SchemaVersionError):
                 clean_up = pb.CleanUp(job_id=job_id)
             else:
-                clean_up = clean_up_of(job.graph, head)
+                clean_up = clean_up_of(job.graph, keeps_result=head.clean_up == "intermediate")
             if self._owed.get(job_id) is head:
                 self._prepared[job_id] = clean_up
                 found = True
@@ -122,6 +122,31 @@ class Housekeeping:
             if head.clean_up == "all" and done.keep_result:
                 continue  # more is owed by now than was asked for then
             await self._put_head(head.model_copy(update={"clean_up": "none"}))
+
+    async def leftovers(self, found: Iterable[pb.ExchangeFiles], lives: Callable[[str], bool]) -> list[pb.CleanUp]:
+        """Return what to remove of what an executor found in the exchange directory.
+
+        That is what ended jobs left there although they were cleaned up, because a task of theirs was late, and what
+        executors that are dead by *lives*, which is given an incarnation, have not finished. Jobs that are not known
+        here may be those of another cluster.
+        """
+        clean_ups: list[pb.CleanUp] = []
+        for each in found:
+            job_id = JobId(each.job_id)
+            head = self._heads.get(job_id)
+            if head is None or (not head.is_active and head.clean_up != "none"):
+                continue  # what is owed is asked for anyway
+            if head.is_active:
+                dead = [writer for writer in each.writers if not lives(writer)]
+                if dead:
+                    clean_ups.append(pb.CleanUp(job_id=job_id, dead_writers=dead))
+                continue
+            try:
+                job = await self._jobs.get(job_id)
+            except (JobNotFoundError, StateCorruptError, SchemaVersionError):
+                continue
+            clean_ups.append(clean_up_of(job.graph, keeps_result=head.has_result and head.state is JobState.SUCCESSFUL))
+        return clean_ups
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         known = self._owed.get(job_id)
@@ -220,14 +245,14 @@ class Housekeeping:
         return True
 
 
-def clean_up_of(graph: ExecutionGraph, head: JobHead) -> pb.CleanUp:
-    """Return what of an ended job's exchange data has to go."""
+def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
+    """Return what of an ended job's exchange data has to go: all, or all but its result."""
     clean_up = pb.CleanUp(job_id=graph.job_id)
     if graph.plan is not None and graph.plan.sink is not None:
         clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))
         return clean_up
     stage = graph.result_stage
-    if head.clean_up == "intermediate" and stage is not None:
+    if keeps_result and stage is not None:
         clean_up.keep_files.extend(
             result_file(graph.job_id, stage.spec.stage_id, p, o.nonce).removeprefix(f"{graph.job_id}/")
             for p, o in sorted(stage.ledger.outputs.items())

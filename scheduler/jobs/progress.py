@@ -11,6 +11,7 @@ from execution_graph import (
     Failed,
     FailureKind,
     JobState,
+    StageWork,
     has_failed_somewhere,
     paused_tasks,
     pop_next_tasks,
@@ -48,6 +49,7 @@ class ProgressTeller:
             stages=[stage_info(stage) for stage in graph.stages],
             waiting_for=self._waiting_for(graph),
             retry=self._retry(graph),
+            exchange_bytes=exchange_bytes(graph),
         )
         match graph.outcome:
             case Failed(failure=failure):
@@ -126,6 +128,18 @@ class ProgressTeller:
             for session in self._executors.sessions
             if self._executors.takes_work(session) and len(session.held) < session.record.slots
         ]
+
+
+def exchange_bytes(graph: ExecutionGraph) -> int:
+    """Return how much of a job lies in the exchange directory, as reported: all that is named, or its result alone."""
+    if graph.is_active:
+        stages = list(graph.stages)
+    elif graph.state is JobState.SUCCESSFUL and graph.result_stage is not None:
+        stages = [graph.result_stage]
+    else:
+        return 0
+    outputs = [o for stage in stages if stage.spec.work is StageWork.QUERY for o in stage.ledger.outputs.values()]
+    return sum(o.bytes for o in outputs if not o.is_inline and not o.files)
 
 
 def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:

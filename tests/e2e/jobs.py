@@ -77,3 +77,34 @@ def raises_while_planned(spark):
 def no_columns(spark):
     """Three rows of nothing."""
     return spark.range(3).select()
+
+
+def gated_exchange(spark, gate, rows):
+    """The numbers 0 to 2 * *rows*, dealt out by two tasks; the first waits at *gate* before its last row."""
+    import os
+    import time
+
+    from pyspark.sql.functions import udf
+
+    def passes(number):
+        while number == rows - 1 and not os.path.exists(f"{gate}/open"):
+            with open(f"{gate}/held-{os.getpid()}", "w"):
+                pass
+            time.sleep(0.02)
+        return "x" * 100  # Python hands on what it gives in buffers: much of it, so that rows flow
+
+    frame = spark.range(0, 2 * rows, 1, 2).select("id", udf(passes, "string")("id").alias("filler"))
+    return frame.repartition(3, "id").selectExpr("count(filler) AS n", "sum(id) AS s")
+
+
+def where_it_runs(spark, partitions):
+    """The interpreter and the parent process of each Python worker that runs a task."""
+    from pyspark.sql.functions import udf
+
+    def here(_):
+        import os
+        import sys
+
+        return f"{sys.executable} {os.getpid()}"
+
+    return spark.range(0, partitions, 1, partitions).select(udf(here, "string")("id").alias("here"))

@@ -75,6 +75,9 @@ class SimulatedWorker:
         self._ledger.trace(f"{self._life} cleans up {request.job_id}, keeping {len(kept)}")
         self._exchange.clean(request.job_id, kept, f"{self._life} at {asyncio.get_running_loop().time():.3f}")
 
+    def exchange_contents(self) -> None:
+        return None
+
     def is_alive(self) -> bool:
         return self._is_alive
 

@@ -55,9 +55,21 @@ public final class Failures {
         return false;
     }
 
+    /** Whether processes of a cluster that ran the task were lost, or the whole cluster. */
+    private static boolean isClusterLoss(List chain) {
+        for (int i = 0; i < chain.size(); i++) {
+            String m = ((Throwable) chain.get(i)).getMessage();
+            if (m != null && (m.indexOf("ExecutorLostFailure") >= 0 || m.indexOf("SparkContext was shut down") >= 0
+                    || m.indexOf("on a stopped SparkContext") >= 0)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** Whether the failure is that of an input or output, which another try may not meet again. */
     private static boolean isIo(List chain) {
-        if (isWorkerCrash(chain) || first(chain, OutOfMemoryError.class) != null) {
+        if (isWorkerCrash(chain) || isClusterLoss(chain) || first(chain, OutOfMemoryError.class) != null) {
             return true;
         }
         SparkThrowable said = said(chain);

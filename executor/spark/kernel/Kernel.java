@@ -59,9 +59,10 @@ public final class Kernel {
     final LinkedBlockingQueue events = new LinkedBlockingQueue();
     private final Map runs = new ConcurrentHashMap();
 
-    public Kernel(SparkContext sc, String exchangeDir, int slots) {
+    /** *writer*: the life of this executor. */
+    public Kernel(SparkContext sc, String exchangeDir, int slots, String writer) {
         this.sc = sc;
-        this.store = new Store(exchangeDir, new SerializableConfiguration(new Configuration(sc.hadoopConfiguration())));
+        this.store = new Store(exchangeDir, new SerializableConfiguration(new Configuration(sc.hadoopConfiguration())), writer);
         this.slots = slots;
         this.tracker = new Tracker(sc);
         sc.addSparkListener(tracker);
@@ -246,10 +247,20 @@ public final class Kernel {
         task.isStrict = true;
         long started = System.currentTimeMillis();
         Outcome[] outcomes = new Outcome[partitions.length];
-        sc.runJob(bound.rdd, task, seq(partitions), new Whole.Collector(outcomes), ClassTag$.MODULE$.apply(Outcome.class));
-        Outcome whole = isResult
-                ? Whole.result(outcomes, store, s.get("directory").asText(), nonce, ((WriteResult) task).empty())
-                : Whole.sink(outcomes);
+        Outcome whole;
+        try {
+            sc.runJob(bound.rdd, task, seq(partitions), new Whole.Collector(outcomes), ClassTag$.MODULE$.apply(Outcome.class));
+            whole = isResult
+                    ? Whole.result(outcomes, store, s.get("directory").asText(), nonce, ((WriteResult) task).empty())
+                    : Whole.sink(outcomes);
+        } catch (Throwable e) {
+            for (int i = 0; i < outcomes.length; i++) {
+                if (outcomes[i] != null) {
+                    task.discard(outcomes[i]);
+                }
+            }
+            throw e;
+        }
         whole.fields.put("started_ms", Long.valueOf(started));
         whole.fields.put("ended_ms", Long.valueOf(System.currentTimeMillis()));
         return pack(java.util.Collections.singletonList(json("", whole)), whole.inline == null ? new byte[0] : whole.inline);
@@ -259,6 +270,7 @@ public final class Kernel {
         String layout = s.get("layout").asText();
         if (layout.equals("exchange")) {
             Expression e = expression.length == 0 ? null : (Expression) decode(expression);
+            store.prepare(s.get("directory").asText());
             return new WriteExchange(run, nonces, bound.types, store, s.get("directory").asText(), s.get("buckets").asInt(), e, bound.output);
         }
         StructType schema = named(bound.output, s.get("names"));
@@ -359,6 +371,16 @@ public final class Kernel {
         if (r != null) {
             r.cancel(partitions, tracker);
         }
+    }
+
+    /** Return what processes of the cluster that run *tasks* tasks have against the exchange directory; nothing when all share it. */
+    public List whoDoesNotShare(int tasks) throws Exception {
+        return Probe.ask(sc, store, tasks);
+    }
+
+    /** Remove a job's files from an exchange directory behind a URI, but for *keep*. */
+    public void removeJob(String job, List keep) throws IOException {
+        store.removeAll(job, keep);
     }
 
     /** Stop whatever runs in a job group, such as the broadcasts of a stage that is being bound. */

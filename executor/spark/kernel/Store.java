@@ -25,11 +25,18 @@ public final class Store implements Serializable {
     public final String root;
     private final boolean local;
     private final SerializableConfiguration conf;
+    private final String writer;
 
     public Store(String root, SerializableConfiguration conf) {
+        this(root, conf, "");
+    }
+
+    /** *writer*: the life of the executor whose files these are; unfinished ones bear its name. */
+    public Store(String root, SerializableConfiguration conf, String writer) {
         this.root = root.startsWith("file:") ? Paths.get(java.net.URI.create(triple(root))).toString() : root;
         this.local = this.root.indexOf(":/") < 0;
         this.conf = conf;
+        this.writer = writer.isEmpty() ? "" : "." + writer;
     }
 
     private static String triple(String uri) {
@@ -107,23 +114,51 @@ public final class Store implements Serializable {
         }
     }
 
+    /** Make the directory *name* for files that are begun with `createIn`; the root itself is not made. */
+    public void prepare(String name) throws IOException {
+        if (local) {
+            check();
+            try {
+                Files.createDirectories(Paths.get(path(name), new String[0]), new java.nio.file.attribute.FileAttribute[0]);
+            } catch (IOException e) {
+                throw ExchangeFailure.ofWrite(root, e);
+            }
+        }
+    }
+
+    private void check() throws ExchangeFailure {
+        if (!Files.isDirectory(Paths.get(root, new String[0]), new java.nio.file.LinkOption[0])) {
+            throw new ExchangeFailure("exchange directory " + root + " is not there (or not a directory): create or mount it", null);
+        }
+    }
+
     /** Begin the file *name*; directories between the root and it are made, the root itself is not. */
     public Pending create(String name) throws IOException {
+        return create(name, true);
+    }
+
+    /** Begin the file *name* where `prepare` made a directory: a job's end takes that away, and who is late fails. */
+    public Pending createIn(String name) throws IOException {
+        return create(name, false);
+    }
+
+    private Pending create(String name, boolean makes) throws IOException {
         String path = path(name);
         int slash = path.lastIndexOf('/');
-        String temporary = path.substring(0, slash + 1) + "." + path.substring(slash + 1) + ".tmp";
+        String temporary = path.substring(0, slash + 1) + "." + path.substring(slash + 1) + writer + ".tmp";
         try {
             if (!local) {
                 return new Pending(path, temporary, hadoop(path).create(new org.apache.hadoop.fs.Path(temporary), true));
             }
-            if (!Files.isDirectory(Paths.get(root, new String[0]), new java.nio.file.LinkOption[0])) {
-                throw new ExchangeFailure("exchange directory " + root + " is not there (or not a directory): create or mount it", null);
-            }
+            check();
             Path file = Paths.get(temporary, new String[0]);
             FileChannel channel;
             try {
                 channel = open(file);
             } catch (NoSuchFileException e) {
+                if (!makes) {
+                    throw e;
+                }
                 Files.createDirectories(file.getParent(), new java.nio.file.attribute.FileAttribute[0]);
                 channel = open(file);
             }
@@ -141,6 +176,28 @@ public final class Store implements Serializable {
             Files.deleteIfExists(Paths.get(path(name), new String[0]));
         } else {
             hadoop(root).delete(new org.apache.hadoop.fs.Path(path(name)), false);
+        }
+    }
+
+    /** Remove the directory *name*, but for the files *keep* below it, through Hadoop; what is gone already is passed over. */
+    public void removeAll(String name, java.util.List keep) throws IOException {
+        org.apache.hadoop.fs.Path directory = new org.apache.hadoop.fs.Path(path(name));
+        FileSystem fs = hadoop(root);
+        if (keep.isEmpty()) {
+            fs.delete(directory, true);
+            return;
+        }
+        int start = directory.toUri().getPath().length() + 1;
+        try {
+            org.apache.hadoop.fs.RemoteIterator files = fs.listFiles(directory, true);
+            while (files.hasNext()) {
+                org.apache.hadoop.fs.Path file = ((org.apache.hadoop.fs.FileStatus) files.next()).getPath();
+                if (!keep.contains(file.toUri().getPath().substring(start))) {
+                    fs.delete(file, false);
+                }
+            }
+        } catch (java.io.FileNotFoundException e) {
+            // it is gone, and with it what was to be kept
         }
     }
 

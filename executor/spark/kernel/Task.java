@@ -19,7 +19,7 @@ import scala.runtime.AbstractFunction2;
  * becomes that partition's outcome, so its neighbours go on.
  */
 public abstract class Task extends AbstractFunction2 implements Serializable {
-    /** Runs and partitions that nobody wants any more, in this process: `run/partition`. Spark starts a killed task again. */
+    /** Tasks that nobody wants any more, as the driver knows: `run/partition`. Spark starts a killed task again. */
     static final Set UNWANTED = ConcurrentHashMap.newKeySet();
 
     /** What a written partition amounts to. */
@@ -37,7 +37,7 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
     /** Whether an exception fails the Spark job, as in plain Spark, rather than become the partition's outcome. */
     boolean isStrict = false;
 
-    /** *nonces*: by partition, as Integer to String, the name of this execution. */
+    /** *nonces*: by partition, as Integer to String, the name of this execution. What Spark starts again gets one of its own. */
     protected Task(String run, Map nonces, DataType[] types) {
         this.run = run;
         this.nonces = nonces;
@@ -47,6 +47,9 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
     /** Consume *rows* and write them; *nonce* names this execution's files. */
     protected abstract Written write(TaskContext context, int partition, String nonce, Iterator rows) throws Exception;
 
+    /** Remove what an execution has written, because nobody will ever name it; what fails goes with the job. */
+    abstract void discard(Outcome outcome);
+
     public Object apply(Object taskContext, Object rows) {
         TaskContext context = (TaskContext) taskContext;
         int partition = context.partitionId();
@@ -54,11 +57,17 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
         Map fields = new LinkedHashMap();
         byte[] inline = null;
         fields.put("started_ms", Long.valueOf(started));
+        boolean isAgain = context.attemptNumber() > 0 || context.stageAttemptNumber() > 0;
+        String nonce = (String) nonces.get(Integer.valueOf(partition));
+        if (isAgain) {
+            nonce += "-" + context.taskAttemptId(); // the first may be writing still
+        }
+        fields.put("nonce", nonce);
         try {
-            if (UNWANTED.contains(run + "/" + partition)) {
+            if (ClusterPlugin.isUnwanted(run + "/" + partition, isAgain)) {
                 throw new org.apache.spark.TaskKilledException("cancelled");
             }
-            Written w = write(context, partition, (String) nonces.get(Integer.valueOf(partition)), (Iterator) rows);
+            Written w = write(context, partition, nonce, (Iterator) rows);
             inline = w.inline;
             fields.put("rows", Long.valueOf(w.rows));
             fields.put("bytes", Long.valueOf(w.bytes));
@@ -84,6 +93,14 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
         fields.put("spill_bytes", Long.valueOf(m.diskBytesSpilled()));
         fields.put("peak_memory_bytes", Long.valueOf(m.peakExecutionMemory()));
         return new Outcome(partition, fields, inline);
+    }
+
+    static void remove(Store store, String name) {
+        try {
+            store.delete(name);
+        } catch (java.io.IOException e) {
+            // it goes with the job
+        }
     }
 
     /** Rows as UnsafeRow: nearly every operator makes them so, the rest are converted. */

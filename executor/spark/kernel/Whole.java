@@ -93,7 +93,7 @@ final class Whole {
                 if (outcomes[i].inline != null) {
                     file.write(outcomes[i].inline, head, outcomes[i].inline.length - empty.length);
                 } else {
-                    move(store, directory + "/" + i + "-" + nonce + "p.arrow", file, head);
+                    move(store, directory + "/" + i + "-" + outcomes[i].fields.get("nonce") + ".arrow", file, head);
                 }
             }
             file.write(empty, head, END_MARK);

@@ -44,7 +44,7 @@ public final class WriteExchange extends Task {
         UnsafeProjection[] lazy = new UnsafeProjection[1];
         int turn = Math.floorMod(partition * 31, buckets);
         String name = directory + "/" + partition + "-" + nonce + ".rows";
-        Store.Pending file = store.create(name);
+        Store.Pending file = store.createIn(name);
         try {
             RowFileWriter writer = new RowFileWriter(file, buckets);
             while (rows.hasNext()) {
@@ -71,5 +71,9 @@ public final class WriteExchange extends Task {
             throw e;
         }
         return done;
+    }
+
+    void discard(Outcome outcome) {
+        remove(store, directory + "/" + outcome.partition + "-" + outcome.fields.get("nonce") + ".rows");
     }
 }

@@ -64,11 +64,13 @@ public final class WriteResult extends Task {
 
     /** Bytes in memory up to INLINE, then in a file with all that came before. */
     private final class Spool extends OutputStream {
+        private final TaskContext context;
         private final String name;
         ByteArrayOutputStream held = new ByteArrayOutputStream();
         Store.Pending file = null;
 
-        Spool(String name) {
+        Spool(TaskContext context, String name) {
+            this.context = context;
             this.name = name;
         }
 
@@ -78,6 +80,7 @@ public final class WriteResult extends Task {
 
         public void write(byte[] bytes, int offset, int length) throws IOException {
             if (file == null && held.size() + length > INLINE) {
+                context.killTaskIfInterrupted(); // else it would make anew the directory of a job that is over
                 file = store.create(name);
                 byte[] before = held.toByteArray();
                 held = null;
@@ -94,7 +97,7 @@ public final class WriteResult extends Task {
     protected Written write(TaskContext context, int partition, String nonce, Iterator rows) throws Exception {
         Written done = new Written();
         String name = directory + "/" + partition + "-" + nonce + ".arrow";
-        Spool spool = new Spool(name);
+        Spool spool = new Spool(context, name);
         BufferAllocator allocator = ArrowUtils.rootAllocator().newChildAllocator("onager result", 0L, Long.MAX_VALUE);
         VectorSchemaRoot root = null;
         try {
@@ -149,5 +152,9 @@ public final class WriteResult extends Task {
         batch.finish();
         stream.writeBatch();
         batch.reset();
+    }
+
+    void discard(Outcome outcome) {
+        remove(store, directory + "/" + outcome.partition + "-" + outcome.fields.get("nonce") + ".arrow");
     }
 }

@@ -1,5 +1,6 @@
 package onager.kernel;
 
+import java.io.IOException;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
@@ -54,6 +55,7 @@ public final class WriteSink extends Task {
         Path path = new Path(staging, name);
         FileSystem fs = path.getFileSystem(c);
         boolean written = false;
+        context.killTaskIfInterrupted(); // else it would make anew the directory of a job that is over
         try {
             OutputWriter writer = factory.newInstance(path.toString(), schema, attempt);
             try {
@@ -76,6 +78,15 @@ public final class WriteSink extends Task {
             if (!written) {
                 fs.delete(new Path(staging, nonce), true);
             }
+        }
+    }
+
+    void discard(Outcome outcome) {
+        try {
+            Path written = new Path(staging, (String) outcome.fields.get("nonce"));
+            written.getFileSystem(conf.value()).delete(written, true);
+        } catch (IOException e) {
+            // it goes with the job
         }
     }
 }

@@ -46,6 +46,9 @@ class ScriptedWorker:
             self.cancelled.append(entry[2])
             entry[3](pb.TaskReport(task=task_id(entry[2]), failure=pb.Failure(kind="task_killed", message="killed")))
 
+    def exchange_contents(self):
+        return None
+
     def clean_up(self, request):
         pass
 

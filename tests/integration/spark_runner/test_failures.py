@@ -1,7 +1,6 @@
 """What goes wrong in a task is classified, told in the user's words, and stays with that task."""
 
 import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
+from executor.spark.jvm import Jvm
 from onager.protocol import onager_pb2 as pb
 from tests.integration.spark_runner.harness import JobRun, cut
 
@@ -233,7 +233,15 @@ def test_a_scan_through_hadoops_file_system_reads_and_writes_the_same(spark, tmp
     dropped = store.create("job/1/1-a.rows")
     dropped.abort()
     assert sorted(p.name for p in tmp_path.rglob("*") if p.suffix == ".rows") == ["0-a.rows"]
-    shutil.rmtree(tmp_path / "job")
+    store.create("job/2/0-b.arrow").commit()
+    for _ in range(2):
+        store.removeAll("job", Jvm.of(spark).java_list(["2/0-b.arrow"]))
+        left = [p.name for p in (tmp_path / "job").rglob("*") if p.is_file()]
+        assert sorted(left) == [".0-b.arrow.crc", "0-b.arrow"]  # Hadoop's local files have checksums beside them
+    for _ in range(2):
+        store.removeAll("job", Jvm.of(spark).java_list([]))
+        assert not (tmp_path / "job").exists()
+    store.removeAll("job", Jvm.of(spark).java_list(["2/0-b.arrow"]))
 
 
 def test_inline_results_are_whole_streams(spark, job):

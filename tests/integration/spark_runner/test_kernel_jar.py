@@ -10,7 +10,7 @@ import pytest
 
 from executor.spark.kernel_jar import SOURCES, kernel_jar
 from executor.spark.session import start_session
-from onager.errors import InvalidSettingError, VersionMismatchError
+from onager.errors import VersionMismatchError
 
 ROOT = Path(__file__).parents[3]
 SHOW = "from executor.spark.kernel_jar import kernel_jar; print(kernel_jar())"
@@ -31,11 +31,6 @@ def test_two_first_starts_at_once_make_one_whole_jar(tmp_path, monkeypatch):
     before = Path(jar).stat().st_mtime_ns
     assert str(kernel_jar()) == jar
     assert Path(jar).stat().st_mtime_ns == before
-
-
-def test_a_cluster_is_refused_a_directory_that_it_may_not_share():
-    with pytest.raises(InvalidSettingError, match="have to reach it"):
-        start_session(1, {"spark.master": "spark://127.0.0.1:1"}, "/tmp/exchange")
 
 
 def test_another_version_of_spark_is_refused(monkeypatch):

@@ -88,7 +88,7 @@ def test_no_rows_write_no_file_and_read_as_none(spark, job, exchange_dir):
     table = job.result(stages)
     assert table.num_rows == 0
     assert table.column_names == ["id"]
-    assert not (exchange_dir / job.job_id / "1").exists()
+    assert list((exchange_dir / job.job_id / "1").iterdir()) == []
 
 
 def test_rows_of_many_sizes_and_more_of_them_than_memory_holds(spark, job):

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from onager.cli.output import json_text, print_table, unique_names
+from onager.cli.output import json_text, print_table, size, unique_names
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,11 @@ def test_tables_align_numbers_to_the_right_and_cut_long_texts():
     lines = out.getvalue().splitlines()
     assert lines[2].startswith("  1  x")
     assert lines[3] == f"100  {'y' * 59}…"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**20, "5.0 MiB"), (2**50, "1024.0 TiB")],
+)
+def test_sizes_are_told_in_units_for_people(count, text):
+    assert size(count) == text

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from executor.agent import Agent, Outcome
+from executor.exchange import Contents
 from executor.gateway import SchedulerGateway
 from executor.membership import Identity
 from executor.push import Port
@@ -96,7 +97,7 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         self.heartbeats.append(request)
         await self._fault(self.before, "heartbeat", request, context)
         cancels, self.cancels = self.cancels, []
-        clean_ups = self.clean_ups if request.list_number else []
+        clean_ups = self.clean_ups if request.list_number or request.exchange_files else []
         self.clean_ups = [c for c in self.clean_ups if c not in clean_ups]
         return pb.HeartbeatResponse(cancel=[task_id(k) for k in cancels], clean_ups=clean_ups)
 
@@ -156,6 +157,7 @@ class ScriptedWorker:
     started: list = field(default_factory=list)
     cancelled: list = field(default_factory=list)
     cleaned: list = field(default_factory=list)
+    contents: Contents | None = None
     running: dict = field(default_factory=dict)
     start_error: Exception | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -176,6 +178,9 @@ class ScriptedWorker:
 
     def clean_up(self, request) -> None:
         self.cleaned.append(request.job_id)
+
+    def exchange_contents(self) -> Contents | None:
+        return self.contents
 
     def is_alive(self) -> bool:
         return self.alive
@@ -223,10 +228,12 @@ async def serve(gateway: ScriptedGateway, address: str = "127.0.0.1:0") -> tuple
 
 
 @asynccontextmanager
-async def rig(*, slots: int = 2, schedulers: int = 1, **settings) -> AsyncIterator[Rig]:
+async def rig(
+    *, slots: int = 2, schedulers: int = 1, contents: Contents | None = None, **settings
+) -> AsyncIterator[Rig]:
     gateways = [ScriptedGateway() for _ in range(schedulers)]
     served = [await serve(gateway) for gateway in gateways]
-    worker = ScriptedWorker()
+    worker = ScriptedWorker(contents=contents)
     config = ExecutorSettings(
         scheduler=",".join(f"127.0.0.1:{port}" for _, port in served),
         slots=slots,

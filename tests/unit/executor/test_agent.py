@@ -6,6 +6,7 @@ import hashlib
 import pytest
 
 from executor.agent import Ending
+from executor.exchange import Contents, JobFiles
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
@@ -322,6 +323,21 @@ async def test_a_blob_with_another_digest_is_not_used():
         r.gateway.blobs[PLAN_DIGEST] = b"a plan"
         await until(lambda: r.worker.started)
         assert not r.gateway.reports
+
+
+async def test_what_lies_in_the_exchange_is_told_and_what_the_dead_left_goes_without_an_end_of_the_job():
+    contents = Contents(files=1, bytes=7, free_bytes=1, total_bytes=2, jobs={"job-1": JobFiles(files=1)})
+    async with rig(contents=contents, heartbeat_interval_ms=20, exchange_look_ms=100) as r:
+        r.gateway.clean_ups = [pb.CleanUp(job_id="job-1", dead_writers=["life-0"])]
+        await until(lambda: r.worker.cleaned == ["job-1"])
+        told = next(request for request in r.gateway.heartbeats if request.exchange_files)
+        assert told.exchange.bytes == 7
+        assert [each.job_id for each in told.exchange_files] == ["job-1"]
+        count = len(r.gateway.heartbeats)
+        await until(lambda: len(r.gateway.heartbeats) > count + 5)
+        assert not r.gateway.heartbeats[-1].exchange_files
+        assert not any(poll.cleaned_up for poll in r.gateway.polls)
+    assert not any(request.cleaned_up for request in r.gateway.heartbeats)
 
 
 async def test_a_job_is_cleaned_up_and_that_is_acknowledged_once():

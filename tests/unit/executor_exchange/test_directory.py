@@ -4,7 +4,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from executor.exchange import check_exchange_dir, remove_job_data, remove_staging
+from executor.exchange import (
+    check_exchange_dir,
+    look_through,
+    remove_job_data,
+    remove_output,
+    remove_staging,
+    remove_unfinished,
+)
 from onager.errors import ExchangeFullError, ExchangeNotWritableError, FetchFailedError
 from onager.exchange_layout import (
     has_scheme,
@@ -74,6 +81,88 @@ def test_job_data_goes_and_can_be_removed_again(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["job-2"]
 
 
+def test_what_a_killed_remover_left_goes_with_the_job(tmp_path):
+    fill(tmp_path, ".job-1.gone/1/0-a.rows", "job-1/1/1-b.rows", ".job-2.gone/1/0-c.rows")
+    remove_job_data(str(tmp_path), "job-1")
+    assert files(tmp_path) == [".job-2.gone/1/0-c.rows"]
+    fill(tmp_path, "job-2/1/0-d.arrow")
+    remove_job_data(str(tmp_path), "job-2", keep=["1/0-d.arrow"])
+    assert files(tmp_path) == ["job-2/1/0-d.arrow"]
+
+
+def test_a_writer_that_comes_in_between_leaves_nothing(tmp_path, monkeypatch):
+    """The directory is gone by name before anything in it goes: a task that is late finds none to write to."""
+    fill(tmp_path, "job-1/1/0-a.rows", "job-1/1/1-b.rows")
+    unlink = Path.unlink
+    seen = []
+
+    def write_late(path):
+        try:
+            (tmp_path / "job-1/1/2-late.rows").write_text("late")
+        except FileNotFoundError:
+            seen.append(path.name)
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", write_late)
+    remove_job_data(str(tmp_path), "job-1")
+    assert len(seen) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_whose_directory_comes_back_for_ever_is_told(tmp_path, monkeypatch):
+    fill(tmp_path, "job-1/f")
+    rename = Path.rename
+
+    def rename_and_write(path, target):
+        rename(path, target)
+        fill(tmp_path, "job-1/f")
+
+    monkeypatch.setattr(Path, "rename", rename_and_write)
+    with pytest.raises(ExchangeNotWritableError, match="again and again"):
+        remove_job_data(str(tmp_path), "job-1")
+
+
+def test_unfinished_files_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
+    dead, alive = "0123456789abcdef", "fedcba9876543210"
+    mine = f"job-1/1/.0-a.rows.{dead}.tmp"
+    others = [f"job-1/1/.1-b.rows.{alive}.tmp", f"job-1/1/2-{dead}.rows", f"job-2/1/.0-a.rows.{dead}.tmp"]
+    fill(tmp_path, mine, *others)
+    assert remove_unfinished(str(tmp_path), "job-1", [dead]) == 1
+    assert files(tmp_path) == sorted(others)
+    assert remove_unfinished(str(tmp_path), "job-1", [dead]) == 0
+
+
+def test_the_output_of_one_execution_goes(tmp_path):
+    fill(tmp_path, "job-1/1/0-a.rows", "job-1/1/0-b.rows", "job-1/1/10-a.rows")
+    remove_output(str(tmp_path), "job-1", 1, 0, "a")
+    remove_output(str(tmp_path), "job-1", 7, 0, "a")
+    assert files(tmp_path) == ["job-1/1/0-b.rows", "job-1/1/10-a.rows"]
+
+
+def test_a_look_finds_sizes_jobs_and_writers(tmp_path):
+    fill(tmp_path, "job-1/1/0-a.rows", "job-1/1/.1-b.rows.0123456789abcdef.tmp", ".job-2.gone/1/0-c.rows", "README")
+    seen = look_through(f"file:{tmp_path}", 0)
+    assert (seen.files, seen.bytes) == (3, sum(len(name) for name in files(tmp_path)) - len("README"))
+    assert {job_id: (job.files, job.writers) for job_id, job in seen.jobs.items()} == {
+        "job-1": (2, {"0123456789abcdef"}),
+        "job-2": (1, set()),
+    }
+    assert 0 < seen.free_bytes <= seen.total_bytes
+    before = seen.jobs["job-1"].latest_ns
+    os.utime(tmp_path / "job-1/1", ns=(before + 1, before + 1))
+    assert look_through(str(tmp_path), 0).jobs["job-1"].latest_ns == before + 1
+    assert look_through("hdfs://h/exchange", 0) is None
+
+
+def test_a_look_takes_old_probes_away(tmp_path):
+    fill(tmp_path, ".onager-probe-a")
+    now_ms = int((tmp_path / ".onager-probe-a").stat().st_mtime * 1000)
+    look_through(str(tmp_path), now_ms + 599_000)
+    assert files(tmp_path) == [".onager-probe-a"]
+    look_through(str(tmp_path), now_ms + 601_000)
+    assert files(tmp_path) == []
+
+
 def test_named_files_are_kept(tmp_path):
     fill(tmp_path, "job-1/1/0-a.rows", "job-1/2/0-b.arrow", "job-1/2/0-zombie.arrow")
     remove_job_data(str(tmp_path), "job-1", keep=["2/0-b.arrow"])
@@ -87,15 +176,6 @@ def test_only_job_ids_name_what_is_removed(tmp_path, job_id):
     with pytest.raises(ValueError, match="no job id"):
         remove_job_data(str(tmp_path), job_id)
     assert files(tmp_path) == ["keep/f"]
-
-
-def test_job_data_behind_a_uri_goes(tmp_path, monkeypatch):
-    fill(tmp_path, "job-1/1/0-a.rows", "job-1/2/0-b.arrow")
-    monkeypatch.setattr("executor.exchange.directory.has_scheme", lambda _: True)
-    remove_job_data(f"file://{tmp_path}", "job-1", keep=["2/0-b.arrow"])
-    assert files(tmp_path) == ["job-1/2/0-b.arrow"]
-    remove_job_data(f"file://{tmp_path}", "job-1")
-    assert not (tmp_path / "job-1").exists()
 
 
 def test_staging_goes_with_what_a_killed_publisher_left(tmp_path):

@@ -8,7 +8,7 @@ from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.housekeeping import Housekeeping, blobs_of, clean_up_of
-from scheduler.jobs.job_heads import JobHeads, JobTerms, head_of
+from scheduler.jobs.job_heads import JobHeads
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.results import InlineResult, ResultStore
 from scheduler.replicas.peers import Peers
@@ -131,6 +131,47 @@ async def test_blobs_of_a_submission_under_way_are_no_orphans(house, clock):
 async def test_every_blob_of_a_graph_is_named(house, clock):
     job = await ended(house, clock)
     assert blobs_of(job.graph) == {"d" * 64, "p"}
-    head = head_of(job.graph, JobTerms())
-    assert clean_up_of(job.graph, head.model_copy(update={"clean_up": "all"})) == pb.CleanUp(job_id=JOB)
+    assert clean_up_of(job.graph, keeps_result=False) == pb.CleanUp(job_id=JOB)
     assert apply_all(job.graph, [JobCancelled(reason="late", at_ms=2)]) is job.graph
+
+
+def lying(*writers, job_id=JOB):
+    return [pb.ExchangeFiles(job_id=job_id, writers=writers)]
+
+
+async def test_what_the_dead_did_not_finish_goes_while_the_job_runs(house):
+    await running(house.jobs)
+    assert await house.keeping.leftovers(lying("dead", "alive"), lambda life: life == "alive") == [
+        pb.CleanUp(job_id=JOB, dead_writers=["dead"])
+    ]
+    assert not await house.keeping.leftovers(lying("alive"), lambda life: life == "alive")
+    assert not await house.keeping.leftovers(lying(), lambda _: False)
+
+
+async def test_a_late_task_of_an_ended_job_leaves_nothing(house):
+    job = await running(house.jobs)
+    await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
+    assert not await house.keeping.leftovers(lying(), lambda _: True)  # it is owed, and asked for so
+    await house.keeping.prepare()
+    await house.keeping.cleaned_up([JOB])
+    (again,) = await house.keeping.leftovers(lying("whoever"), lambda _: True)
+    assert again == pb.CleanUp(job_id=JOB)
+    await house.keeping.cleaned_up([JOB])
+    assert house.heads.get(JOB).clean_up == "none"
+
+
+async def test_a_result_that_is_kept_is_no_leftover(house, clock):
+    await ended(house, clock)
+    await house.keeping.prepare()
+    await house.keeping.cleaned_up([JOB])
+    (again,) = await house.keeping.leftovers(lying(), lambda _: True)
+    assert again == pb.CleanUp(job_id=JOB, keep_result=True, keep_files=["1/0-n0.arrow", "1/1-n1.arrow"])
+    clock.advance(HOUR_MS)
+    await house.keeping.sweep()
+    await house.keeping.prepare()
+    await house.keeping.cleaned_up([JOB])
+    assert await house.keeping.leftovers(lying(), lambda _: True) == [pb.CleanUp(job_id=JOB)]
+
+
+async def test_jobs_that_are_not_known_here_may_be_another_cluster_s(house):
+    assert not await house.keeping.leftovers(lying("dead", job_id="job-of-others"), lambda _: False)

@@ -122,6 +122,22 @@ def test_each_task_is_told_with_its_successes():
     assert (detail.plan, detail.progress.stages[1].plan, detail.log_seq) == ("all", "part", 4)
 
 
+def test_a_job_says_how_much_of_it_lies_in_the_exchange():
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(3)])
+    found = apply_all(found, launches(found, 3))
+    first, second, last = (succeeded(1, p) for p in range(3))
+    found = apply_all(found, [replace(first, output=replace(first.output, bytes=100))])
+    found = apply_all(found, [replace(second, output=replace(second.output, bytes=20, is_inline=True))])
+    assert teller().progress(found).exchange_bytes == 100
+    cancelled = apply_all(found, [JobCancelled(reason="enough", at_ms=3)])
+    assert teller().progress(cancelled).exchange_bytes == 0
+    found = apply_all(found, [replace(last, output=replace(last.output, bytes=3))])
+    assert not found.is_active
+    assert teller().progress(found).exchange_bytes == 103
+
+
 def test_a_cancelled_job_says_why():
     found = apply_all(graph(), [JobCancelled(reason="enough", at_ms=3)])
     progress = teller().progress(found)

@@ -1,0 +1,175 @@
+"""An executor whose master is a Spark cluster: what is asked of it before it starts, and whether it still answers.
+
+The agent's JVM is that cluster's driver: it plans, binds stages and hands tasks out; the cluster's own processes read
+and write the files. So the exchange directory has to be one directory for all of them, which is asked for, then tried.
+"""
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from executor.work import ClusterAwayError
+from onager.clock import Clock
+from onager.errors import InvalidSettingError
+from onager.exchange_layout import has_scheme
+
+_STANDALONE = "spark://"
+_DEFAULT_PORT = 7077
+_CONNECT_S = 2.0
+_FIRST_EXECUTOR_S = 60.0
+"""How long a cluster may take to start executors for us."""
+_ALL_CORES_S = 5.0
+"""How long after the first of them the others may come."""
+_WITHOUT_EXECUTORS_S = 60.0
+"""How long the cluster may leave us without any before this executor starts over."""
+_LOOK_S = 0.1
+_DRIVER_MEMORY_MIB = 2048
+
+log = structlog.get_logger()
+
+
+def is_cluster(master: str) -> bool:
+    """Return whether tasks run in other processes than the driver's under *master*."""
+    return master != "local" and not master.startswith("local[")
+
+
+def check_exchange(master: str, exchange_dir: str, *, is_shared: bool) -> None:
+    """Raise `InvalidSettingError` unless it was said that the processes of *master* reach *exchange_dir*.
+
+    A URI of another file system says so itself; a path, with ``file:`` or without, is a place on each machine.
+    """
+    if not has_scheme(exchange_dir) and not is_shared:
+        raise InvalidSettingError(
+            "--exchange-dir",
+            exchange_dir,
+            f"this is a directory of this machine, and the processes of {master} have to read and write there, too: "
+            "give the URI of a shared file system or, when it is a volume that is mounted at this very path on all of "
+            "its machines, say so with --exchange-shared",
+        )
+
+
+def settings_for(master: str, slots: int, jar: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session under the cluster *master*, where *conf* does not say otherwise.
+
+    Our kernel, *jar*, goes to the cluster's processes, beside what *conf* gives them.
+    """
+    loopback = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return {
+        **(loopback if is_on_loopback(master) else {}),
+        "spark.cores.max": str(slots),
+        "spark.driver.memory": f"{_DRIVER_MEMORY_MIB}m",
+        **conf,
+        "spark.jars": _joined(jar, conf.get("spark.jars")),
+        "spark.plugins": _joined("onager.kernel.ClusterPlugin", conf.get("spark.plugins")),
+    }
+
+
+def is_on_loopback(master: str) -> bool:
+    """Return whether all of a cluster's masters are reached over the loopback interface."""
+    hosts = [host for host, _ in _addresses(master)]
+    return bool(hosts) and all(host in {"localhost", "::1"} or host.startswith("127.") for host in hosts)
+
+
+def await_master(master: str) -> None:
+    """Raise `ClusterAwayError` when nothing listens at the address of a standalone cluster's master.
+
+    Spark itself tries for a minute, and then does not say what was wrong.
+    """
+    addresses = _addresses(master)
+    problems = []
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except OSError as e:
+            problems.append(f"{host}:{port}: {e.strerror or e}")
+        else:
+            return
+    if addresses:
+        raise ClusterAwayError(
+            f"no master answers at {master} ({'; '.join(problems)}): start the Spark cluster, or correct spark.master"
+        )
+
+
+class SparkCluster:
+    """The cluster that runs an executor's tasks, seen from its driver."""
+
+    def __init__(self, spark: SparkSession, kernel: Any, master: str, slots: int, clock: Clock) -> None:
+        self._kernel = kernel
+        self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark offers no public way to it
+        self._master = master
+        self._slots = slots
+        self._clock = clock
+        self._seen_s = clock.monotonic_s()
+
+    def check_exchange(self, exchange_dir: str) -> None:
+        """Raise `InvalidSettingError` when a process of the cluster does not see our files in *exchange_dir*."""
+        problems = list(self._kernel.whoDoesNotShare(2 * self._slots))
+        if problems:
+            raise InvalidSettingError(
+                "--exchange-dir",
+                exchange_dir,
+                f"it is not the same directory for this executor and the processes of {self._master} "
+                f"({'; '.join(problems)}): mount one shared volume at this path on all machines",
+            )
+
+    def is_reached(self) -> bool:
+        """Return whether the cluster can still run tasks; without any process of its own it is given a minute."""
+        try:
+            count = executor_count(self._context)
+        except (Py4JError, OSError):
+            return False
+        if count:
+            self._seen_s = self._clock.monotonic_s()
+        return count is not None and self._clock.monotonic_s() - self._seen_s < _WITHOUT_EXECUTORS_S
+
+
+def await_executors(spark: SparkSession, master: str, slots: int) -> None:
+    """Wait until the cluster has started processes for us; `ClusterAwayError` when it does not within a minute."""
+    context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - as above
+    end_s = time.monotonic() + _FIRST_EXECUTOR_S
+    while not executor_count(context):
+        if context.isStopped() or time.monotonic() > end_s:
+            raise ClusterAwayError(
+                f"{master} started no process for this executor within {_FIRST_EXECUTOR_S:g} s: are workers alive, "
+                "with a free core and the memory that spark.executor.memory asks for (1g by default)?"
+            )
+        time.sleep(_LOOK_S)
+    end_s = time.monotonic() + _ALL_CORES_S
+    while (cores := _cores(context)) < slots and time.monotonic() < end_s:
+        time.sleep(_LOOK_S)
+    if cores < slots:
+        log.warning("cluster_gave_fewer_cores", master=master, slots=slots, cores=cores)
+
+
+def executor_count(context: Any) -> int | None:
+    """Return how many processes the cluster runs for us; None when Spark has given the cluster up."""
+    return None if context.isStopped() else context.statusStore().executorList(True).size() - 1
+
+
+def _cores(context: Any) -> int:
+    executors = context.statusStore().executorList(True)
+    found = [executors.apply(i) for i in range(executors.size())]
+    return sum(executor.totalCores() for executor in found if executor.id() != "driver")
+
+
+def _addresses(master: str) -> list[tuple[str, int]]:
+    if not master.startswith(_STANDALONE):
+        return []
+    found = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, colon, port = address.rpartition(":")
+        if not colon:
+            host, port = address, str(_DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise InvalidSettingError("spark.master", master, "give spark://HOST:PORT[,HOST:PORT]")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def _joined(ours: str, given: str | None) -> str:
+    return ",".join(filter(None, [ours, given]))

@@ -1,0 +1,85 @@
+"""What schedulers are told of the exchange directory, and how often."""
+
+import asyncio
+
+import pytest
+
+from executor.exchange import Contents, JobFiles
+from executor.exchange_watch import ExchangeWatch
+from onager.clock import ManualClock
+from onager.ids import Incarnation
+from onager.protocol import onager_pb2 as pb
+
+ME, STRANGER = Incarnation("1" * 16), "2" * 16
+
+
+def contents(**jobs: JobFiles) -> Contents:
+    return Contents(files=1, bytes=2, free_bytes=3, total_bytes=4, jobs=jobs)
+
+
+def told(watch: ExchangeWatch, *, is_answered: bool = True) -> list[tuple[str, list[str]]]:
+    request = pb.HeartbeatRequest()
+    watch.add_to(request)
+    if is_answered:
+        watch.was_told(request)
+    return [(each.job_id, list(each.writers)) for each in request.exchange_files]
+
+
+@pytest.fixture
+def watch():
+    return ExchangeWatch(lambda: None, ME, ManualClock(), every_s=1)
+
+
+def test_use_is_told_once_somebody_has_looked(watch):
+    request = pb.HeartbeatRequest()
+    watch.add_to(request)
+    assert not request.exchange.looked_ms
+    watch.take(contents())
+    watch.add_to(request)
+    use = request.exchange
+    assert (use.bytes, use.files, use.free_bytes, use.total_bytes) == (2, 1, 3, 4)
+    assert use.looked_ms
+
+
+def test_a_job_is_told_of_again_only_when_its_files_change(watch):
+    watch.take(contents(a=JobFiles(files=1)))
+    assert told(watch, is_answered=False) == [("a", [])]
+    assert told(watch) == [("a", [])]
+    assert told(watch) == []
+    watch.take(contents(a=JobFiles(files=1)))
+    assert told(watch) == []
+    watch.take(contents(a=JobFiles(files=2), b=JobFiles()))
+    assert told(watch) == [("a", []), ("b", [])]
+    watch.take(contents())
+    watch.take(contents(a=JobFiles(files=2)))
+    assert told(watch) == [("a", [])]
+
+
+def test_writers_are_told_of_when_they_stay_and_after_each_look(watch):
+    job = JobFiles(files=1, writers={STRANGER, ME})
+    watch.take(contents(a=job))
+    assert told(watch) == [("a", [])]
+    for _ in range(2):
+        watch.take(contents(a=job))
+        assert told(watch) == [("a", [STRANGER])]
+        assert told(watch) == []
+    watch.take(contents(a=JobFiles(files=1)))
+    assert told(watch) == []
+
+
+def test_a_heartbeat_stays_small(watch):
+    watch.take(contents(**{f"j{i}": JobFiles() for i in range(20)}))
+    assert [len(told(watch)) for _ in range(3)] == [16, 4, 0]
+
+
+async def test_a_directory_that_cannot_be_looked_through_is_left_alone():
+    looks = []
+
+    def look():
+        looks.append(1)
+        if len(looks) == 1:
+            raise PermissionError("no")
+
+    watch = ExchangeWatch(look, ME, ManualClock(), every_s=0.01)
+    await asyncio.wait_for(watch.run(), 10)
+    assert len(looks) == 2
