@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 import structlog
@@ -26,7 +26,6 @@ from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.job_heads import JobHead, JobHeads
-from scheduler.jobs.job_log import StoredJob
 from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, terms_of
 from scheduler.jobs.job_speculation import speculation_of
 from scheduler.jobs.job_store import JobStore
@@ -123,7 +122,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Return all that is to be known of a job."""
         job_id = _job_id(request.job_id)
         try:
-            job = await self._fresh(job_id)
+            with self._left_to_others():
+                job = await self._jobs.fresh(job_id)
         except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
         spec = pb.JobSpec()
@@ -170,10 +170,11 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: ARG002, N802
         """End a job; one that has ended stays as it is."""
         job_id = _job_id(request.job_id)
-        before = await self._fresh(job_id)
-        if not before.graph.is_active:
-            return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
-        graph = await self._local.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
+        with self._left_to_others():
+            before = await self._jobs.fresh(job_id)
+            if not before.graph.is_active:
+                return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
+            graph = await self._local.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
         log.info("job_cancelled", job_id=job_id, reason=request.reason)
         return pb.CancelJobResponse(cancelled=graph.state.value == "cancelled", state=wire.STATE[graph.state])
 
@@ -181,7 +182,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: ARG002, N802
         """Send a job's result from (partition, batch) on."""
         job_id = _job_id(request.job_id)
-        job = await self._fresh(job_id)
+        with self._left_to_others():
+            job = await self._jobs.fresh(job_id)
         head = self._heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         chunks = stream_result(
@@ -273,19 +275,20 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                     return told.log_seq, told.progress
         try:
             is_current = self._acting.follows(job_id) and not is_fresh
-            job = await (self._jobs.get(job_id) if is_current else self._fresh(job_id))
+            with self._left_to_others():
+                job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
             return job.seq, self._teller.progress(job.graph)
         except StateCorruptError as error:
             return seq, self._broken(job_id, str(error))
 
-    async def _fresh(self, job_id: JobId) -> StoredJob:
-        """Return the job as it is stored.
+    @contextlib.contextmanager
+    def _left_to_others(self) -> Iterator[None]:
+        """Send callers to other schedulers, by a `StateUnavailableError`, for what only a newer version can read.
 
-        One that only a newer version can read has not come to grief: while there are other schedulers the caller is
-        sent to them, by a `StateUnavailableError`.
+        It has not come to grief. Without other schedulers the `SchemaVersionError` stays.
         """
         try:
-            return await self._jobs.fresh(job_id)
+            yield
         except SchemaVersionError as error:
             if self._acting.others:
                 raise StateUnavailableError(f"{error}; another scheduler may read it") from error

@@ -35,9 +35,23 @@ def backend(clock):
     return MemoryBackend(MemoryStore(clock))
 
 
+async def move_on(backend):
+    """Let the job be of a newer version from now on."""
+    stored = await backend.get(Keyspace.ActiveJobs, JOB)
+    header = JobHeader.decoded(stored.value, "header").model_copy(update={"schema_version": "2.0"})
+    await backend.put(Keyspace.ActiveJobs, JOB, header.encoded())
+
+
+async def join(replica, backend):
+    """Let the replica know of another scheduler."""
+    other = replica.peers.record.model_copy(update={"scheduler_id": "s2", "incarnation": "other"})
+    await backend.put(Keyspace.Schedulers, "s2", other.encoded())
+    await replica.peers.refresh()
+
+
 @pytest.fixture
 async def replica(backend, clock):
-    """Return a replica whose job, of which an executor has the one task, is of a newer version now."""
+    """Return a replica with a job, of which an executor has the one task."""
     made = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s1"), backend, clock)
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
     await made.service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
@@ -48,20 +62,24 @@ async def replica(backend, clock):
     await made.gateway.RegisterExecutor(registration, Context())
     filled = await made.tasks.fill_reservations([ExecutorReservation(ExecutorId("e1"), Incarnation("life"), 0)])
     assert filled.launches
-    stored = await backend.get(Keyspace.ActiveJobs, JOB)
-    header = JobHeader.decoded(stored.value, "header").model_copy(update={"schema_version": "2.0"})
-    await backend.put(Keyspace.ActiveJobs, JOB, header.encoded())
-    made.jobs.forget(JOB)
     yield made
     await made.close()
 
 
+@pytest.fixture
+async def moved_on(replica, backend):
+    await move_on(backend)
+    replica.jobs.forget(JOB)
+
+
+@pytest.mark.usefixtures("moved_on")
 async def test_a_report_is_not_acknowledged(replica):
     report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
     request = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report])
     assert not (await replica.gateway.ReportTasks(request, Context())).acknowledged
 
 
+@pytest.mark.usefixtures("moved_on")
 async def test_its_tasks_go_on(replica):
     assert not await replica.local.unwanted("e1", "life", [task_key(TASK)])
     request = pb.PollWorkRequest(executor_id="e1", incarnation="life", list_number=1, running=[TASK], wait_ms=1)
@@ -71,11 +89,10 @@ async def test_its_tasks_go_on(replica):
 @pytest.mark.parametrize(
     ("is_alone", "told"), [(True, StatusCode.FAILED_PRECONDITION), (False, StatusCode.UNAVAILABLE)]
 )
+@pytest.mark.usefixtures("moved_on")
 async def test_who_asks_for_it_is_sent_to_another_scheduler(replica, backend, is_alone, told):
     if not is_alone:
-        other = replica.peers.record.model_copy(update={"scheduler_id": "s2", "incarnation": "other"})
-        await backend.put(Keyspace.Schedulers, "s2", other.encoded())
-        await replica.peers.refresh()
+        await join(replica, backend)
     for asking in (
         replica.service.GetJob(pb.GetJobRequest(job_id=JOB), Context()),
         replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Context()),
@@ -84,3 +101,17 @@ async def test_who_asks_for_it_is_sent_to_another_scheduler(replica, backend, is
     ):
         with pytest.raises(Refused, match=told.name):
             await asking
+
+
+async def test_who_cancels_it_while_it_moves_on_is_sent_to_another_scheduler(replica, backend, monkeypatch):
+    await join(replica, backend)
+    fresh = replica.jobs.fresh
+
+    async def fresh_for_the_last_time(job_id):
+        job = await fresh(job_id)
+        await move_on(backend)
+        return job
+
+    monkeypatch.setattr(replica.jobs, "fresh", fresh_for_the_last_time)
+    with pytest.raises(Refused, match=StatusCode.UNAVAILABLE.name):
+        await replica.service.CancelJob(pb.CancelJobRequest(job_id=JOB), Context())
