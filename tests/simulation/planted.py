@@ -219,7 +219,8 @@ def _clean_up_while_readers_run() -> Iterator[None]:
 def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
     """The files of a result go when the job ends."""
 
-    def everything(graph: Any, _: JobHead) -> pb.CleanUp:
+    def everything(graph: Any, *, keeps_result: bool) -> pb.CleanUp:
+        del keeps_result
         return pb.CleanUp(job_id=graph.job_id)
 
     return mock.patch.object(housekeeping, "clean_up_of", everything)
