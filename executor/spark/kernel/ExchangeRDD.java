@@ -1,14 +1,10 @@
 package onager.kernel;
 
-import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.file.NoSuchFileException;
-import net.jpountz.lz4.LZ4Factory;
-import net.jpountz.lz4.LZ4SafeDecompressor;
 import org.apache.spark.Partition;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.rdd.ShuffledRDDPartition;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -18,93 +14,49 @@ import scala.collection.AbstractIterator;
 import scala.reflect.ClassTag$;
 
 /**
- * The output of a stage as rows, read from exactly the executions that are named. Partition i reads bucket i (BUCKET)
- * or all buckets of the i-th run of producers (SLICE: with one partition that is everything), in the order of producers. Like
- * Spark's own shuffle reader it hands out one row object again and again.
+ * The output of a stage as rows, whichever exchange carries it. Like Spark's own shuffle reader it hands out one row
+ * object again and again.
  */
 public final class ExchangeRDD extends RDD {
-    public static final int BUCKET = 0;
-    public static final int SLICE = 1;
-
-    private final Store store;
-    private final String directory;
-    private final int stage;
-    private final int[] producers;
-    private final String[] nonces;
-    private final long[] rows;
+    final ExchangeInput input;
     private final int fields;
-    private final int partitions;
-    private final int mode;
 
-    public ExchangeRDD(SparkContext sc, Store store, String directory, int stage, int[] producers, String[] nonces, long[] rows,
-            int fields, int partitions, int mode) {
+    public ExchangeRDD(SparkContext sc, ExchangeInput input, int fields) {
         super(sc, (scala.collection.immutable.Seq) scala.collection.immutable.Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class));
-        this.store = store;
-        this.directory = directory;
-        this.stage = stage;
-        this.producers = producers;
-        this.nonces = nonces;
-        this.rows = rows;
+        this.input = input;
         this.fields = fields;
-        this.partitions = partitions;
-        this.mode = mode;
     }
 
     public Partition[] getPartitions() {
-        Partition[] all = new Partition[partitions];
-        for (int i = 0; i < partitions; i++) {
+        Partition[] all = new Partition[input.partitions()];
+        for (int i = 0; i < all.length; i++) {
             all[i] = new ShuffledRDDPartition(i);
         }
         return all;
     }
 
     public scala.collection.Iterator compute(Partition split, TaskContext context) {
-        int i = split.index();
-        int from = mode == SLICE ? (int) ((long) producers.length * i / partitions) : 0;
-        int to = mode == SLICE ? (int) ((long) producers.length * (i + 1) / partitions) : producers.length;
-        return new Rows(context, mode == BUCKET ? i : -1, from, to);
+        return new Rows(input.open(split.index(), context), fields, context);
     }
 
-    private final class Rows extends AbstractIterator implements org.apache.spark.util.TaskCompletionListener {
-        private final LZ4SafeDecompressor lz4 = LZ4Factory.fastestInstance().safeDecompressor();
+    private static final class Rows extends AbstractIterator implements org.apache.spark.util.TaskCompletionListener {
+        private final ExchangeSource source;
         private final TaskContext context;
-        private final int bucket;
-        private final int end;
-        private final UnsafeRow row = new UnsafeRow(fields);
-        private int producer;
-        private Store.Source source = null;
-        private RowFile index = null;
-        private int nextBucket;
-        private int lastBucket;
-        private ByteBuffer frames = null;
-        private int framesLeft = 0;
-        private byte[] stored = new byte[0];
-        private byte[] plain = new byte[0];
-        private byte[] before = new byte[0]; // the row last handed out may lie there, and stays whole while hasNext looks on
+        private final UnsafeRow row;
+        private Frame frame = null;
         private int rowsLeft = 0;
-        private int rowSize;
         private int at;
         private int lengthAt;
 
-        Rows(TaskContext context, int bucket, int from, int end) {
+        Rows(ExchangeSource source, int fields, TaskContext context) {
+            this.source = source;
             this.context = context;
-            this.bucket = bucket;
-            this.producer = from - 1;
-            this.end = end;
-            this.nextBucket = 0;
-            this.lastBucket = -1;
+            this.row = new UnsafeRow(fields);
             context.addTaskCompletionListener((org.apache.spark.util.TaskCompletionListener) this);
         }
 
         public void onTaskCompletion(TaskContext c) {
-            close();
-        }
-
-        private void close() {
-            if (source != null) {
-                source.close();
-                source = null;
-            }
+            source.close();
         }
 
         public boolean hasNext() {
@@ -115,115 +67,40 @@ public final class ExchangeRDD extends RDD {
             if (rowsLeft == 0 && !advance()) {
                 throw new java.util.NoSuchElementException();
             }
-            int size = rowSize;
+            int size = frame.rowSize;
             if (size < 0) {
-                size = Integer.reverseBytes(Platform.getInt(plain, Platform.BYTE_ARRAY_OFFSET + lengthAt));
+                size = Integer.reverseBytes(Platform.getInt(frame.bytes, Platform.BYTE_ARRAY_OFFSET + lengthAt));
                 lengthAt += 4;
             }
-            row.pointTo(plain, Platform.BYTE_ARRAY_OFFSET + at, size);
+            row.pointTo(frame.bytes, Platform.BYTE_ARRAY_OFFSET + at, size);
             at += size;
             rowsLeft--;
             return row;
         }
 
-        /** Go to the next frame that has rows: of this bucket, of the next bucket, of the next producer. */
+        /** Take the next frame. The row last handed out may lie in the one before, and stays whole while hasNext looks on. */
         private boolean advance() {
-            context.killTaskIfInterrupted();
-            try {
-                while (true) {
-                    if (framesLeft > 0) {
-                        framesLeft--;
-                        frame();
-                        return true;
-                    }
-                    if (nextBucket <= lastBucket) {
-                        frames = index.bucket(nextBucket++);
-                        framesLeft = frames.getInt();
-                        continue;
-                    }
-                    close();
-                    do {
-                        producer++;
-                    } while (producer < end && rows[producer] == 0L);
-                    if (producer >= end) {
-                        producer = end;
-                        return false;
-                    }
-                    open();
+            while (rowsLeft == 0) {
+                context.killTaskIfInterrupted();
+                Frame next;
+                try {
+                    next = source.next();
+                } catch (InterruptedException e) {
+                    context.killTaskIfInterrupted();
+                    throw new TaskKilledException("interrupted");
+                } catch (IOException e) {
+                    throw new java.io.UncheckedIOException(e);
                 }
-            } catch (java.nio.channels.ClosedByInterruptException e) {
-                throw new org.apache.spark.TaskKilledException("interrupted");
-            } catch (IOException e) {
-                throw failure(e);
-            } catch (RuntimeException e) {
-                if (e instanceof FetchFailure || e instanceof org.apache.spark.TaskKilledException) {
-                    throw e;
+                if (next == null) {
+                    source.close();
+                    return false;
                 }
-                throw failure(e); // a damaged block: LZ4Exception, or an index out of bounds
+                frame = next;
+                rowsLeft = next.rows;
+                at = 0;
+                lengthAt = next.lengthsAt();
             }
-        }
-
-        private String name() {
-            return directory + "/" + producers[producer] + "-" + nonces[producer] + ".rows";
-        }
-
-        private RuntimeException failure(Exception e) {
-            if (!store.exists()) {
-                return new java.io.UncheckedIOException(
-                        new ExchangeFailure("exchange directory " + store.root + " is not there: create or mount it", e));
-            }
-            boolean missing = e instanceof NoSuchFileException || e instanceof FileNotFoundException;
-            String why = missing ? "is missing" : "is damaged: " + Failures.text(e);
-            return new FetchFailure(stage, producers[producer], nonces[producer], store.path(name()), why, e);
-        }
-
-        private void open() throws IOException {
-            String path = store.path(name());
-            index = RowFile.cached(path);
-            if (index == null || bucket < 0 || index.bucket(bucket).getInt() > 0) {
-                source = store.open(name());
-            }
-            if (index == null) {
-                index = RowFile.read(source);
-                if (index.rows != rows[producer]) {
-                    throw new IOException("it holds " + index.rows + " rows where " + rows[producer] + " were reported");
-                }
-                RowFile.remember(path, index);
-            }
-            if (bucket >= index.buckets()) {
-                throw new IOException("it has " + index.buckets() + " buckets, but bucket " + bucket + " was asked for");
-            }
-            nextBucket = bucket < 0 ? 0 : bucket;
-            lastBucket = bucket < 0 ? index.buckets() - 1 : bucket;
-        }
-
-        private void frame() throws IOException {
-            long offset = frames.getLong();
-            int length = frames.getInt();
-            int size = frames.getInt();
-            rowsLeft = frames.getInt();
-            rowSize = frames.getInt();
-            int crc = frames.getInt();
-            byte[] swap = before;
-            before = plain;
-            plain = swap.length < size ? new byte[size] : swap;
-            if (stored.length < length) {
-                stored = new byte[length];
-            }
-            source.read(offset, stored, length);
-            if (RowFile.crc(stored, length) != crc) {
-                rowsLeft = 0;
-                throw new IOException("a frame at byte " + offset + " does not match its checksum");
-            }
-            if (length == size) {
-                System.arraycopy(stored, 0, plain, 0, size);
-            } else if (lz4.decompress(stored, 0, length, plain, 0, size) != size) {
-                rowsLeft = 0;
-                throw new IOException("a frame at byte " + offset + " is shorter than it says");
-            }
-            at = 0;
-            lengthAt = size - 4 * rowsLeft;
-            context.taskMetrics().shuffleReadMetrics().incLocalBytesRead((long) length);
+            return true;
         }
     }
 }

@@ -76,7 +76,7 @@ public final class Kernel {
         return (JsonNode) object.get(list).get(i);
     }
 
-    private static Object decode(byte[] bytes) throws IOException, ClassNotFoundException {
+    static Object decode(byte[] bytes) throws IOException, ClassNotFoundException {
         return new Decoder(new ByteArrayInputStream(bytes)).readObject();
     }
 
@@ -156,10 +156,14 @@ public final class Kernel {
     public Bound bind(SparkSession session, byte[] fragment, String spec, List leaves) throws Exception {
         JsonNode s = JSON.readTree(spec);
         enter(session, s.get("group").asText());
+        return bind(session, fragment, s.get("partitions").asInt(), new Inputs(s, leaves));
+    }
+
+    /** The same, with leaves from wherever; the session is the active one of this thread. */
+    static Bound bind(SparkSession session, byte[] fragment, int wanted, Binder.Leaves leaves) throws Exception {
         SparkPlan plan = (SparkPlan) decode(fragment);
-        SparkPlan bound = new Binder(new Inputs(s, leaves)).bind(plan, session);
+        SparkPlan bound = new Binder(leaves).bind(plan, session);
         RDD rdd = bound.execute();
-        int wanted = s.get("partitions").asInt();
         if (rdd.getNumPartitions() != wanted) {
             throw new IllegalStateException("the stage was planned with " + wanted + " partitions, but here its plan has "
                     + rdd.getNumPartitions() + ": its files changed since, or its leaves do not agree\n" + bound.treeString());
@@ -191,18 +195,18 @@ public final class Kernel {
                 rows[i] = item(input, "rows", i).asLong();
             }
             int partitions = input.get("partitions").asInt();
-            int mode = ExchangeRDD.BUCKET;
+            int mode = RowFileInput.BUCKET;
             if (input.get("reads_all").asBoolean()) {
-                mode = ExchangeRDD.SLICE;
+                mode = RowFileInput.SLICE;
                 if (broadcast) {
                     long pieces = 1 + input.get("bytes").asLong() / BROADCAST_READ_BYTES;
                     partitions = (int) Math.max(1L, Math.min(pieces, (long) Math.min(n, slots)));
                 }
             }
             Seq output = placeholder.output();
-            RDD rdd = new ExchangeRDD(sc, store, input.get("directory").asText(), input.get("stage").asInt(), producers, nonces, rows,
-                    output.size(), partitions, mode);
-            return Spark43.scan(output, rdd, "stage " + input.get("stage").asInt());
+            ExchangeInput files = new RowFileInput(store, input.get("directory").asText(), input.get("stage").asInt(), producers, nonces,
+                    rows, partitions, mode);
+            return Spark43.scan(output, new ExchangeRDD(sc, files, output.size()), "stage " + input.get("stage").asInt());
         }
     }
 
@@ -266,12 +270,12 @@ public final class Kernel {
         return pack(java.util.Collections.singletonList(json("", whole)), whole.inline == null ? new byte[0] : whole.inline);
     }
 
-    private Task task(Bound bound, JsonNode s, String run, Map nonces, byte[] expression) throws Exception {
+    Task task(Bound bound, JsonNode s, String run, Map nonces, byte[] expression) throws Exception {
         String layout = s.get("layout").asText();
         if (layout.equals("exchange")) {
-            Expression e = expression.length == 0 ? null : (Expression) decode(expression);
-            store.prepare(s.get("directory").asText());
-            return new WriteExchange(run, nonces, bound.types, store, s.get("directory").asText(), s.get("buckets").asInt(), e, bound.output);
+            ExchangeOutput to = new RowFileOutput(store, s.get("directory").asText(), s.get("buckets").asInt());
+            to.prepare();
+            return exchange(bound, to, run, nonces, expression);
         }
         StructType schema = named(bound.output, s.get("names"));
         if (layout.equals("result")) {
@@ -287,6 +291,12 @@ public final class Kernel {
         OutputWriterFactory factory = Spark43.prepareWrite(Spark43.format(s.get("format").asText()), bound.session, job, options, schema);
         return new WriteSink(run, nonces, bound.types, factory, schema, new SerializableConfiguration(job.getConfiguration()),
                 s.get("staging").asText());
+    }
+
+    /** Make what puts a stage's rows into an exchange; *expression* is the serialised bucket expression, or empty. */
+    static Task exchange(Bound bound, ExchangeOutput to, String run, Map nonces, byte[] expression) throws Exception {
+        Expression e = expression.length == 0 ? null : (Expression) decode(expression);
+        return new WriteExchange(run, nonces, bound.types, to, e, bound.output);
     }
 
     private static scala.collection.immutable.Map options(JsonNode given) {
@@ -357,12 +367,17 @@ public final class Kernel {
     }
 
     /** The Arrow IPC schema message of a result with *plan*'s output under *names*, a JSON list. */
-    public byte[] arrowSchema(SparkSession session, SparkPlan plan, String names) throws IOException {
+    public static byte[] arrowSchema(SparkSession session, SparkPlan plan, String names) throws IOException {
         StructType schema = shown(named(plan.output(), JSON.readTree(names)));
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         MessageSerializer.serialize(new WriteChannel(Channels.newChannel(out)),
                 WriteResult.arrow(schema, session.sessionState().conf().sessionLocalTimeZone()));
         return out.toByteArray();
+    }
+
+    /** Leave the context as it was before this kernel came. */
+    public void close() {
+        sc.removeSparkListener(tracker);
     }
 
     /** Stop partitions of a run; those not named go on. */

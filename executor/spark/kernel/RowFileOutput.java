@@ -1,0 +1,130 @@
+package onager.kernel;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import net.jpountz.lz4.LZ4Compressor;
+import net.jpountz.lz4.LZ4Factory;
+
+/** Row files, one for each execution of a task. An execution without rows writes none. */
+public final class RowFileOutput implements ExchangeOutput {
+    private static final int FRAME = 256 * 1024;
+
+    private final Store store;
+    private final String directory;
+    private final int buckets;
+
+    public RowFileOutput(Store store, String directory, int buckets) {
+        this.store = store;
+        this.directory = directory;
+        this.buckets = buckets;
+    }
+
+    public int buckets() {
+        return buckets;
+    }
+
+    public int frameBytes() {
+        return FRAME;
+    }
+
+    public ExchangeSink open(int partition, String nonce) throws IOException {
+        if (!store.exists()) {
+            throw new ExchangeFailure("exchange directory " + store.root + " is not there (or not a directory): create or mount it", null);
+        }
+        return new Sink(name(partition, nonce));
+    }
+
+    public void prepare() throws IOException {
+        store.prepare(directory);
+    }
+
+    public void discard(int partition, String nonce) {
+        Task.remove(store, name(partition, nonce));
+    }
+
+    private String name(int partition, String nonce) {
+        return directory + "/" + partition + "-" + nonce + ".rows";
+    }
+
+    private final class Sink implements ExchangeSink {
+        private final LZ4Compressor lz4 = LZ4Factory.fastestInstance().fastCompressor();
+        private final String name;
+        private final ByteBuffer[] entries = new ByteBuffer[buckets]; // of the index, by bucket
+        private Store.Pending file = null;
+        private byte[] packed = new byte[0];
+        private long bytes = 0;
+
+        Sink(String name) {
+            this.name = name;
+            for (int i = 0; i < buckets; i++) {
+                entries[i] = ByteBuffer.allocate(0);
+            }
+        }
+
+        public long bytes() {
+            return bytes;
+        }
+
+        public boolean put(int bucket, Frame frame) throws IOException {
+            if (file == null) {
+                file = store.createIn(name);
+            }
+            int most = lz4.maxCompressedLength(frame.size);
+            if (packed.length < most) {
+                packed = new byte[most];
+            }
+            int stored = frame.size == 0 ? 0 : lz4.compress(frame.bytes, 0, frame.size, packed, 0, most);
+            byte[] from = packed;
+            if (stored >= frame.size) {
+                stored = frame.size;
+                from = frame.bytes;
+            }
+            room(bucket).putLong(file.position).putInt(stored).putInt(frame.size).putInt(frame.rows).putInt(frame.rowSize)
+                    .putInt(RowFile.crc(from, stored));
+            file.write(from, 0, stored);
+            return true;
+        }
+
+        private ByteBuffer room(int bucket) {
+            ByteBuffer all = entries[bucket];
+            if (all.remaining() < RowFile.FRAME_ENTRY) {
+                ByteBuffer grown = ByteBuffer.allocate(Math.max(4 * RowFile.FRAME_ENTRY, 2 * all.capacity()));
+                all.flip();
+                grown.put(all);
+                entries[bucket] = grown;
+            }
+            return entries[bucket];
+        }
+
+        /** Write the index and the trailer, and let the file appear under its name. */
+        public void finish(long[] rows) throws IOException {
+            if (file == null) {
+                return;
+            }
+            int length = 12;
+            long sum = 0;
+            for (int i = 0; i < buckets; i++) {
+                entries[i].flip();
+                length += 4 + entries[i].limit();
+                sum += rows[i];
+            }
+            ByteBuffer end = ByteBuffer.allocate(length + RowFile.TRAILER);
+            end.putInt(buckets).putLong(sum);
+            for (int i = 0; i < buckets; i++) {
+                end.putInt(entries[i].limit() / RowFile.FRAME_ENTRY);
+                end.put(entries[i]);
+            }
+            int crc = RowFile.crc(end.array(), length);
+            end.putInt(length).putInt(crc).putLong(RowFile.MAGIC);
+            file.write(end.array(), 0, end.capacity());
+            bytes = file.position;
+            file.commit();
+        }
+
+        public void abort(Throwable why) {
+            if (file != null) {
+                file.abort();
+            }
+        }
+    }
+}

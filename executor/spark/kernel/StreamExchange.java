@@ -1,0 +1,477 @@
+package onager.kernel;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * The streaming exchange within one process: bounded channels between the tasks of stages that run at the same time.
+ *
+ * <p>There is a channel for each task of a stage and each of its buckets; whoever reads the bucket takes from it at its own
+ * pace. A writer waits while its channel is full. Since tasks read their inputs one after another, and some inputs twice,
+ * waiting alone could go round in a circle: `Deadlocks` finds that, and the fullest-waiting channel of the circle takes a frame
+ * more. Frames beyond the memory of the whole exchange lie in a file.
+ *
+ * <p>A channel ends when its writer says so, with the number of rows that it gave. A task that fails, or ends without having
+ * said so, stops all others, and the first reason is kept: what others meet because of it is none. All methods may be called from any thread.
+ */
+public final class StreamExchange {
+    private final int capacityFrames;
+    private final long capacityBytes;
+    private final int frameBytes;
+    private final long memoryBytes;
+    private final SpillFile spill;
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Map tasks = new TreeMap();
+    private final Map channels = new TreeMap(); // by stage, then [task][bucket]
+    private final Map inputs = new TreeMap(); // by stage: links in the order of inputs; null where it is none
+    private final Map readers = new TreeMap(); // by stage: links of those that read it
+    private final Map sources = new TreeMap(); // by stage and input: the stage that is read
+    private final List all = new ArrayList(); // every task
+    private long held = 0;
+    private long grants = 0;
+    private Throwable failure = null;
+    private StreamTask failed = null;
+
+    /**
+     * *capacityFrames* and *capacityBytes*: of each channel, whichever is reached first, one frame at least; *frameBytes*: of rows
+     * in a frame; *memoryBytes*: of all channels; *directory*: where the rest goes.
+     */
+    public StreamExchange(int capacityFrames, long capacityBytes, int frameBytes, long memoryBytes, String directory) {
+        this.capacityFrames = capacityFrames;
+        this.capacityBytes = capacityBytes;
+        this.frameBytes = frameBytes;
+        this.memoryBytes = memoryBytes;
+        this.spill = new SpillFile(directory);
+    }
+
+    private static String key(int a, int b) {
+        return String.format("%08d/%08d", new Object[] {Integer.valueOf(a), Integer.valueOf(b)});
+    }
+
+    private static Integer number(int n) {
+        return Integer.valueOf(n);
+    }
+
+    // ------------------------------------------------------------ what there is
+
+    /** Add a stage of *partitions* tasks that write *buckets* buckets each; 0: its output goes elsewhere. */
+    public void addStage(int stage, int partitions, int buckets) {
+        lock.lock();
+        try {
+            List links = new ArrayList();
+            StreamChannel[][] made = new StreamChannel[partitions][buckets];
+            for (int i = 0; i < partitions; i++) {
+                StreamTask task = new StreamTask(stage, i, lock.newCondition());
+                tasks.put(key(stage, i), task);
+                all.add(task);
+                for (int b = 0; b < buckets; b++) {
+                    made[i][b] = new StreamChannel(task, b, capacityFrames, capacityBytes, links);
+                }
+            }
+            channels.put(number(stage), made);
+            readers.put(number(stage), links);
+            inputs.put(number(stage), new ArrayList());
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Let input *input* of *stage* be what *producer* writes; *readsAll*: every task reads all buckets. Both were added before. */
+    public void addInput(int stage, int input, int producer, boolean readsAll) {
+        lock.lock();
+        try {
+            StreamLink link = new StreamLink(input, readsAll);
+            for (int i = 0; i < all.size(); i++) {
+                StreamTask task = (StreamTask) all.get(i);
+                if (task.stage == stage) {
+                    link.undecided.add(task);
+                }
+            }
+            ((List) readers.get(number(producer))).add(link);
+            ((List) inputs.get(number(stage))).add(link);
+            sources.put(key(stage, input), number(producer));
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    int frameBytes() {
+        return frameBytes;
+    }
+
+    int buckets(int stage) {
+        StreamChannel[][] made = (StreamChannel[][]) channels.get(number(stage));
+        return made.length == 0 ? 1 : made[0].length;
+    }
+
+    private StreamTask task(int stage, int partition) {
+        StreamTask task = (StreamTask) tasks.get(key(stage, partition));
+        if (task == null) {
+            throw new IllegalArgumentException("there is no task " + partition + " of stage " + stage);
+        }
+        return task;
+    }
+
+    private StreamChannel[][] read(int stage, int input) {
+        return (StreamChannel[][]) channels.get(sources.get(key(stage, input)));
+    }
+
+    private StreamLink link(int stage, int input) {
+        List all = (List) inputs.get(number(stage));
+        for (int i = 0; i < all.size(); i++) {
+            if (((StreamLink) all.get(i)).input == input) {
+                return (StreamLink) all.get(i);
+            }
+        }
+        throw new IllegalArgumentException("stage " + stage + " has no input " + input);
+    }
+
+    // ------------------------------------------------------------ readers
+
+    /**
+     * Let a task read *buckets* of an input, and nothing else of it; what it reads in the end has to be among them. Until
+     * every task has said so for every input, channels keep what they were given.
+     */
+    public void decide(int stage, int partition, int input, int[] buckets) {
+        lock.lock();
+        try {
+            StreamTask task = task(stage, partition);
+            StreamLink link = link(stage, input);
+            if (!link.undecided.remove(task)) {
+                throw new IllegalStateException(task + " said before what it reads of input " + input);
+            }
+            StreamChannel[][] from = read(stage, input);
+            for (int i = 0; i < from.length; i++) {
+                for (int b = 0; b < buckets.length; b++) {
+                    task.cursors.add(from[i][buckets[b]].cursor(task));
+                }
+            }
+            letGo(from);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Let a task read all buckets of an input. */
+    public void decideAll(int stage, int partition, int input) {
+        int n = buckets(((Integer) sources.get(key(stage, input))).intValue());
+        int[] buckets = new int[n];
+        for (int i = 0; i < n; i++) {
+            buckets[i] = i;
+        }
+        decide(stage, partition, input, buckets);
+    }
+
+    /** Return what a task reads of an input: a bucket, or all of them (-1), producer after producer. Decided before. */
+    public ExchangeSource source(int stage, int partition, int input, int bucket) {
+        lock.lock();
+        try {
+            StreamTask task = task(stage, partition);
+            StreamChannel[][] from = read(stage, input);
+            List cursors = new ArrayList();
+            for (int i = 0; i < from.length; i++) {
+                for (int b = 0; b < from[i].length; b++) {
+                    if (bucket < 0 || b == bucket) {
+                        cursors.add(unused(task, from[i][b]));
+                    }
+                }
+            }
+            return new StreamSource(this, task, cursors);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private static StreamChannel.Cursor unused(StreamTask task, StreamChannel channel) {
+        for (int i = 0; i < task.cursors.size(); i++) {
+            StreamChannel.Cursor cursor = (StreamChannel.Cursor) task.cursors.get(i);
+            if (cursor.channel() == channel && !cursor.isUsed) {
+                cursor.isUsed = true;
+                return cursor;
+            }
+        }
+        throw new IllegalStateException(task + " reads " + channel + " twice, or without having said so");
+    }
+
+    /** Return the next frame at *cursor*, or null when its channel has ended as it should. */
+    Frame take(StreamTask task, StreamChannel.Cursor cursor) throws IOException, InterruptedException {
+        StreamChannel channel = cursor.channel();
+        StreamFrame frame;
+        boolean shared;
+        lock.lockInterruptibly();
+        try {
+            await(new StreamTask.Wait(task, channel, cursor));
+            if (cursor.isAtEnd()) {
+                if (cursor.complaint() != null) {
+                    throw new IOException(cursor.complaint());
+                }
+                return null;
+            }
+            List gone = new ArrayList();
+            shared = channel.isShared();
+            frame = cursor.take(gone);
+            letGo(channel, gone);
+        } finally {
+            lock.unlock();
+        }
+        return frame.open(shared);
+    }
+
+    void close(List cursors) {
+        lock.lock();
+        try {
+            for (int i = 0; i < cursors.size(); i++) {
+                StreamChannel.Cursor cursor = (StreamChannel.Cursor) cursors.get(i);
+                if (!cursor.isClosed()) {
+                    List gone = new ArrayList();
+                    cursor.close(gone);
+                    letGo(cursor.channel(), gone);
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    // ------------------------------------------------------------ writers
+
+    /** Return where a task puts its output. */
+    public ExchangeSink sink(int stage, int partition) {
+        return new StreamSink(this, task(stage, partition), ((StreamChannel[][]) channels.get(number(stage)))[partition]);
+    }
+
+    /** Put a frame into a channel, when there is room; false when nobody reads it. */
+    boolean put(StreamChannel channel, Frame frame) throws IOException, InterruptedException {
+        boolean fits;
+        lock.lockInterruptibly();
+        try {
+            await(new StreamTask.Wait(channel.producer, channel, null));
+            if (!channel.isWanted()) {
+                return false;
+            }
+            fits = held + frame.size <= memoryBytes || held == 0;
+            held += fits ? frame.size : 0;
+        } finally {
+            lock.unlock();
+        }
+        StreamFrame kept = fits ? StreamFrame.inMemory(frame) : StreamFrame.spilled(frame, spill);
+        lock.lock();
+        try {
+            channel.add(kept);
+            letGo(channel); // where everybody has stopped reading meanwhile
+            wakeReaders(channel);
+        } finally {
+            lock.unlock();
+        }
+        return true;
+    }
+
+    void finish(StreamChannel[] outputs, long[] rows) throws IOException {
+        lock.lock();
+        try {
+            check();
+            for (int i = 0; i < outputs.length; i++) {
+                outputs[i].finish(rows[i]);
+                wakeReaders(outputs[i]);
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    // ------------------------------------------------------------ ends
+
+    /**
+     * A task has ended, well (*why* is null) or not: it reads no more. One that fails, or has not finished its output, is the
+     * reason why everybody fails, unless there was one before.
+     */
+    public void end(int stage, int partition, Throwable why) {
+        lock.lock();
+        try {
+            StreamTask task = task(stage, partition);
+            StreamChannel[] outputs = ((StreamChannel[][]) channels.get(number(stage)))[partition];
+            if (why != null) {
+                fail(task, why);
+            }
+            for (int i = 0; i < outputs.length && why == null; i++) {
+                if (!outputs[i].hasFinished()) {
+                    fail(task, new IOException(task + " ended without saying that its output was complete"));
+                }
+            }
+            List links = (List) inputs.get(number(stage));
+            for (int i = 0; i < links.size(); i++) {
+                StreamLink link = (StreamLink) links.get(i);
+                if (link.undecided.remove(task)) {
+                    letGo(read(stage, link.input));
+                }
+            }
+            close(task.cursors);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Let everybody fail: whoever waits, and whoever asks from now on. The first reason is kept, and the task that it comes from. */
+    void fail(StreamTask task, Throwable why) {
+        lock.lock();
+        try {
+            if (failure == null && !isConsequence(why)) {
+                failure = why;
+                failed = task;
+            }
+            if (failure != null) {
+                for (int i = 0; i < all.size(); i++) {
+                    ((StreamTask) all.get(i)).changed.signalAll();
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private static boolean isConsequence(Throwable why) {
+        int depth = 0;
+        for (Throwable at = why; at != null && depth < 50; at = at.getCause()) {
+            if (at instanceof BrokenStream) {
+                return true;
+            }
+            depth++;
+        }
+        return false;
+    }
+
+    /** Stop everybody. */
+    public void cancel(String why) {
+        fail(null, new org.apache.spark.TaskKilledException(why));
+    }
+
+    /** Return the first failure, or null. */
+    public Throwable failure() {
+        lock.lock();
+        try {
+            return failure;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Return stage and partition of the task that failed first; null when none did, or nobody's task is to blame. */
+    public int[] failed() {
+        lock.lock();
+        try {
+            return failed == null ? null : new int[] {failed.stage, failed.partition};
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Drop everything; nobody uses the exchange any more. */
+    public void close() {
+        cancel("the exchange is closed");
+        spill.close();
+    }
+
+    /** Return how many frames were let in beyond a channel's capacity, so that nobody waits in a circle. */
+    public long grants() {
+        lock.lock();
+        try {
+            return grants;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    public long spilledBytes() {
+        return spill.written();
+    }
+
+    /** Bytes of frames in memory. */
+    public long heldBytes() {
+        lock.lock();
+        try {
+            return held;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Return who waits for what, a line each. */
+    public String waits() {
+        StringBuilder text = new StringBuilder();
+        lock.lock();
+        try {
+            for (int i = 0; i < all.size(); i++) {
+                List waits = ((StreamTask) all.get(i)).waits;
+                for (int w = 0; w < waits.size(); w++) {
+                    text.append(waits.get(w)).append('\n');
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
+        return text.toString();
+    }
+
+    // ------------------------------------------------------------ waiting, with the lock held
+
+    private void check() throws IOException {
+        if (failure != null) {
+            throw new BrokenStream("stopped: " + Failures.text(failure), failure);
+        }
+    }
+
+    private void await(StreamTask.Wait wait) throws IOException, InterruptedException {
+        check();
+        if (!wait.isOn()) {
+            return;
+        }
+        wait.task.waits.add(wait);
+        try {
+            StreamChannel granted = Deadlocks.relieve(all);
+            if (granted != null) {
+                grants++;
+                granted.producer.changed.signalAll();
+            }
+            while (wait.isOn()) {
+                wait.task.changed.await();
+                check();
+            }
+        } finally {
+            wait.task.waits.remove(wait);
+        }
+    }
+
+    private void wakeReaders(StreamChannel channel) {
+        List tasks = new ArrayList();
+        channel.addReaders(tasks);
+        for (int i = 0; i < tasks.size(); i++) {
+            ((StreamTask) tasks.get(i)).changed.signalAll();
+        }
+    }
+
+    private void letGo(StreamChannel[][] all) {
+        for (int i = 0; i < all.length; i++) {
+            for (int b = 0; b < all[i].length; b++) {
+                letGo(all[i][b]);
+            }
+        }
+    }
+
+    private void letGo(StreamChannel channel) {
+        List gone = new ArrayList();
+        channel.forget(gone);
+        letGo(channel, gone);
+    }
+
+    private void letGo(StreamChannel channel, List gone) {
+        for (int i = 0; i < gone.size(); i++) {
+            StreamFrame frame = (StreamFrame) gone.get(i);
+            held -= frame.isInMemory() ? frame.size : 0;
+        }
+        channel.producer.changed.signalAll();
+    }
+}

@@ -1,0 +1,88 @@
+"""The assertion that a query gives the same result in pieces as in one go."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+from pyspark.sql import DataFrame
+
+from executor.spark.jvm import Jvm
+from executor.spark.outcomes import unpack
+from executor.spark.planner.job_session import jvm_session
+from onager.errors import UnsupportedPlanError
+from onager.testing.compare import Order, difference
+from onager.testing.config import HarnessConfig
+from onager.testing.kernel import jvm_with_kernel
+from onager.testing.run import DistributedRun, Plant, run_graph
+from onager.testing.stages import StageGraph, cut
+
+
+def assert_distributed_eq(
+    frame: DataFrame, config: HarnessConfig | None = None, *, plant: Plant | None = None
+) -> DistributedRun:
+    """Run the query of *frame* in pieces and in one go, and fail unless both give the same rows.
+
+    Rows are compared as a multiset, and in order where the query orders its result (rows that tie may come in any). A
+    query that was not cut fails, unless `HarnessConfig.single_stage` says that it is known to be one stage; one so
+    marked fails when it was cut. What plain Spark raises is raised as it is; `DistributedRunError` is what happened in
+    pieces alone. *plant* is for testing the harness itself.
+    """
+    __tracebackhide__ = True
+    config = config or HarnessConfig()
+    jvm = jvm_with_kernel(frame.sparkSession)
+    analyzed, order = _ordered(jvm, frame)
+    names = [*frame.columns, *(f"onager_order_{i}" for i in range(analyzed.output().size() - len(frame.columns)))]
+    graph = _cut(frame, analyzed, names, config)
+    expected = _plain(jvm, frame, analyzed, names)
+    run = run_graph(frame, graph, config, plant)
+    how = difference(run.table, expected, order, ordered=config.ordered, tolerance=config.relative_tolerance)
+    if how is not None:
+        raise AssertionError(f"run in pieces, the query gives another result: {how}\n\n{graph}")
+    return run
+
+
+def _cut(frame: DataFrame, analyzed: Any, names: list[str], config: HarnessConfig) -> StageGraph:
+    try:
+        graph = cut(frame, analyzed, names, config)
+    except UnsupportedPlanError as e:
+        raise AssertionError(f"the query cannot be run in pieces, so there is nothing to compare: {e}") from e
+    if not graph.is_cut and not config.single_stage:
+        raise AssertionError(
+            "the query is one stage, so nothing was exchanged and the comparison says little; if that is as it should "
+            f"be, say HarnessConfig(single_stage=True)\n\n{graph}"
+        )
+    if graph.is_cut and config.single_stage:
+        raise AssertionError(
+            f"the query is marked as a single stage, and has {len(graph.stages)}: leave single_stage out\n\n{graph}"
+        )
+    return graph
+
+
+def _ordered(jvm: Jvm, frame: DataFrame) -> tuple[Any, Order]:
+    """Return the query, with columns added for the keys of its order that its output lacks, and that order."""
+    analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)
+    facts, query = jvm.package("onager.kernel.Orders").of(analyzed)
+    kind, keys = str(facts).split("\t")
+    places = tuple(int(place) for place in keys.split(",") if place)
+    return query, Order(keys=places, columns=len(frame.columns), is_limited=kind == "limited")
+
+
+def _plain(jvm: Jvm, frame: DataFrame, analyzed: Any, names: list[str]) -> pa.Table:
+    """Return the query's result as plain Spark gives it under the session's settings, as Onager's results look."""
+    session = frame.sparkSession
+    context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
+    datasets = jvm.package("org.apache.spark.sql.classic.Dataset")
+    query = datasets.ofRows(jvm_session(session), analyzed).queryExecution()
+    with tempfile.TemporaryDirectory(prefix="onager-testing-") as directory:
+        kernel = jvm.package("onager.kernel.Kernel")(context, directory, 1, "")
+        try:
+            spec = {"layout": "result", "directory": "plain", "nonce": "r", "names": names}
+            ((event, inline),) = unpack(bytes(kernel.runWhole(jvm_session(session), query, json.dumps(spec))))
+        finally:
+            kernel.close()
+        content = inline if event["inline"] else Path(directory, "plain", "0-r.arrow").read_bytes()
+        with pa.ipc.open_stream(content) as reader:
+            return reader.read_all()

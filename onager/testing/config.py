@@ -1,0 +1,42 @@
+"""How a query is run in pieces by the harness."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessConfig:
+    """How a query is cut, what its tasks are wired with, and what counts as the same result."""
+
+    tasks: int = 3
+    """Buckets of every exchange, and tasks that a scan is split into at least, however small its files."""
+    channel_frames: int = 16
+    """Frames that a channel holds before its writer waits; 1 brings out whoever relies on more."""
+    channel_bytes: int = MIB
+    """Bytes that a channel holds before its writer waits; a frame that is larger goes through all the same."""
+    frame_bytes: int = 32 * KIB
+    """Bytes of rows in a frame."""
+    memory_bytes: int = 256 * MIB
+    """Bytes of frames that all channels hold together; more lie in a file."""
+    single_stage: bool = False
+    """Whether the query is known to be one stage. Otherwise a query that was not cut fails the assertion."""
+    ordered: bool | None = None
+    """Whether the order of rows is compared; None: where the query orders its result."""
+    relative_tolerance: float = 1e-9
+    """How far two doubles (or floats) may be apart, relative to the larger, where rows are not equal as they are."""
+    timeout_s: float = 120.0
+    """How long the tasks may take together before they are stopped, with a list of who waits for whom."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark (``spark.sql.*``) for planning and running the query in pieces, beyond those of the session."""
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "channel_frames", "channel_bytes", "frame_bytes", "memory_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"HarnessConfig.{name} is {getattr(self, name)}: give 1 or more")
+        if not self.timeout_s > 0:
+            raise ValueError(f"HarnessConfig.timeout_s is {self.timeout_s}: give a number of seconds above 0")
+        if not 0 <= self.relative_tolerance < 1:
+            raise ValueError(f"HarnessConfig.relative_tolerance is {self.relative_tolerance}: give 0 or more, below 1")

@@ -1,0 +1,230 @@
+"""Running a query in pieces: every task of every stage at once, in this process."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.ipc
+from pyspark.sql import DataFrame
+
+from executor.spark import plan_codec
+from executor.spark.jvm import Jvm
+from executor.spark.planner.job_session import jvm_session
+from executor.spark.stage_plan import ExchangeInput, HashOutput, LeafInput, ResultOutput, StagePlan
+from onager.errors import OnagerError
+from onager.testing.config import MIB, HarnessConfig
+from onager.testing.kernel import jvm_with_kernel
+from onager.testing.stages import Stage, StageGraph, create_stages
+
+POLL_MS = 200
+STOP_MS = 30_000
+MIN_TASK_MEMORY = 32 * MIB
+_runs = itertools.count(1)
+
+Row = tuple[Any, ...]
+
+
+class DistributedRunError(OnagerError):
+    """A query failed when it was run in pieces; the text says which task, and why."""
+
+    def __init__(self, message: str, *, error_class: str = "", stage_id: int = 0, details: str = "") -> None:
+        super().__init__(message)
+        self.error_class = error_class
+        """Spark's error class, or that of the exception."""
+        self.stage_id = stage_id
+        """The stage whose task failed first; 0 when it was no task."""
+        self.details = details
+        """The stack trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """What one task came to."""
+
+    stage_id: int
+    partition: int
+    rows_read: int
+    """Rows that it read from files, as Spark counts them."""
+    rows: int
+    """Rows that it gave: to other stages, or as a part of the result."""
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedRun:
+    """The result of a query that was run in pieces, and how it went."""
+
+    table: pa.Table
+    graph: StageGraph
+    tasks: tuple[TaskRun, ...]
+    """By stage and partition."""
+    partitions: tuple[pa.Table, ...] = field(repr=False)
+    """The result by the tasks of the last stage."""
+    grants: int
+    """Frames that went beyond a channel's capacity, since tasks would have waited for each other in a circle."""
+    spilled_bytes: int
+    """Bytes of frames that memory had no place for."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return the rows of the result."""
+        return rows_of(self.table)
+
+    def tasks_of(self, stage_id: int) -> list[TaskRun]:
+        """Return the tasks of a stage, by partition."""
+        return [task for task in self.tasks if task.stage_id == stage_id]
+
+
+class Plant(Protocol):
+    """Plants a fault: given the way into the JVM, returns an ``onager.kernel.Interposer``."""
+
+    def __call__(self, jvm: Jvm) -> Any:
+        """Return the JVM object that stands between tasks and what they read and write."""
+        ...
+
+
+def rows_of(table: pa.Table) -> list[Row]:
+    """Return the rows of a table whose columns may share names, or that has none."""
+    if not table.num_columns:
+        return [()] * table.num_rows
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def run_distributed(
+    frame: DataFrame, config: HarnessConfig | None = None, *, plant: Plant | None = None
+) -> DistributedRun:
+    """Cut the query of *frame*, run all tasks of all stages at once, and return the result.
+
+    Every task decodes its own plan in a session of its own, on a thread of this process's JVM; rows go from stage to
+    stage through bounded channels. The session of *frame* is as it was afterwards. *plant* is for testing the harness
+    itself. Raises `DistributedRunError` with the first failure, and what `create_stages` raises.
+    """
+    config = config or HarnessConfig()
+    return run_graph(frame, create_stages(frame, config), config, plant)
+
+
+def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant: Plant | None = None) -> DistributedRun:
+    """Run the stages of *graph*, made of a query of the session of *frame*."""
+    session = frame.sparkSession
+    jvm = jvm_with_kernel(session)
+    run = f"{os.getpid()}-{next(_runs)}"
+    directory = Path(tempfile.mkdtemp(prefix="onager-testing-"))
+    try:
+        memory = int(jvm.view.java.lang.Runtime.getRuntime().maxMemory())
+        spec = {
+            "run": run,
+            "directory": str(directory),
+            "capacity_frames": config.channel_frames,
+            "capacity_bytes": config.channel_bytes,
+            "frame_bytes": config.frame_bytes,
+            "memory_bytes": min(config.memory_bytes, memory // 4),
+            "task_memory_bytes": max(MIN_TASK_MEMORY, memory // 2 // max(graph.tasks, 1)),
+        }
+        context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
+        pipeline = jvm.package("onager.kernel.Pipeline")(context, jvm_session(session), json.dumps(spec))
+        with _closed_at_the_end(pipeline):
+            if plant is not None:
+                pipeline.interpose(plant(jvm))
+            for stage in graph.stages:
+                _add(jvm, pipeline, stage)
+            report = _carry_out(pipeline, config)
+        return _result(graph, report, directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _closed_at_the_end(pipeline: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        left = str(pipeline.close(STOP_MS)).split()
+        if left:
+            raise OnagerError(f"tasks did not stop within {STOP_MS // 1000} s: {', '.join(left)}")
+
+
+def _add(jvm: Jvm, pipeline: Any, stage: Stage) -> None:
+    first = plan_codec.decode(stage.encoded)
+    pipeline.addStage(json.dumps(_stage_spec(stage, first)))
+    for partition in range(first.partitions):
+        plan = plan_codec.decode(stage.encoded)
+        leaves = jvm.view.java.util.ArrayList()
+        for source in plan.inputs:
+            leaves.add(source.description if isinstance(source, LeafInput) else None)
+        expression = plan.output.expression if isinstance(plan.output, HashOutput) else b""
+        pipeline.addTask(stage.stage_id, partition, plan.fragment, leaves, expression)
+
+
+def _stage_spec(stage: Stage, plan: StagePlan) -> dict[str, Any]:
+    inputs = [
+        {"stage": source.stage_id, "reads_all": source.reads_all, "partitions": source.partitions}
+        if isinstance(source, ExchangeInput)
+        else None
+        for source in plan.inputs
+    ]
+    return {
+        "stage": stage.stage_id,
+        "partitions": plan.partitions,
+        "layout": "result" if isinstance(plan.output, ResultOutput) else "exchange",
+        "directory": f"stage-{stage.stage_id}",
+        "buckets": stage.buckets,
+        "names": plan.column_names,
+        "conf": plan.conf,
+        "inputs": inputs,
+    }
+
+
+def _carry_out(pipeline: Any, config: HarnessConfig) -> dict[str, Any]:
+    """Start the tasks and wait for their end; return what became of them."""
+    deadline = time.monotonic() + config.timeout_s
+    pipeline.start()
+    while not getattr(pipeline, "await")(POLL_MS):
+        if time.monotonic() > deadline:
+            waits = str(pipeline.waits()).strip()
+            raise DistributedRunError(
+                f"the query was not done after {config.timeout_s:g} s (HarnessConfig.timeout_s); "
+                + (f"who waits for what:\n{waits}" if waits else "no task waits for another")
+            )
+    report: dict[str, Any] = json.loads(pipeline.report())
+    failure = report.get("failure")
+    if failure:
+        stage_id = failure.get("stage", 0)
+        where = f"task {failure['partition']} of stage {stage_id} failed: " if stage_id else ""
+        raise DistributedRunError(
+            f"{where}{failure['message']}",
+            error_class=failure.get("error_class", ""),
+            stage_id=stage_id,
+            details=failure.get("details", ""),
+        )
+    return report
+
+
+def _result(graph: StageGraph, report: dict[str, Any], directory: Path) -> DistributedRun:
+    last = graph.stages[-1]
+    schema = pa.ipc.read_schema(pa.BufferReader(graph.schema))
+    partitions = []
+    for partition in range(last.tasks):
+        path = directory / f"stage-{last.stage_id}" / f"{partition}-r.arrow"
+        with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            partitions.append(reader.read_all())
+    tasks = [
+        TaskRun(task["stage"], task["partition"], task["rows_read"], task["rows"], task["bytes"])
+        for task in sorted(report["tasks"], key=lambda task: (task["stage"], task["partition"]))
+    ]
+    return DistributedRun(
+        table=pa.concat_tables(partitions) if partitions else schema.empty_table(),
+        graph=graph,
+        tasks=tuple(tasks),
+        partitions=tuple(partitions),
+        grants=report["grants"],
+        spilled_bytes=report["spilled_bytes"],
+    )

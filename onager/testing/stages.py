@@ -1,0 +1,167 @@
+"""A query as stages: cut as Onager cuts it, each stage encoded once."""
+
+import json
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from executor.spark import plan_codec
+from executor.spark.planner.cutter import CutStage, Cutter
+from executor.spark.planner.job_session import changed_settings, jvm_session, planned_settings
+from executor.spark.planner.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
+from executor.spark.stage_plan import (
+    ExchangeInput,
+    HashOutput,
+    LeafInput,
+    ResultOutput,
+    RoundRobinOutput,
+    StageOutput,
+)
+from onager.testing.config import HarnessConfig
+from onager.testing.kernel import jvm_with_kernel
+
+_PLANNING = threading.Lock()
+"""Held while settings of a session differ from what they were."""
+OPEN_COST = "spark.sql.files.openCostInBytes"
+
+
+@dataclass(frozen=True, slots=True)
+class StageRead:
+    """What a stage reads of another one."""
+
+    stage_id: int
+    reads_all: bool
+    """Whether every task reads all of it (a broadcast, a subquery) rather than its own buckets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a query."""
+
+    stage_id: int
+    """From 1, producers before consumers."""
+    name: str
+    """In people's words: ``scan lineitem → partial aggregate``."""
+    tasks: int
+    inputs: tuple[StageRead, ...]
+    """The stages that it reads, in the order in which its plan meets them."""
+    sources: tuple[str, ...]
+    """What it reads itself: ``Parquet /data/lineitem (12 files)``."""
+    partitioning: str
+    """How its output is laid out: ``hash(3)``, ``round robin(3)``, ``single``, or ``result``."""
+    plan: str
+    """Its part of the physical plan, as Spark prints plans."""
+    encoded: bytes = field(repr=False)
+    """Its plan as tasks get it; every task decodes it anew."""
+
+    @property
+    def buckets(self) -> int:
+        """How many partitions its output has; 0 for the result."""
+        inner = self.partitioning.partition("(")[2].rstrip(")")
+        return int(inner) if inner else int(self.partitioning != "result")
+
+
+@dataclass(frozen=True, slots=True)
+class StageGraph:
+    """The stages of a query, producers before consumers; the last one gives the result."""
+
+    stages: tuple[Stage, ...]
+    schema: bytes = field(repr=False)
+    """The Arrow schema of the result, an IPC message."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the query has."""
+        return sum(stage.tasks for stage in self.stages)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there is more than one stage."""
+        return len(self.stages) > 1
+
+    def __str__(self) -> str:
+        """Return the stages with their plans, for people."""
+        return "\n".join(_shown(stage) for stage in self.stages)
+
+
+def _shown(stage: Stage) -> str:
+    reads = [f"stage {read.stage_id}{' (all of it)' if read.reads_all else ''}" for read in stage.inputs]
+    read = ", ".join([*reads, *stage.sources]) or "nothing"
+    lines = [
+        f"stage {stage.stage_id}: {stage.name}",
+        f"  tasks: {stage.tasks}, output: {stage.partitioning}, reads: {read}",
+        *(f"  {line}" for line in stage.plan.rstrip().splitlines()),
+    ]
+    return "\n".join(lines)
+
+
+def create_stages(frame: DataFrame, config: HarnessConfig | None = None) -> StageGraph:
+    """Cut the query of *frame* as Onager would, and return its stages.
+
+    Nothing runs, but for rows that the plan carries itself. The session's settings are changed while Spark plans, and
+    as they were afterwards. Raises `UnsupportedPlanError`, which names the operator, for a query that cannot be cut.
+    """
+    config = config or HarnessConfig()
+    analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)
+    return cut(frame, analyzed, list(frame.columns), config)
+
+
+def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: HarnessConfig) -> StageGraph:
+    """Cut *analyzed*, a logical plan of the session of *frame*."""
+    session = frame.sparkSession
+    jvm = jvm_with_kernel(session)
+    sizes = {
+        SHUFFLE_PARTITIONS: str(config.tasks),
+        LEAF_PARALLELISM: str(config.tasks),
+        MIN_SPLITS: str(config.tasks),
+        OPEN_COST: "1",
+    }
+    changes = sizes | dict(config.conf) | CUT_SETTINGS
+    with _PLANNING, changed_settings(session, planned_settings(session), changes):
+        datasets = jvm.package("org.apache.spark.sql.classic.Dataset")
+        plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
+        with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
+            cutter = Cutter(
+                jvm,
+                jvm_session(session),
+                plan,
+                conf=planned_settings(session),
+                column_names=column_names,
+                scratch=Path(scratch),
+            )
+            stages = tuple(_stage(stage) for stage in cutter.cut())
+        kernel = jvm.package("onager.kernel.Kernel")
+        return StageGraph(stages, bytes(kernel.arrowSchema(jvm_session(session), plan, json.dumps(column_names))))
+
+
+def _stage(stage: CutStage) -> Stage:
+    plan = stage.plan
+    reads = dict.fromkeys(
+        StageRead(source.stage_id, source.reads_all) for source in plan.inputs if isinstance(source, ExchangeInput)
+    )
+    return Stage(
+        stage_id=stage.stage_id,
+        name=stage.name,
+        tasks=plan.partitions,
+        inputs=tuple(reads),
+        sources=tuple(source.label for source in plan.inputs if isinstance(source, LeafInput)),
+        partitioning=_partitioning(plan.output),
+        plan=stage.text,
+        encoded=plan_codec.encode(plan),
+    )
+
+
+def _partitioning(output: StageOutput) -> str:
+    match output:
+        case HashOutput(buckets=buckets):
+            return f"hash({buckets})"
+        case RoundRobinOutput(buckets=buckets):
+            return f"round robin({buckets})"
+        case ResultOutput():
+            return "result"
+        case _:
+            return "single"
