@@ -16,6 +16,7 @@ import structlog
 
 from onager.errors import OnagerError
 from scheduler.tasks.distribution import TaskDistribution
+from state_backend import Keyspace
 from state_backend.faulty import FaultKind
 from state_backend.local import Engine
 from state_backend.memory import MemoryBackend, MemoryStore
@@ -183,8 +184,13 @@ class World:
         raise structlog.DropEvent
 
     def _do_all_read(self, major: int) -> bool:
-        """Return whether no scheduler is of the version before, or just has come; in a storm nobody can know."""
-        old = [r for r in self.replicas if r.is_old and r.process is not None and self.loop.time() - r.began_s > 1.0]
+        """Return whether no registered scheduler is of the version before, but for one that just came.
+
+        One whose registration has ended counts no more, though it may only have been held up. In a storm nobody can
+        know.
+        """
+        registered = self.observer.stored[Keyspace.Schedulers]
+        old = [r for r in self.replicas if r.is_old and r.name in registered and self.loop.time() - r.began_s > 1.0]
         return major <= OLD_MAJOR or not old or self.weather.kind is Kind.STORM
 
     # ---------------------------------------------------------------- the course of events
