@@ -310,14 +310,16 @@ class Observer(RunLedger):
             self.fail(f"task {task} of {job.job_id} had finished, nothing was lost, and it is run again")
 
     def over_limit(self, job: SeenJob) -> int:
-        """Return how many more tasks run in the session than it may have for the job; below 0 there is room."""
+        """Return how many more tasks run in the session than it may have for the job; below 0 there is room.
+
+        Tasks of a job whose record has rotted do not count: no scheduler knows of them.
+        """
         terms = job.header
         if terms is None or not terms.session_max_tasks:
             return -1_000_000
         of_session = [j for j in self.jobs.values() if j.header is not None and j.header.session == terms.session]
-        return (
-            sum(running_count(j.graph) for j in of_session if j.graph and j.graph.is_active) - terms.session_max_tasks
-        )
+        known = [j.graph for j in of_session if j.graph and j.graph.is_active and j.job_id not in self.damaged]
+        return sum(running_count(graph) for graph in known) - terms.session_max_tasks
 
     def is_excused(self, job: SeenJob) -> bool:
         """Return whether something that the job had finished was lost, so that it may do some of it again."""

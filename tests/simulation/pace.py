@@ -177,7 +177,10 @@ class Pace:
     # ---------------------------------------------------------------- turns
 
     def _look_at_turns(self) -> None:
-        """A job that has nothing running comes next, whatever it weighs: few others may be served before it."""
+        """A job that has nothing running comes next, whatever it weighs: few others may be served before it.
+
+        A few for each scheduler, since one that acts on several jobs keeps a slot for a few tasks of theirs.
+        """
         slots = sum(e.slots for e in self._world.executors)
         total = sum(j.launches for j in self._world.observer.jobs.values())
         waiting = [(j, graph) for j, graph in self._active if _could_run_now(graph) and not running_count(graph)]
@@ -188,7 +191,7 @@ class Pace:
             launches, began = before.get(job_id, (job.launches, others))
             if launches != job.launches:
                 began = others  # it got something between two looks
-            if others - began > 2 * slots + 8 + 2 * len(hungry):
+            if others - began > 2 * slots + 8 * len(self._world.replicas) + 2 * len(hungry):
                 self._world.observer.fail(f"{job_id} got nothing while others got {others - began} tasks")
                 began = others
             self._hungry[job_id] = job.launches, began
