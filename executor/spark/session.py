@@ -77,6 +77,8 @@ def start_session(
         except BaseException:
             spark.stop()
             raise
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  (PySpark keeps it nowhere else)
+    gateway.java_gateway_server.addListener(gateway.jvm.onager.kernel.PromptAnswers())
     return spark
 
 
