@@ -3,6 +3,7 @@
 import hashlib
 import json
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from pyspark.sql import SparkSession
 
 from executor.spark import leaves
 from executor.spark.jvm import Jvm
-from executor.spark.stage_plan import ExchangeInput, LeafInput, StagePlan
+from executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan
 from onager.exchange_layout import stage_directory
 from onager.ids import JobId, StageId
 from onager.protocol import onager_pb2 as pb
+
+_MOST_SESSIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,15 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
 
 
 class Binder:
-    """Keeps the bound stages and the Spark sessions of jobs until the job is closed. Callable from any thread."""
+    """Keeps the bound stages of jobs until the job is closed, and Spark sessions. Callable from any thread."""
 
     def __init__(self, spark: SparkSession, kernel: Any) -> None:
         self._spark = spark
         self._kernel = kernel
         self._jvm = Jvm.of(spark)
         self._lock = threading.Lock()
-        self._sessions: dict[tuple[JobId, str], Any] = {}
+        self._sessions: OrderedDict[str, Any] = OrderedDict()
+        """By conf, those used last at the end."""
         self._bound: dict[StageKey, Future[Any]] = {}
 
     def bound(self, task_set: pb.TaskSet, plan: StagePlan) -> Any:
@@ -78,14 +82,19 @@ class Binder:
         self._drop_before(key)
         return made
 
-    def session(self, job_id: JobId, conf: Mapping[str, str]) -> Any:
-        """Return the JVM session of a job under *conf*."""
+    def session(self, conf: Mapping[str, str]) -> Any:
+        """Return a JVM session under *conf*, the same one for all stages of any job that were planned under it.
+
+        Nothing else of a session matters to a stage, and making one takes as long as a short task.
+        """
         text = json.dumps(dict(sorted(conf.items())))
         with self._lock:
-            session = self._sessions.get((job_id, text))
+            session = self._sessions.pop(text, None)
             if session is None:
                 session = self._kernel.session(self._spark._jsparkSession, text)  # noqa: SLF001
-                self._sessions[job_id, text] = session
+            self._sessions[text] = session
+            if len(self._sessions) > _MOST_SESSIONS:
+                self._sessions.popitem(last=False)
         return session
 
     def cancel(self, key: StageKey) -> None:
@@ -93,14 +102,12 @@ class Binder:
         self._kernel.cancelGroup(key.group)
 
     def close_job(self, job_id: JobId) -> None:
-        """Forget all stages and sessions of a job; what is being bound is stopped."""
+        """Forget all stages of a job; what is being bound is stopped."""
         with self._lock:
             gone = [key for key in self._bound if key.job_id == job_id]
             unfinished = [key for key in gone if not self._bound[key].done()]
             for key in gone:
                 del self._bound[key]
-            for known in [known for known in self._sessions if known[0] == job_id]:
-                del self._sessions[known]
         for key in unfinished:
             self.cancel(key)
 
@@ -112,7 +119,7 @@ class Binder:
                     del self._bound[old]
 
     def _bind(self, key: StageKey, task_set: pb.TaskSet, plan: StagePlan) -> Any:
-        session = self.session(key.job_id, plan.conf)
+        session = self.session(plan.conf)
         locations = {location.stage_id: location for location in task_set.inputs}
         inputs: list[dict[str, Any] | None] = []
         rebuilt: list[Any] = []
@@ -124,7 +131,8 @@ class Binder:
                 case ExchangeInput():
                     inputs.append(_exchange_spec(key.job_id, source, locations[source.stage_id]))
                     rebuilt.append(None)
-        spec = {"group": key.group, "partitions": plan.partitions, "inputs": inputs}
+        is_ordered = isinstance(plan.output, ResultOutput)
+        spec = {"group": key.group, "partitions": plan.partitions, "ordered": is_ordered, "inputs": inputs}
         return self._kernel.bind(session, plan.fragment, json.dumps(spec), self._jvm.java_list(rebuilt))
 
 

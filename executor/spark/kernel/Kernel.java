@@ -31,6 +31,7 @@ import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
@@ -51,6 +52,8 @@ public final class Kernel {
     private static final ObjectMapper JSON = new ObjectMapper();
     /** Stored bytes of a broadcast's input for each task that reads it. */
     private static final long BROADCAST_READ_BYTES = 4L << 20;
+    /** An input of more files is not looked into before it is joined. */
+    private static final int MOST_INDEXES = 64;
 
     private final SparkContext sc;
     private final Store store;
@@ -145,23 +148,35 @@ public final class Kernel {
         public int partitions() {
             return rdd.getNumPartitions();
         }
+
+        /** Return the plan as Spark prints it, as it was bound. */
+        public String text() {
+            return plan.treeString();
+        }
     }
 
     /**
      * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
      *
-     * <p>*spec* is JSON: {group, partitions, inputs: [null | {stage, directory, reads_all, partitions, producers: [..], nonces: [..],
-     * rows: [..], bytes}]}; *leaves* has a plan where inputs has null.
+     * <p>*spec* is JSON: {group, partitions, ordered, inputs: [null | {stage, directory, reads_all, partitions, producers: [..], nonces: [..],
+     * rows: [..], bytes}]}; *ordered*: the order of the rows matters; *leaves* has a plan where inputs has null.
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List leaves) throws Exception {
         JsonNode s = JSON.readTree(spec);
         enter(session, s.get("group").asText());
-        return bind(session, fragment, s.get("partitions").asInt(), new Inputs(s, leaves));
+        Inputs inputs = new Inputs(s, leaves);
+        long mostHashed = ((Long) session.sessionState().conf().getConf(
+                SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD())).longValue();
+        SparkPlan plan = new HashJoins(inputs, mostHashed).visit((SparkPlan) decode(fragment), !s.get("ordered").asBoolean());
+        return bind(session, plan, s.get("partitions").asInt(), inputs);
     }
 
     /** The same, with leaves from wherever; the session is the active one of this thread. */
     static Bound bind(SparkSession session, byte[] fragment, int wanted, Binder.Leaves leaves) throws Exception {
-        SparkPlan plan = (SparkPlan) decode(fragment);
+        return bind(session, (SparkPlan) decode(fragment), wanted, leaves);
+    }
+
+    private static Bound bind(SparkSession session, SparkPlan plan, int wanted, Binder.Leaves leaves) {
         SparkPlan bound = new Binder(leaves).bind(plan, session);
         RDD rdd = bound.execute();
         if (rdd.getNumPartitions() != wanted) {
@@ -171,7 +186,7 @@ public final class Kernel {
         return new Bound(session, bound, rdd);
     }
 
-    private final class Inputs implements Binder.Leaves {
+    private final class Inputs implements Binder.Leaves, HashJoins.Sizes {
         private final JsonNode spec;
         private final List leaves;
 
@@ -185,6 +200,20 @@ public final class Kernel {
             if (input.isNull()) {
                 return (SparkPlan) leaves.get(index);
             }
+            Seq output = placeholder.output();
+            RDD rows = new ExchangeRDD(sc, files(input, broadcast), output.size());
+            return new ExchangeScanExec(output, rows, "stage " + input.get("stage").asInt());
+        }
+
+        public long largestBucket(int index) {
+            JsonNode input = item(spec, "inputs", index);
+            if (input.isNull() || input.get("reads_all").asBoolean() || input.get("producers").size() > MOST_INDEXES) {
+                return -1L;
+            }
+            return files(input, false).largestBucket();
+        }
+
+        private RowFileInput files(JsonNode input, boolean broadcast) {
             int n = input.get("producers").size();
             int[] producers = new int[n];
             String[] nonces = new String[n];
@@ -203,10 +232,7 @@ public final class Kernel {
                     partitions = (int) Math.max(1L, Math.min(pieces, (long) Math.min(n, slots)));
                 }
             }
-            Seq output = placeholder.output();
-            ExchangeInput files = new RowFileInput(store, input.get("directory").asText(), input.get("stage").asInt(), producers, nonces,
-                    rows, partitions, mode);
-            return Spark43.scan(output, new ExchangeRDD(sc, files, output.size()), "stage " + input.get("stage").asInt());
+            return new RowFileInput(store, input.get("directory").asText(), input.get("stage").asInt(), producers, nonces, rows, partitions, mode);
         }
     }
 

@@ -52,6 +52,16 @@ public final class RowFile {
         return view;
     }
 
+    /** Return the bytes that *bucket*'s rows take in memory. */
+    long plainBytes(int bucket) {
+        int at = starts[bucket];
+        long sum = 0;
+        for (int i = index.getInt(at); i > 0; i--) {
+            sum += index.getInt(at + 4 + FRAME_ENTRY * (i - 1) + 12);
+        }
+        return sum;
+    }
+
     static int crc(byte[] bytes, int length) {
         CRC32C crc = new CRC32C();
         crc.update(bytes, 0, length);

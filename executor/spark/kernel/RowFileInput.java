@@ -46,6 +46,67 @@ public final class RowFileInput implements ExchangeInput {
         return new Frames(context, mode == BUCKET ? i : -1, from, to);
     }
 
+    /** Return the most bytes that any bucket holds, uncompressed; it takes a look at the index of every file. */
+    long largestBucket() {
+        long[] bytes = new long[partitions];
+        for (int p = 0; p < producers.length; p++) {
+            if (rows[p] > 0L) {
+                try {
+                    RowFile index = index(p);
+                    for (int b = 0; b < partitions; b++) {
+                        bytes[b] += index.plainBytes(b);
+                    }
+                } catch (IOException e) {
+                    throw failure(p, e);
+                } catch (IndexOutOfBoundsException e) {
+                    throw failure(p, e);
+                }
+            }
+        }
+        long most = 0L;
+        for (int b = 0; b < partitions; b++) {
+            most = Math.max(most, bytes[b]);
+        }
+        return most;
+    }
+
+    private RowFile index(int producer) throws IOException {
+        RowFile index = RowFile.cached(store.path(name(producer)));
+        if (index == null) {
+            Store.Source source = store.open(name(producer));
+            try {
+                index = checked(producer, source);
+            } finally {
+                source.close();
+            }
+        }
+        return index;
+    }
+
+    /** Read the index of the file *source* and keep it. */
+    private RowFile checked(int producer, Store.Source source) throws IOException {
+        RowFile index = RowFile.read(source);
+        if (index.rows != rows[producer]) {
+            throw new IOException("it holds " + index.rows + " rows where " + rows[producer] + " were reported");
+        }
+        RowFile.remember(store.path(name(producer)), index);
+        return index;
+    }
+
+    private String name(int producer) {
+        return directory + "/" + producers[producer] + "-" + nonces[producer] + ".rows";
+    }
+
+    private RuntimeException failure(int producer, Exception e) {
+        if (!store.exists()) {
+            return new java.io.UncheckedIOException(
+                    new ExchangeFailure("exchange directory " + store.root + " is not there: create or mount it", e));
+        }
+        boolean missing = e instanceof NoSuchFileException || e instanceof FileNotFoundException;
+        String why = missing ? "is missing" : "is damaged: " + Failures.text(e);
+        return new FetchFailure(stage, producers[producer], nonces[producer], store.path(name(producer)), why, e);
+    }
+
     private final class Frames implements ExchangeSource {
         private final LZ4SafeDecompressor lz4 = LZ4Factory.fastestInstance().safeDecompressor();
         private final TaskContext context;
@@ -102,41 +163,22 @@ public final class RowFileInput implements ExchangeInput {
             } catch (java.nio.channels.ClosedByInterruptException e) {
                 throw new org.apache.spark.TaskKilledException("interrupted");
             } catch (IOException e) {
-                throw failure(e);
+                throw failure(producer, e);
             } catch (RuntimeException e) {
                 if (e instanceof FetchFailure || e instanceof org.apache.spark.TaskKilledException) {
                     throw e;
                 }
-                throw failure(e); // a damaged block: LZ4Exception, or an index out of bounds
+                throw failure(producer, e); // a damaged block: LZ4Exception, or an index out of bounds
             }
-        }
-
-        private String name() {
-            return directory + "/" + producers[producer] + "-" + nonces[producer] + ".rows";
-        }
-
-        private RuntimeException failure(Exception e) {
-            if (!store.exists()) {
-                return new java.io.UncheckedIOException(
-                        new ExchangeFailure("exchange directory " + store.root + " is not there: create or mount it", e));
-            }
-            boolean missing = e instanceof NoSuchFileException || e instanceof FileNotFoundException;
-            String why = missing ? "is missing" : "is damaged: " + Failures.text(e);
-            return new FetchFailure(stage, producers[producer], nonces[producer], store.path(name()), why, e);
         }
 
         private void open() throws IOException {
-            String path = store.path(name());
-            index = RowFile.cached(path);
+            index = RowFile.cached(store.path(name(producer)));
             if (index == null || bucket < 0 || index.bucket(bucket).getInt() > 0) {
-                source = store.open(name());
+                source = store.open(name(producer));
             }
             if (index == null) {
-                index = RowFile.read(source);
-                if (index.rows != rows[producer]) {
-                    throw new IOException("it holds " + index.rows + " rows where " + rows[producer] + " were reported");
-                }
-                RowFile.remember(path, index);
+                index = checked(producer, source);
             }
             if (bucket >= index.buckets()) {
                 throw new IOException("it has " + index.buckets() + " buckets, but bucket " + bucket + " was asked for");

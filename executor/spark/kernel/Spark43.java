@@ -5,12 +5,16 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
+import org.apache.spark.sql.catalyst.optimizer.BuildSide;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
+import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StringType$;
 import org.apache.spark.sql.types.StructType;
@@ -29,6 +33,12 @@ final class Spark43 {
     static Object column(int ordinal, DataType type, boolean nullable, boolean asText, String zone) {
         BoundReference reference = new BoundReference(ordinal, type, nullable);
         return asText ? new Cast(reference, StringType$.MODULE$, scala.Option.apply(zone), EvalMode$.MODULE$.LEGACY()) : reference;
+    }
+
+    /** *join* over other sides, of which *buildSide* goes into a hash table. */
+    static ShuffledHashJoinExec hashJoin(SortMergeJoinExec join, SparkPlan left, SparkPlan right, Object buildSide) {
+        return new ShuffledHashJoinExec(join.leftKeys(), join.rightKeys(), join.joinType(), (BuildSide) buildSide, join.condition(),
+                left, right, join.isSkewJoin());
     }
 
     static FileFormat format(String name) throws ReflectiveOperationException {

@@ -10,6 +10,9 @@ MIB = 1024 * 1024
 DEFAULTS: dict[str, int] = {FUSION_MAX_BYTES: 64 * MIB, SHUFFLE_TARGET_BYTES: 64 * MIB}
 """Settings of a job that are ours, in bytes."""
 
+HASHED_BYTES = "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold"
+"""How much of one side a task may put into a hash table, where the join was planned to sort both; 0: nothing."""
+MOST_HASHED_BYTES = 32 * MIB
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 MIN_SPLITS = "spark.sql.files.minPartitionNum"
@@ -51,13 +54,16 @@ def setting_bytes(conf: Mapping[str, str], name: str) -> int:
 def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) -> int:
     """Return how many buckets an exchange gets in a query that reads *input_bytes* (-1: not known).
 
-    Every slot of the cluster gets work, unless there is too little of it; at most 200 as in plain Spark.
+    Every slot of the cluster gets work, and about the same, unless there is too little of it; at most 200 as in plain
+    Spark.
     """
     slots = max(cluster_slots, 1)
     if input_bytes < 0:
         return max(slots, 1)
     by_target = -(-input_bytes // max(target_bytes, 1))
     worth = -(-input_bytes // WORTH_A_TASK_BYTES)
+    if by_target > slots:
+        by_target = -(-by_target // slots) * slots  # a last round with few tasks would leave slots idle
     return min(max(by_target, min(slots, worth), 1), MOST_SHUFFLE_PARTITIONS)
 
 
@@ -69,8 +75,14 @@ def sizes(conf: Mapping[str, str], given: Mapping[str, str], input_bytes: int, c
         SHUFFLE_PARTITIONS: str(shuffle_partitions(input_bytes, target, slots)),
         LEAF_PARALLELISM: str(slots),
         MIN_SPLITS: str(slots),
+        HASHED_BYTES: str(MOST_HASHED_BYTES),
     }
     return {key: value for key, value in made.items() if key not in given}
+
+
+def fuses(conf: Mapping[str, str]) -> bool:
+    """Return whether any query is run in one go."""
+    return setting_bytes(conf, FUSION_MAX_BYTES) > 0
 
 
 def is_fused(conf: Mapping[str, str], input_bytes: int) -> bool:

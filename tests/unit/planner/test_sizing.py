@@ -13,7 +13,8 @@ from onager.errors import InvalidSettingError
         (MIB // 2, 8, 1),
         (3 * MIB, 8, 3),
         (100 * MIB, 8, 8),
-        (6400 * MIB, 8, 100),
+        (6400 * MIB, 8, 104),
+        (12_800 * MIB, 64, 200),
         (10**13, 8, 200),
         (-1, 8, 8),
         (100 * MIB, 0, 2),
@@ -25,7 +26,8 @@ def test_buckets_follow_the_bytes_and_fill_the_slots(input_bytes, slots, expecte
 
 def test_what_the_user_sets_is_kept():
     made = sizes({}, {"spark.sql.shuffle.partitions": "17"}, 10**9, 4)
-    assert made == {"spark.sql.leafNodeDefaultParallelism": "4", "spark.sql.files.minPartitionNum": "4"}
+    assert "spark.sql.shuffle.partitions" not in made
+    assert made["spark.sql.leafNodeDefaultParallelism"] == made["spark.sql.files.minPartitionNum"] == "4"
 
 
 WORDS = [

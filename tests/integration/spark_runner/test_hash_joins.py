@@ -1,0 +1,93 @@
+"""A join that was planned to sort both sides builds a hash table where one side turns out to be small."""
+
+import pytest
+
+from executor.spark.planner.sizing import HASHED_BYTES
+from tests.integration.spark_runner.harness import cut, settings
+
+SORTED_SIDES = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+AMPLE = SORTED_SIDES | {HASHED_BYTES: "1m"}
+LEFT = "(SELECT id % 50 AS k, id AS v, IF(id % 7 = 0, NULL, id % 11) AS n FROM RANGE(0, 400, 1, 2)) AS l"
+RIGHT = "(SELECT id AS k, concat('r', id) AS w, id % 5 AS m FROM RANGE(20, 70, 1, 2)) AS r"
+A, B = LEFT.replace(" AS l", " AS a"), LEFT.replace(" AS l", " AS b")
+JOINS = [
+    f"SELECT l.k, l.v, r.w FROM {LEFT} JOIN {RIGHT} ON l.k = r.k",
+    f"SELECT l.k, l.v, r.w FROM {LEFT} JOIN {RIGHT} ON l.k = r.k AND l.v % 4 > r.m",
+    f"SELECT l.k, l.v, r.w FROM {LEFT} LEFT JOIN {RIGHT} ON l.k = r.k AND r.m > 1",
+    f"SELECT r.k, l.v, r.w FROM {LEFT} RIGHT JOIN {RIGHT} ON l.k = r.k",
+    f"SELECT l.k, l.v FROM {LEFT} LEFT SEMI JOIN {RIGHT} ON l.k = r.k AND l.v % 4 <> r.m",
+    f"SELECT l.k, l.v FROM {LEFT} LEFT ANTI JOIN {RIGHT} ON l.k = r.k",
+    f"SELECT l.k, l.v FROM {LEFT} WHERE l.k IN (SELECT k FROM {RIGHT}) OR l.v = 3",
+    f"SELECT a.k, a.v, b.v, r.w FROM {A} JOIN {B} ON a.k = b.k AND a.v = b.v JOIN {RIGHT} ON a.k = r.k",
+    f"SELECT l.k, l.v FROM {LEFT} WHERE l.k IN (SELECT m FROM {RIGHT} GROUP BY m HAVING count(*) > 2)",
+    f"SELECT r.m, count(*) FROM {LEFT} JOIN {RIGHT} ON l.n = r.k % 11 GROUP BY r.m",
+]
+
+
+def plans_of(job, stages) -> str:
+    return "".join(
+        job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).text() for stage in stages
+    )
+
+
+def rows_of(table) -> list:
+    return sorted(map(str, table.to_pylist()))
+
+
+def as_stages(spark, text, conf):
+    """Cut *text*, its result dealt out once more: what gives the result keeps its order."""
+    with settings(spark, SORTED_SIDES):
+        return cut(spark, spark.sql(text).repartition(3), conf)
+
+
+@pytest.mark.parametrize("text", JOINS)
+def test_every_type_of_join_gives_the_same_rows(spark, job, text):
+    stages = as_stages(spark, text, AMPLE)
+
+    table = job.result(stages)
+
+    assert rows_of(table) == rows_of(spark.sql(text).toArrow())
+    assert table.num_rows > 0
+    plans = plans_of(job, stages)
+    assert "ShuffledHashJoin" in plans
+    assert "SortMergeJoin" not in plans
+
+
+@pytest.mark.parametrize(
+    ("text", "conf"),
+    [
+        pytest.param(JOINS[0], SORTED_SIDES | {HASHED_BYTES: "0"}, id="not wanted"),
+        pytest.param(JOINS[0], SORTED_SIDES | {HASHED_BYTES: "300"}, id="too large"),
+        pytest.param(JOINS[0].replace("JOIN", "FULL JOIN"), AMPLE, id="both sides kept"),
+    ],
+)
+def test_otherwise_sides_are_sorted(spark, job, text, conf):
+    stages = as_stages(spark, text, conf)
+
+    assert rows_of(job.result(stages)) == rows_of(spark.sql(text).toArrow())
+    assert "ShuffledHashJoin" not in plans_of(job, stages)
+
+
+def test_an_order_that_the_join_gives_is_kept(spark, job):
+    with settings(spark, SORTED_SIDES | {"spark.sql.shuffle.partitions": "1"}):
+        ordered = spark.sql(JOINS[0]).sortWithinPartitions("k")
+        stages = cut(spark, ordered, AMPLE | {"spark.sql.shuffle.partitions": "1"})
+        assert ordered._jdf.queryExecution().executedPlan().toString().count("Sort [") == 2
+
+    keys = job.result(stages).column("k").to_pylist()
+
+    assert keys == sorted(keys)
+    assert "ShuffledHashJoin" not in plans_of(job, stages)
+
+
+def test_tables_of_one_task_share_what_there_is(spark, job):
+    sides = [f"(SELECT id AS k, id AS v{i} FROM RANGE(0, 300, 1, 2)) AS t{i}" for i in range(3)]
+    left, *others = sides
+    joins = " ".join(f"LEFT JOIN {side} ON t0.k = t{i}.k" for i, side in enumerate(others, 1))
+    text = f"SELECT t0.k, v0, v1, v2 FROM {left} {joins}"
+    stages = as_stages(spark, text, SORTED_SIDES | {HASHED_BYTES: "4000"})
+
+    assert job.result(stages).num_rows == 300
+    plans = plans_of(job, stages)
+    assert plans.count("ShuffledHashJoin") == 1  # a side of a bucket takes some 2,400 bytes
+    assert plans.count("SortMergeJoin") == 1
