@@ -8,7 +8,7 @@ from onager.errors import InvalidSettingError
 PREFIX: Final = "onager."
 
 FUSION_MAX_BYTES: Final = "onager.fusion.maxBytes"
-"""Up to so much input a query is not cut."""
+"""Up to so much input a query is not cut; of Parquet and ORC files only the columns count that it needs."""
 SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
 """How much of its input one task after an exchange is to get."""
 

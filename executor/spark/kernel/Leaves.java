@@ -94,6 +94,7 @@ public final class Leaves {
             directories
         });
         String root = roots.isEmpty() ? "" : (String) roots.get(0);
+        bytes = (long) (bytes * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
         return bytes + "\t" + files + "\t" + splits(relation, listed) + "\t" + relation.fileFormat() + "\t" + root;
     }
 

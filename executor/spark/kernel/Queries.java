@@ -1,8 +1,13 @@
 package onager.kernel;
 
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -22,14 +27,22 @@ public final class Queries {
     }
 
     /**
-     * Returns the size of all that an analyzed query reads, before any pruning; -1 if a source does not say.
+     * Returns the size of all that a query reads; -1 if a source does not say. Of an analyzed one that is before any pruning, of an
+     * optimized one without the columns that it does not need.
      *
      * <p>A range counts 8 bytes a number, local rows by Spark's estimate, an RDD of the driver nothing.
      */
     public static long inputBytes(LogicalPlan plan) {
+        return inputBytes(plan, null);
+    }
+
+    /** *needed*: the attributes that are used above, null if all are. */
+    private static long inputBytes(LogicalPlan plan, AttributeSet needed) {
         long total = 0;
         if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
-            total += ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location().sizeInBytes();
+            HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
+            long bytes = relation.location().sizeInBytes();
+            total += needed == null ? bytes : (long) (bytes * columnShare(relation, widths(plan.output(), needed)));
         } else if (plan instanceof Range) {
             total += 8L * Math.max(0L, ((Range) plan).numElements().min(MOST_NUMBERS).toLong());
         } else if (plan.getClass().getSimpleName().equals("LogicalRDD")) {
@@ -41,11 +54,17 @@ public final class Queries {
             }
             total += size.toLong();
         }
-        Seq[] below = new Seq[] {plan.children(), plan.subqueries()};
-        for (int i = 0; i < below.length; i++) {
-            Iterator each = below[i].iterator();
+        AttributeSet below = null;
+        if (plan instanceof Project || plan instanceof Aggregate) {
+            below = plan.references();
+        } else if (plan instanceof Filter && needed != null) {
+            below = needed.$plus$plus(plan.references());
+        }
+        Seq[] sources = new Seq[] {plan.children(), plan.subqueries()};
+        for (int i = 0; i < sources.length; i++) {
+            Iterator each = sources[i].iterator();
             while (each.hasNext()) {
-                long bytes = inputBytes((LogicalPlan) each.next());
+                long bytes = inputBytes((LogicalPlan) each.next(), i == 0 ? below : null);
                 if (bytes < 0) {
                     return -1;
                 }
@@ -53,6 +72,24 @@ public final class Queries {
             }
         }
         return total;
+    }
+
+    private static long widths(Seq attributes, AttributeSet needed) {
+        long sum = 0;
+        Iterator each = attributes.iterator();
+        while (each.hasNext()) {
+            Attribute attribute = (Attribute) each.next();
+            sum += needed.contains(attribute) ? attribute.dataType().defaultSize() : 0;
+        }
+        return sum;
+    }
+
+    /** Returns about which share of a relation's files columns of *widths* bytes a row take: all of it unless they lie apart. */
+    static double columnShare(HadoopFsRelation relation, long widths) {
+        String format = relation.fileFormat().getClass().getSimpleName();
+        long all = relation.dataSchema().defaultSize();
+        boolean apart = format.equals("ParquetFileFormat") || format.equals("OrcFileFormat");
+        return apart && all > 0 ? Math.min(1.0, Math.max(widths, 1L) / (double) all) : 1.0;
     }
 
     /** Returns the simple class name of the first node that is one of {@code names} (separated by commas), or "". */

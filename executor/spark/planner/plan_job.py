@@ -1,9 +1,10 @@
 """Planning a job: from what a client submitted to the stages of its graph, or to its result when it is small."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from executor.spark.planner.job_session import (
     register_views,
 )
 from executor.spark.planner.python_function import call_function, importable
-from executor.spark.planner.sizing import CUT_SETTINGS, is_fused, sizes
+from executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, sizes
 from executor.spark.planner.sql_script import plan_script
 from executor.spark.stage_plan import ExchangeInput, HashOutput, ResultOutput, RoundRobinOutput
 from onager.errors import PlanningError
@@ -77,10 +78,9 @@ def plan_job(
         if sink is not None:
             check_target(sink)
         planning = _Planning(session, frame, sink, arrow_schema)
-        input_bytes = planning.input_bytes()
-        if is_fused(spec.conf, input_bytes):
+        if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
-        stages = planning.cut(spec, input_bytes, cluster_slots)
+        stages = planning.cut(spec, cluster_slots)
         if is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
             return planning.fused(run_fused)
         return planning.outcome(stages)
@@ -132,9 +132,25 @@ class _Planning:
         self._column_names = list(frame.columns)
         self._analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)
 
-    def input_bytes(self) -> int:
-        """Return what the query reads before any pruning; -1 when a source does not say."""
-        return int(self._jvm.package("onager.kernel.Queries").inputBytes(self._analyzed))
+    def is_fused(self, conf: Mapping[str, str]) -> bool:
+        """Return whether the query reads so little that it had better run in one go on one executor.
+
+        All of its files are looked at first; only when these are too much, it is optimized to see what it needs.
+        """
+        if not fuses(conf):
+            return False
+        if is_fused(conf, self._input_bytes(self._analyzed)):
+            return True
+        optimized = self._whole._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
+        return is_fused(conf, self._input_bytes(optimized))
+
+    @cached_property
+    def _whole(self) -> DataFrame:
+        """The query as plain Spark plans it, in the job's own session."""
+        return DataFrame(self._execution(), self._session)
+
+    def _input_bytes(self, plan: Any) -> int:
+        return int(self._jvm.package("onager.kernel.Queries").inputBytes(plan))
 
     def _execution(self) -> Any:
         """Return the query as planned under the session's present settings."""
@@ -143,9 +159,8 @@ class _Planning:
 
     def fused(self, run_fused: RunFused) -> pb.PlanOutcome:
         """Run the query here and now, and return its result as that of a single stage."""
-        frame = DataFrame(self._execution(), self._session)
-        run = run_fused(frame, self._column_names, self._sink)
-        plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001
+        run = run_fused(self._whole, self._column_names, self._sink)
+        plan = self._whole._jdf.queryExecution().executedPlan()  # noqa: SLF001
         text = str(plan.toString())
         stage = pb.PlannedStage(
             stage_id=1,
@@ -162,14 +177,16 @@ class _Planning:
         outcome.fused_inline_result = run.inline_result
         return outcome
 
-    def cut(self, spec: pb.JobSpec, input_bytes: int, cluster_slots: int) -> list[CutStage]:
+    def cut(self, spec: pb.JobSpec, cluster_slots: int) -> list[CutStage]:
         """Return the query's stages."""
         own = planned_settings(self._session)
-        with changed_settings(self._session, own, CUT_SETTINGS | sizes(spec.conf, own, input_bytes, cluster_slots)):
-            return self._cut()
+        with changed_settings(self._session, own, CUT_SETTINGS):
+            execution = self._execution().queryExecution()
+            input_bytes = self._input_bytes(execution.optimizedPlan())
+            with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
+                return self._cut(execution.executedPlan())
 
-    def _cut(self) -> list[CutStage]:
-        plan = self._execution().queryExecution().executedPlan()
+    def _cut(self, plan: Any) -> list[CutStage]:
         with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
             cutter = Cutter(
                 self._jvm,

@@ -1,6 +1,7 @@
 """What a plan says: fused or cut, how many tasks, which stages repeat their rows, what cannot be run in pieces."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,26 @@ def test_a_fused_query_is_planned_as_plain_spark_plans_it_even_when_it_was_cut_f
     ((frame, _, _),) = executor.fused
     assert frame.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true"
     assert frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "200"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_fused"),
+    [
+        ("SELECT * FROM sales", False),
+        ("SELECT sum(id) FROM sales WHERE k > 1", True),
+        ("SELECT count(*) FROM sales a JOIN (SELECT k FROM groups) b ON a.k = b.k", True),
+        ("SELECT * FROM lines_csv", False),
+        ("SELECT sum(id) FROM lines_csv", False),
+    ],
+)
+def test_input_is_what_is_read_of_files_whose_columns_lie_apart(executor, tables, text, is_fused):
+    table = "sales" if "sales" in text else "lines_csv"
+    path = Path(next(view.path for view in tables if view.name == table))
+    half = sum(file.stat().st_size for file in path.iterdir()) // 2
+
+    outcome = executor.plan_sql(text, views=tables, conf={"onager.fusion.maxBytes": str(half)})
+
+    assert outcome.HasField("fused_output") == is_fused
 
 
 def test_a_fused_sink(executor, tables, tmp_path):
