@@ -37,8 +37,9 @@ def difference(
 ) -> str | None:
     """Return how *got* differs from *expected*, for people, or None when it does not.
 
-    *ordered*: whether to compare the order, too; None: where the query orders. Doubles are compared as they are first,
-    and then, for rows without a partner, within *tolerance* of the larger one: a sum depends on the order of additions.
+    *ordered*: whether the rows have to come in the same order, ties included; None: as the query orders them. Doubles
+    are compared as they are first, and then, for rows without a partner, within *tolerance* of the larger one: a sum
+    depends on the order of additions.
     """
     if got.schema.types != expected.schema.types:
         return f"the columns differ: got {_schema(got)}, expected {_schema(expected)}"
@@ -52,7 +53,7 @@ def difference(
         return _told(len(rows), len(right), missing, extra, order)
     if ordered is False or (ordered is None and not order.keys):
         return None
-    keys = order.keys or tuple(range(width))
+    keys = tuple(range(width)) if ordered else order.keys
     for i, (row, other) in enumerate(zip(rows, right, strict=True)):
         mine, its = [row[k] for k in keys], [other[k] for k in keys]
         if mine != its and not _is_close(mine, its, tolerance):

@@ -24,7 +24,7 @@ class HarnessConfig:
     single_stage: bool = False
     """Whether the query is known to be one stage. Otherwise a query that was not cut fails the assertion."""
     ordered: bool | None = None
-    """Whether the order of rows is compared; None: where the query orders its result."""
+    """Whether the order of rows is compared, all of it (True) or none; None: as far as the query orders its result."""
     relative_tolerance: float = 1e-9
     """How far two doubles (or floats) may be apart, relative to the larger, where rows are not equal as they are."""
     timeout_s: float = 120.0

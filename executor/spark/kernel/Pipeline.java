@@ -96,7 +96,7 @@ public final class Pipeline {
         for (int i = 0; i < inputs.size(); i++) {
             JsonNode input = (JsonNode) inputs.get(i);
             if (!input.isNull()) {
-                exchange.addInput(stage, i, input.get("stage").asInt(), input.get("reads_all").asBoolean());
+                exchange.addInput(stage, i, input.get("stage").asInt());
             }
         }
         stages.put(Integer.valueOf(stage), s);

@@ -3,8 +3,6 @@ package onager.kernel;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
@@ -19,18 +17,11 @@ import java.util.concurrent.locks.ReentrantLock;
  * said so, stops all others, and the first reason is kept: what others meet because of it is none. All methods may be called from any thread.
  */
 public final class StreamExchange {
-    private final int capacityFrames;
-    private final long capacityBytes;
     private final int frameBytes;
     private final long memoryBytes;
     private final SpillFile spill;
     private final ReentrantLock lock = new ReentrantLock();
-    private final Map tasks = new TreeMap();
-    private final Map channels = new TreeMap(); // by stage, then [task][bucket]
-    private final Map inputs = new TreeMap(); // by stage: links in the order of inputs; null where it is none
-    private final Map readers = new TreeMap(); // by stage: links of those that read it
-    private final Map sources = new TreeMap(); // by stage and input: the stage that is read
-    private final List all = new ArrayList(); // every task
+    private final StreamTopology stages;
     private long held = 0;
     private long grants = 0;
     private Throwable failure = null;
@@ -41,19 +32,10 @@ public final class StreamExchange {
      * in a frame; *memoryBytes*: of all channels; *directory*: where the rest goes.
      */
     public StreamExchange(int capacityFrames, long capacityBytes, int frameBytes, long memoryBytes, String directory) {
-        this.capacityFrames = capacityFrames;
-        this.capacityBytes = capacityBytes;
+        this.stages = new StreamTopology(lock, capacityFrames, capacityBytes);
         this.frameBytes = frameBytes;
         this.memoryBytes = memoryBytes;
         this.spill = new SpillFile(directory);
-    }
-
-    private static String key(int a, int b) {
-        return String.format("%08d/%08d", new Object[] {Integer.valueOf(a), Integer.valueOf(b)});
-    }
-
-    private static Integer number(int n) {
-        return Integer.valueOf(n);
     }
 
     // ------------------------------------------------------------ what there is
@@ -62,38 +44,17 @@ public final class StreamExchange {
     public void addStage(int stage, int partitions, int buckets) {
         lock.lock();
         try {
-            List links = new ArrayList();
-            StreamChannel[][] made = new StreamChannel[partitions][buckets];
-            for (int i = 0; i < partitions; i++) {
-                StreamTask task = new StreamTask(stage, i, lock.newCondition());
-                tasks.put(key(stage, i), task);
-                all.add(task);
-                for (int b = 0; b < buckets; b++) {
-                    made[i][b] = new StreamChannel(task, b, capacityFrames, capacityBytes, links);
-                }
-            }
-            channels.put(number(stage), made);
-            readers.put(number(stage), links);
-            inputs.put(number(stage), new ArrayList());
+            stages.addStage(stage, partitions, buckets);
         } finally {
             lock.unlock();
         }
     }
 
-    /** Let input *input* of *stage* be what *producer* writes; *readsAll*: every task reads all buckets. Both were added before. */
-    public void addInput(int stage, int input, int producer, boolean readsAll) {
+    /** Let input *input* of *stage* be what *producer* writes. Both were added before. */
+    public void addInput(int stage, int input, int producer) {
         lock.lock();
         try {
-            StreamLink link = new StreamLink(input, readsAll);
-            for (int i = 0; i < all.size(); i++) {
-                StreamTask task = (StreamTask) all.get(i);
-                if (task.stage == stage) {
-                    link.undecided.add(task);
-                }
-            }
-            ((List) readers.get(number(producer))).add(link);
-            ((List) inputs.get(number(stage))).add(link);
-            sources.put(key(stage, input), number(producer));
+            stages.addInput(stage, input, producer);
         } finally {
             lock.unlock();
         }
@@ -104,30 +65,7 @@ public final class StreamExchange {
     }
 
     int buckets(int stage) {
-        StreamChannel[][] made = (StreamChannel[][]) channels.get(number(stage));
-        return made.length == 0 ? 1 : made[0].length;
-    }
-
-    private StreamTask task(int stage, int partition) {
-        StreamTask task = (StreamTask) tasks.get(key(stage, partition));
-        if (task == null) {
-            throw new IllegalArgumentException("there is no task " + partition + " of stage " + stage);
-        }
-        return task;
-    }
-
-    private StreamChannel[][] read(int stage, int input) {
-        return (StreamChannel[][]) channels.get(sources.get(key(stage, input)));
-    }
-
-    private StreamLink link(int stage, int input) {
-        List all = (List) inputs.get(number(stage));
-        for (int i = 0; i < all.size(); i++) {
-            if (((StreamLink) all.get(i)).input == input) {
-                return (StreamLink) all.get(i);
-            }
-        }
-        throw new IllegalArgumentException("stage " + stage + " has no input " + input);
+        return stages.buckets(stage);
     }
 
     // ------------------------------------------------------------ readers
@@ -139,12 +77,12 @@ public final class StreamExchange {
     public void decide(int stage, int partition, int input, int[] buckets) {
         lock.lock();
         try {
-            StreamTask task = task(stage, partition);
-            StreamLink link = link(stage, input);
+            StreamTask task = stages.task(stage, partition);
+            StreamLink link = stages.input(stage, input);
             if (!link.undecided.remove(task)) {
                 throw new IllegalStateException(task + " said before what it reads of input " + input);
             }
-            StreamChannel[][] from = read(stage, input);
+            StreamChannel[][] from = stages.read(stage, input);
             for (int i = 0; i < from.length; i++) {
                 for (int b = 0; b < buckets.length; b++) {
                     task.cursors.add(from[i][buckets[b]].cursor(task));
@@ -158,9 +96,8 @@ public final class StreamExchange {
 
     /** Let a task read all buckets of an input. */
     public void decideAll(int stage, int partition, int input) {
-        int n = buckets(((Integer) sources.get(key(stage, input))).intValue());
-        int[] buckets = new int[n];
-        for (int i = 0; i < n; i++) {
+        int[] buckets = new int[stages.bucketsRead(stage, input)];
+        for (int i = 0; i < buckets.length; i++) {
             buckets[i] = i;
         }
         decide(stage, partition, input, buckets);
@@ -170,8 +107,8 @@ public final class StreamExchange {
     public ExchangeSource source(int stage, int partition, int input, int bucket) {
         lock.lock();
         try {
-            StreamTask task = task(stage, partition);
-            StreamChannel[][] from = read(stage, input);
+            StreamTask task = stages.task(stage, partition);
+            StreamChannel[][] from = stages.read(stage, input);
             List cursors = new ArrayList();
             for (int i = 0; i < from.length; i++) {
                 for (int b = 0; b < from[i].length; b++) {
@@ -241,7 +178,7 @@ public final class StreamExchange {
 
     /** Return where a task puts its output. */
     public ExchangeSink sink(int stage, int partition) {
-        return new StreamSink(this, task(stage, partition), ((StreamChannel[][]) channels.get(number(stage)))[partition]);
+        return new StreamSink(this, stages.task(stage, partition), stages.outputs(stage, partition));
     }
 
     /** Put a frame into a channel, when there is room; false when nobody reads it. */
@@ -292,8 +229,8 @@ public final class StreamExchange {
     public void end(int stage, int partition, Throwable why) {
         lock.lock();
         try {
-            StreamTask task = task(stage, partition);
-            StreamChannel[] outputs = ((StreamChannel[][]) channels.get(number(stage)))[partition];
+            StreamTask task = stages.task(stage, partition);
+            StreamChannel[] outputs = stages.outputs(stage, partition);
             if (why != null) {
                 fail(task, why);
             }
@@ -302,11 +239,11 @@ public final class StreamExchange {
                     fail(task, new IOException(task + " ended without saying that its output was complete"));
                 }
             }
-            List links = (List) inputs.get(number(stage));
+            List links = stages.inputs(stage);
             for (int i = 0; i < links.size(); i++) {
                 StreamLink link = (StreamLink) links.get(i);
                 if (link.undecided.remove(task)) {
-                    letGo(read(stage, link.input));
+                    letGo(stages.read(stage, link.input));
                 }
             }
             close(task.cursors);
@@ -324,8 +261,8 @@ public final class StreamExchange {
                 failed = task;
             }
             if (failure != null) {
-                for (int i = 0; i < all.size(); i++) {
-                    ((StreamTask) all.get(i)).changed.signalAll();
+                for (int i = 0; i < stages.tasks().size(); i++) {
+                    ((StreamTask) stages.tasks().get(i)).changed.signalAll();
                 }
             }
         } finally {
@@ -404,8 +341,8 @@ public final class StreamExchange {
         StringBuilder text = new StringBuilder();
         lock.lock();
         try {
-            for (int i = 0; i < all.size(); i++) {
-                List waits = ((StreamTask) all.get(i)).waits;
+            for (int i = 0; i < stages.tasks().size(); i++) {
+                List waits = ((StreamTask) stages.tasks().get(i)).waits;
                 for (int w = 0; w < waits.size(); w++) {
                     text.append(waits.get(w)).append('\n');
                 }
@@ -431,7 +368,7 @@ public final class StreamExchange {
         }
         wait.task.waits.add(wait);
         try {
-            StreamChannel granted = Deadlocks.relieve(all);
+            StreamChannel granted = Deadlocks.relieve(stages.tasks());
             if (granted != null) {
                 grants++;
                 granted.producer.changed.signalAll();

@@ -71,6 +71,7 @@ def test_order_counts_where_the_query_orders_and_ties_may_come_in_any():
     rows = [(1, 1), (1, 2), (2, 3)]
     by_k = Order(keys=(0,))
     assert compare([rows[1], rows[0], rows[2]], rows, order=by_k) is None
+    assert compare([rows[1], rows[0], rows[2]], rows, order=by_k, ordered=True) is not None
     told = compare([rows[0], rows[2], rows[1]], rows, order=by_k)
     assert told.startswith("the rows are the same, but not their order: row 1 of 3 is\n  (2, 3)")
     assert compare([rows[0], rows[2], rows[1]], rows, order=by_k, ordered=False) is None

@@ -1,0 +1,91 @@
+"""One SparkSession, made as anybody makes one, and small tables for all tests of this directory."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+# As the plugin gives them where Onager is installed anew; an older installation does not know of it.
+from onager.testing.kernel import jvm_with_kernel
+from onager.testing.plugin import assert_distributed_eq, onager_config
+from tests.integration.planner.small_tables import write_tables
+from tests.one_spark import stop_with_its_jvm
+
+__all__ = ["assert_distributed_eq", "onager_config"]
+
+QUERIES = Path(__file__).resolve().parents[2] / "benchmarks" / "tpch" / "queries"
+FORMATS = {
+    "sales": "parquet",
+    "groups": "parquet",
+    "nothing": "parquet",
+    "parts": "parquet",
+    "lines_csv": "csv",
+    "lines_json": "json",
+    "lines_orc": "orc",
+    "words_txt": "text",
+}
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.python.task.killTimeout", "500ms")
+        .getOrCreate()
+    )
+    yield session
+    stop_with_its_jvm(session)
+
+
+@pytest.fixture(scope="package")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make small tables in every format, most in several files, one partitioned, one empty, and views of them."""
+    root = tmp_path_factory.mktemp("tables")
+    write_tables(root)
+    for name, file_format in FORMATS.items():
+        reader = spark.read.format(file_format)
+        if file_format == "csv":
+            reader = reader.options(header=True, inferSchema=True)
+        reader.load(str(root / name)).createOrReplaceTempView(name)
+    return root
+
+
+@pytest.fixture(scope="package")
+def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Make the tables of TPC-H at scale factor 0.01, and views of them."""
+    directory = tmp_path_factory.mktemp("tpch")
+    generator = Path(sys.executable).parent / "tpcgen-cli"
+    assert generator.is_file(), f"{generator} is missing: run make setup-dev"
+    subprocess.run([generator, "tpch", "parquet", "-s", "0.01", f"--output-dir={directory}"], check=True)
+    for path in directory.iterdir():
+        spark.read.parquet(str(path)).createOrReplaceTempView(path.stem)
+
+
+def left_behind(spark) -> list[str]:
+    """Return threads and Spark jobs of runs that have not ended."""
+    threads = jvm_with_kernel(spark).view.java.lang.Thread.getAllStackTraces().keySet()
+    names = [str(thread.getName()) for thread in threads]
+    return [name for name in names if name.startswith("onager-")] + list(
+        spark.sparkContext.statusTracker().getActiveJobsIds()
+    )
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(spark):
+    yield
+    deadline = time.monotonic() + 5
+    while (left := left_behind(spark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []

@@ -1,0 +1,95 @@
+"""What queries are cut into, and that they come to an end with the smallest channels."""
+# ruff: noqa: E501  (a query reads best on one line)
+
+import pytest
+from pyspark.sql.types import LongType
+
+from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
+from tests.integration.planner.test_shapes import ORDERED, SHAPES
+
+TINY = HarnessConfig(channel_frames=1, frame_bytes=64)
+
+
+def test_stages_come_in_order_with_what_they_read(spark, tables):
+    text = """
+        select g.label, s.total from groups g join (select k, sum(id) total from sales group by k) s on g.k = s.k
+        where s.total > (select avg(id) from sales)"""
+    before = spark.conf.get("spark.sql.adaptive.enabled"), spark.conf.get("spark.sql.shuffle.partitions")
+    graph = create_stages(spark.sql(text), HarnessConfig(tasks=4))
+    assert (spark.conf.get("spark.sql.adaptive.enabled"), spark.conf.get("spark.sql.shuffle.partitions")) == before
+    assert [stage.stage_id for stage in graph.stages] == list(range(1, len(graph.stages) + 1))
+    for stage in graph.stages:
+        assert all(read.stage_id < stage.stage_id for read in stage.inputs)
+    last = graph.stages[-1]
+    assert last.partitioning == "result"
+    assert any(read.reads_all for read in last.inputs)
+    hashed = [stage for stage in graph.stages if stage.partitioning == "hash(4)"]
+    assert len(hashed) == 1
+    assert hashed[0].buckets == 4
+    assert hashed[0].sources[0].startswith("Parquet ")
+    assert "HashAggregate" in hashed[0].plan
+    assert f"stage {last.stage_id}: {last.name}\n  tasks: 4, output: result" in str(graph)
+    assert graph.tasks == sum(stage.tasks for stage in graph.stages)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select /*+ merge(b) */ a.id, b.k from sales a join sales b on a.id = b.id",
+        "with t as (select k, sum(id) s from sales group by k) select x.s, y.s from t x join t y on x.k = y.k + 1",
+        """with t as (select /*+ repartition(3, id) */ id, k from sales), u as (select k, count(*) n from t group by k)
+           select /*+ merge(u) */ t.id, u.n from t join u on t.k = u.k""",
+        "with t as (select /*+ repartition(2) */ * from sales) select id from t union all select k from t",
+        """with t as (select /*+ repartition(3, id) */ id, k from sales)
+           select /*+ broadcast(b) */ a.id, b.k from t a join t b on a.id = b.id""",
+        """with t as (select /*+ repartition(3, id) */ id, k from sales)
+           select id, (select max(id) from t), (select min(k) from t) from t order by id""",
+        "select * from (select /*+ repartition(3, id) */ id from sales) a cross join (select /*+ repartition(2) */ k from groups) b",
+        "select id, k, sum(k) over (partition by k order by id) from (select /*+ repartition(3) */ id, k from sales)",
+    ],
+    ids=[
+        "merge join with itself",
+        "cte",
+        "diamond",
+        "union",
+        "broadcast of itself",
+        "subqueries",
+        "cartesian",
+        "window",
+    ],
+)
+@pytest.mark.parametrize("pinned", [True, False], ids=["no broadcasts", "broadcasts"])
+def test_no_query_waits_in_a_circle_with_the_smallest_channels(spark, tables, text, pinned):
+    conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"} if pinned else {}
+    config = HarnessConfig(channel_frames=1, frame_bytes=64, conf=conf, timeout_s=60)
+    assert_distributed_eq(spark.sql(text), config)
+
+
+def test_channels_grow_only_where_tasks_would_wait_in_a_circle(spark, tables):
+    conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+    straight = "select k, sum(id) from (select /*+ repartition(3, id) */ * from sales) group by k"
+    assert assert_distributed_eq(spark.sql(straight), TINY).grants == 0
+    twice = """
+        with t as (select /*+ repartition(3, id) */ id, k from sales)
+        select /*+ merge(b) */ a.id, b.k from t a join (select id + 1 id, k from t) b on a.id = b.id"""
+    config = HarnessConfig(channel_frames=1, frame_bytes=64, memory_bytes=1, conf=conf)
+    run = assert_distributed_eq(spark.sql(twice), config)
+    assert run.grants > 0
+    assert run.spilled_bytes > 0
+
+
+@pytest.mark.parametrize("text", [SHAPES["cte"], SHAPES["exists"], ORDERED["top"], ORDERED["window limit"]])
+def test_some_shapes(spark, tables, text):
+    assert_distributed_eq(spark.sql(text), TINY)
+
+
+def test_views_functions_and_settings_of_the_session_count(spark, tables):
+    spark.udf.register("plus_one", lambda x: x + 1, LongType())
+    spark.range(5).createOrReplaceTempView("five")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        text = "select k, max(plus_one(id)), max(cast('2024-01-01' as timestamp)) from sales where k in (table five) group by k"
+        run = assert_distributed_eq(spark.sql(text))
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    assert run.table.num_rows == 5

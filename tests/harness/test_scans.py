@@ -1,0 +1,50 @@
+"""The isolated-scan guard: each task reads its own share, and only that."""
+
+import pytest
+
+from onager.testing import HarnessConfig, assert_distributed_eq, run_distributed
+from tests.harness.faults import fault
+
+TOTALS = {
+    "lines_csv": "select count(*), sum(id) from lines_csv",
+    "lines_json": "select count(*), sum(id) from lines_json",
+    "lines_orc": "select count(*), sum(id) from lines_orc",
+    "words_txt": "select count(*), sum(cast(value as bigint)) from words_txt",
+    "parts": "select count(*), sum(id) from parts",
+    "parts by partition": "select count(*), sum(id) from (select id from parts where part >= 0)",
+    "lines_parquet": "select count(*), sum(id) from lines_parquet",
+}
+ONE_FILE_A_TASK = {"spark.sql.files.openCostInBytes": "1000000"}
+TOTAL = (100, sum(range(100)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lines_parquet(spark, tables):
+    """Four files of 25 rows in Parquet, too, as `sales` has others."""
+    target = str(tables / "lines_parquet")
+    spark.table("lines_csv").repartitionByRange(4, "id").write.parquet(target)
+    spark.read.parquet(target).createOrReplaceTempView("lines_parquet")
+
+
+@pytest.mark.parametrize("text", TOTALS.values(), ids=TOTALS.keys())
+def test_four_files_of_25_rows_are_100_rows(spark, text):
+    run = assert_distributed_eq(spark.sql(text), HarnessConfig(tasks=4, conf=ONE_FILE_A_TASK))
+    assert run.rows == [TOTAL]
+    assert run.graph.stages[0].tasks == 4
+
+
+@pytest.mark.parametrize("table", ["lines_csv", "lines_json", "lines_orc", "lines_parquet", "words_txt", "parts"])
+def test_each_task_reads_its_own_share(spark, table):
+    run = assert_distributed_eq(spark.table(table), HarnessConfig(tasks=4, single_stage=True, conf=ONE_FILE_A_TASK))
+    assert [task.rows for task in run.tasks] == [25, 25, 25, 25]
+    assert [task.rows_read for task in run.tasks] == [25, 25, 25, 25]
+    shares = [set(map(tuple, part.to_pandas().values.tolist())) for part in run.partitions]
+    assert len(set().union(*shares)) == 100
+
+
+def test_a_scan_that_reads_everything_in_each_task_is_caught(spark):
+    text = TOTALS["lines_csv"]
+    config = HarnessConfig(tasks=4, conf=ONE_FILE_A_TASK)
+    assert run_distributed(spark.sql(text), config, plant=fault("read everything", 1)).rows == [(400, 4 * TOTAL[1])]
+    with pytest.raises(AssertionError, match="another result"):
+        assert_distributed_eq(spark.sql(text), config, plant=fault("read everything", 1))
