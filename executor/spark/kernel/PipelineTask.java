@@ -138,7 +138,7 @@ final class PipelineTask extends Thread {
                 } else {
                     from = new StreamInput(pipeline.run, stage, partition, index, input.get("partitions").asInt());
                 }
-                return Spark43.scan(output, new ExchangeRDD(pipeline.sc, from, output.size()), "stage " + input.get("stage").asInt());
+                return new ExchangeScanExec(output, new ExchangeRDD(pipeline.sc, from, output.size()), "stage " + input.get("stage").asInt());
             } catch (RuntimeException e) {
                 throw e;
             } catch (Exception e) {

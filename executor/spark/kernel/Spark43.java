@@ -1,14 +1,11 @@
 package onager.kernel;
 
 import org.apache.hadoop.mapreduce.Job;
-import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.optimizer.BuildSide;
-import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.FileFormat;
@@ -23,11 +20,6 @@ import scala.collection.immutable.Seq;
 /** Every call of the kernel whose shape changes between minor versions of Spark; written for 4.3. */
 final class Spark43 {
     private Spark43() {}
-
-    static RDDScanExec scan(Seq output, RDD rdd, String name) {
-        return new RDDScanExec(output, rdd, name, new UnknownPartitioning(rdd.getNumPartitions()),
-                Kernel.seq(new Object[0]), scala.Option.empty());
-    }
 
     /** The column at *ordinal*, as it is or as text. */
     static Object column(int ordinal, DataType type, boolean nullable, boolean asText, String zone) {
