@@ -91,3 +91,17 @@ def test_tables_of_one_task_share_what_there_is(spark, job):
     plans = plans_of(job, stages)
     assert plans.count("ShuffledHashJoin") == 1  # a side of a bucket takes some 2,400 bytes
     assert plans.count("SortMergeJoin") == 1
+
+
+def test_a_side_that_is_gone_when_its_size_is_looked_up_is_a_fetch_failure(spark, job, exchange_dir):
+    stages = as_stages(spark, JOINS[0], AMPLE)
+    producer, joined = stages[0], stages[-2]
+    for stage in stages[:-2]:
+        job.run(stage.stage_id, stage.plan)
+    nonce = job.outputs[producer.stage_id][0].nonce
+    (exchange_dir / job.job_id / str(producer.stage_id) / f"0-{nonce}.rows").unlink()
+
+    reports = job.run(joined.stage_id, joined.plan)
+
+    assert {report.failure.kind for report in reports} == {"fetch_failed"}
+    assert {report.failure.fetch.nonce for report in reports} == {nonce}
