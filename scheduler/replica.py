@@ -327,8 +327,11 @@ class Replica:
         await self.adoption.adopt_all()
         if not self.turns.is_alone:
             await self.local.catch_up()  # somebody may have acted for this scheduler, and nothing have happened since
-        for executor_id, incarnation in self.local.strays(self.executors.is_alive):
-            await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
+        if strays := self.local.strays(self.executors.is_alive):
+            await self.executors.refresh()  # jobs may have been read since that name executors which came later
+            for executor_id, incarnation in strays:
+                if not self.executors.is_alive(executor_id, incarnation):
+                    await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
         await self.housekeeping.sweep()
         await self.housekeeping.collect_orphans()
         self._clean_wake.set()

@@ -130,8 +130,11 @@ class JobLoads:
 
     def _take(self, job_id: JobId, load: JobLoad, head: JobHead) -> None:
         known = self._known.get(job_id)
-        if known is not None and (load.seq, load.head_revision) < (known.seq, known.head_revision):
+        if known is not None and load.seq < known.seq:
             return
+        if known is not None and load.seq == known.seq:
+            # The end of a pause is no event; and replicas may know one head by different revisions.
+            load = replace(load, head_revision=max(load.head_revision, known.head_revision))
         if load == known:
             return  # no news: who is told would ask again for tasks that no slot of ours is fit for
         self._known[job_id] = load

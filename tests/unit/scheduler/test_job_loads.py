@@ -34,6 +34,18 @@ def test_what_another_replica_tells_again_is_no_news():
     assert told == [JOB, JOB]
 
 
+def test_the_end_of_a_pause_is_heard_though_the_head_is_known_by_an_earlier_revision_there():
+    """Who commits a batch that leaves the head alone knows the head as of that batch; who loads it, as of before."""
+    head = head_of(graph(), JobTerms())
+    heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 9)
+    queue = FairQueue()
+    loads = JobLoads(queue, heads, SimpleNamespace(follows=lambda _: False, is_mine=lambda _: False), SystemClock())
+    loads.take([pb.JobLoad(job_id=JOB, running=0, available=0, log_seq=7, head_revision=9)])
+    assert queue.take() is None
+    loads.take([pb.JobLoad(job_id=JOB, running=0, available=1, log_seq=7, head_revision=5)])
+    assert queue.take() == JOB
+
+
 def test_nothing_is_told_of_a_job_of_which_only_the_head_was_seen():
     """What is not known is no number that a message could hold."""
     head = head_of(graph(), JobTerms())
