@@ -277,7 +277,8 @@ public final class PlanTools {
             TakeOrderedAndProjectExec top = (TakeOrderedAndProjectExec) limit;
             return new LocalLimitExec(top.limit(), new SortExec(top.sortOrder(), false, child, 0));
         }
-        return new LocalLimitExec(((CollectLimitExec) limit).limit(), child);
+        int most = ((CollectLimitExec) limit).limit();
+        return most < 0 ? child : new LocalLimitExec(most, child); // without a limit there is only an offset
     }
 
     /** Returns the Java serialisation of the expression that chooses the bucket of a row. */

@@ -145,6 +145,21 @@ def test_values_drawn_by_a_task_are_not_drawn_by_another(executor, tables):
     assert sorted(parts) == [(0,), (1,)]
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("select id from sales offset 290", 10),
+        ("select id from sales limit 10 offset 3", 10),
+        ("select id from sales limit 10 offset 295", 5),
+        ("select id from sales limit 0", 0),
+        ("select id from sales limit 7", 7),
+    ],
+)
+def test_limits_and_offsets_of_unordered_rows_give_as_many_as_there_are(executor, tables, text, rows):
+    got = executor.run(executor.plan_sql(text, views=tables))
+    assert len(set(got)) == len(got) == rows
+
+
 UNSUPPORTED = {
     "UnionLoopExec": "with recursive t(n) as (select 1 union all select n + 1 from t where n < 5) select * from t",
     "SparkScriptTransformationExec": "select transform(id) using 'cat' as (x) from sales",

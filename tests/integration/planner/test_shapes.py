@@ -128,6 +128,7 @@ ORDERED = {
     "top of one partition": "select * from (select /*+ coalesce(1) */ id from sales) order by id limit 3",
     "sort within a union": "(select k from groups order by k limit 3) union all (select 100 + k from groups order by k limit 2)",
     "limit in subquery": "select count(*) from (select id from sales limit 17)",
+    "offset of the result": "select id from sales order by id offset 290",
     "offset alone": "select count(*) from (select k from groups order by k offset 4)",
     "rank": "select id, rank() over (partition by k order by amount desc) r from sales order by id",
     "window sums": "select id, sum(amount) over (partition by k order by id rows 2 preceding) from sales order by id",
