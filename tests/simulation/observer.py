@@ -309,17 +309,18 @@ class Observer(RunLedger):
         if (stage_id, partition) in job.finished and not self.is_excused(job):
             self.fail(f"task {task} of {job.job_id} had finished, nothing was lost, and it is run again")
 
-    def over_limit(self, job: SeenJob) -> int:
+    def over_limit(self, job: SeenJob, *, counts_damaged: bool = False) -> int:
         """Return how many more tasks run in the session than it may have for the job; below 0 there is room.
 
-        Tasks of a job whose record has rotted do not count: no scheduler knows of them.
+        Of tasks of a job whose record has rotted a scheduler may know, from before, or not.
         """
         terms = job.header
         if terms is None or not terms.session_max_tasks:
             return -1_000_000
         of_session = [j for j in self.jobs.values() if j.header is not None and j.header.session == terms.session]
-        known = [j.graph for j in of_session if j.graph and j.graph.is_active and j.job_id not in self.damaged]
-        return sum(running_count(graph) for graph in known) - terms.session_max_tasks
+        counted = [j for j in of_session if counts_damaged or j.job_id not in self.damaged]
+        graphs = [j.graph for j in counted if j.graph and j.graph.is_active]
+        return sum(map(running_count, graphs)) - terms.session_max_tasks
 
     def is_excused(self, job: SeenJob) -> bool:
         """Return whether something that the job had finished was lost, so that it may do some of it again."""

@@ -150,7 +150,7 @@ class Pace:
         """Return whether the job's session may have no more tasks, as far as all know who count them."""
         observer = self._world.observer
         has_limit = job.header is not None and job.header.session_max_tasks > 0
-        return has_limit and (not observer.is_limit_exact or observer.over_limit(job) >= 0)
+        return has_limit and (not observer.is_limit_exact or observer.over_limit(job, counts_damaged=True) >= 0)
 
     def _launches_unheard(self) -> list[tuple[str, object]]:
         agents = dict(self._agents)
