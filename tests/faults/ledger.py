@@ -5,6 +5,7 @@ known they look, and where nothing is to be seen they write the very same key ag
 """
 
 import asyncio
+import contextlib
 import itertools
 import json
 from collections import Counter
@@ -158,11 +159,15 @@ class Ledger:
         """Watch the log until `LAST` was heard: each batch comes once, in the order of commits."""
         heard: list[tuple[int, str]] = []
         revisions: list[int] = []
-        async with backend.watch(LOG, "job/", from_revision=from_revision) as events:
-            while not heard or heard[-1][1] != LAST:
-                event = await anext(events)
-                heard.append((int(event.key.removeprefix("job/")), event.value.decode()))
-                revisions.append(event.mod_revision)
+        while not heard or heard[-1][1] != LAST:
+            first = revisions[-1] + 1 if revisions else from_revision
+            # A watch ends with this when no member answers in time; who watches goes on behind what was heard.
+            with contextlib.suppress(StateUnavailableError):
+                async with backend.watch(LOG, "job/", from_revision=first) as events:
+                    while not heard or heard[-1][1] != LAST:
+                        event = await anext(events)
+                        heard.append((int(event.key.removeprefix("job/")), event.value.decode()))
+                        revisions.append(event.mod_revision)
         assert heard == [(n, batch) for n, (_, batch) in enumerate(heard)]
         assert revisions == sorted(set(revisions))
         self.heard = heard
