@@ -13,22 +13,12 @@ from pyspark.sql import SparkSession
 # As the plugin gives them where Onager is installed anew; an older installation does not know of it.
 from onager.testing.kernel import jvm_with_kernel
 from onager.testing.plugin import assert_distributed_eq, onager_config
-from tests.integration.planner.small_tables import write_tables
+from tests.integration.planner.small_tables import FORMATS, write_tables
 from tests.one_spark import stop_with_its_jvm
 
 __all__ = ["assert_distributed_eq", "onager_config"]
 
 QUERIES = Path(__file__).resolve().parents[2] / "benchmarks" / "tpch" / "queries"
-FORMATS = {
-    "sales": "parquet",
-    "groups": "parquet",
-    "nothing": "parquet",
-    "parts": "parquet",
-    "lines_csv": "csv",
-    "lines_json": "json",
-    "lines_orc": "orc",
-    "words_txt": "text",
-}
 
 
 @pytest.fixture(scope="package")

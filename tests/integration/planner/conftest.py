@@ -7,7 +7,7 @@ import pytest
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planner.one_executor import CUT, OneExecutor, as_multiset, rows_of
-from tests.integration.planner.small_tables import write_tables
+from tests.integration.planner.small_tables import FORMATS, write_tables
 from tests.one_spark import stop_with_its_jvm
 
 
@@ -24,22 +24,12 @@ def tables(executor: OneExecutor, tmp_path_factory: pytest.TempPathFactory) -> l
     """Small tables in every format, most in several files, one partitioned, one empty; views of them, too."""
     root = tmp_path_factory.mktemp("tables")
     write_tables(root)
-    formats = {
-        "sales": "parquet",
-        "groups": "parquet",
-        "nothing": "parquet",
-        "parts": "parquet",
-        "lines_csv": "csv",
-        "lines_json": "json",
-        "lines_orc": "orc",
-        "words_txt": "text",
-    }
-    for name, file_format in formats.items():
+    for name, file_format in FORMATS.items():
         reader = executor.spark.read.format(file_format)
         if file_format == "csv":
             reader = reader.options(header=True, inferSchema=True)
         reader.load(str(root / name)).createOrReplaceTempView(name)
-    return [pb.View(name=name, path=str(root / name), format=formats[name]) for name in formats]
+    return [pb.View(name=name, path=str(root / name), format=FORMATS[name]) for name in FORMATS]
 
 
 @pytest.fixture

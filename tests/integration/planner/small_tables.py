@@ -24,6 +24,18 @@ SALES = pa.schema(
     }
 )
 
+FORMATS = {
+    "sales": "parquet",
+    "groups": "parquet",
+    "nothing": "parquet",
+    "parts": "parquet",
+    "lines_csv": "csv",
+    "lines_json": "json",
+    "lines_orc": "orc",
+    "words_txt": "text",
+}
+"""Of each table, the format of its files."""
+
 
 def write_tables(root: Path) -> None:
     """Write every table into a directory of its name below *root*."""
