@@ -122,6 +122,7 @@ class Cluster:
         self.address = f"127.0.0.1:{free_port()}"
         self.environment = {
             "ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": str(lease_ttl_ms),
+            "ONAGER_SCHEDULER_RETRY_PAUSES_S": "0.5,0.2",  # what fails for good is not waited for as long as by users
             "ONAGER_EXECUTOR_LOG_LEVEL": "debug",
         }
         self.processes: list[Process] = []

@@ -100,16 +100,19 @@ def test_a_dataset_is_written_by_the_cluster_and_published(cluster, tmp_path):
 
 def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
     text = "SELECT count(*) AS n FROM (SELECT /*+ REPARTITION(2, id) */ id FROM range(0, 100, 1, 6))"
-    job = cluster.client.sql(text, conf=UNFUSED)
-    assert job.to_arrow().to_pylist() == [{"n": 100}]
+    jobs = []
+    for _ in range(3):
+        jobs.append(cluster.client.sql(text, conf=UNFUSED))
+        assert jobs[-1].to_arrow().to_pylist() == [{"n": 100}]
     told = [json.loads(line) for path in events.rglob("events_*") for line in path.read_text().splitlines()]
     started = [event for event in told if event["Event"] == "SparkListenerJobStart"]
     runs = {e["Job ID"]: e["Properties"].get("spark.jobGroup.id", "") for e in started}
-    mine = Counter(run for run in runs.values() if run.startswith(f"{job.id}/1."))
-    tasks = sum(e["Stage Infos"][0]["Number of Tasks"] for e in started if runs.get(e["Job ID"]) in mine)
+    mine = Counter(run for run in runs.values() if run.startswith(tuple(f"{job.id}/1." for job in jobs)))
+    tasks = [e["Stage Infos"][0]["Number of Tasks"] for e in started if runs.get(e["Job ID"]) in mine]
     assert set(mine.values()) == {1}
-    assert tasks == 6
-    assert len(mine) <= 6 - SLOTS + 1  # the first has a task for each slot
+    assert sum(tasks) == 6 * len(jobs)
+    # Whenever both slots are free; a scheduler that hears of one before the other fills that one.
+    assert max(tasks) == SLOTS
     ran_in = {e["Task Info"]["Executor ID"] for e in told if e["Event"] == "SparkListenerTaskEnd"}
     assert "driver" not in ran_in
     cores = [e["Executor Info"]["Total Cores"] for e in told if e["Event"] == "SparkListenerExecutorAdded"]
