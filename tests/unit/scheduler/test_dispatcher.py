@@ -9,7 +9,6 @@ import pytest
 
 from execution_graph import FailureKind, SpeculationPolicy, TasksLost
 from onager.ids import JobId
-from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.job_writers import Decision, JobWriters
 from scheduler.jobs.reports import ReportReader
@@ -21,7 +20,7 @@ from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.reservations import ExecutorReservation
 from scheduler.tasks.speculation import Speculation
 from scheduler.tasks.task_manager import TaskManager
-from tests.unit.scheduler.world import acting_alone, graph, planned, store, succeeded
+from tests.unit.scheduler.world import acting_alone, graph, planned, session_of, store, succeeded
 
 JOB = JobId("job-1")
 
@@ -44,26 +43,10 @@ class Hall:
         self.jobs.listen(loads.on_commit)
         self.jobs.listen(lambda *_: self.dispatcher.wake())
 
-    def session(self, executor_id="e1", state="alive"):
-        record = ExecutorRecord(
-            executor_id=executor_id,
-            incarnation="life",
-            host="h",
-            pid=0,
-            slots=4,
-            spark_version="4.3.0",
-            python_version="3.11",
-            exchange_dir="/x",
-            registered_ms=0,
-            lease_id=1,
-            state=state,
-        )
-        return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0)
-
     async def running_job(self, tasks):
         """A job whose planning is in e1's hands and done, so that *tasks* wait."""
         await self.jobs.submit(graph())
-        launches = await self.tasks.fill_reservations([_reservation(self.session())])
+        launches = await self.tasks.fill_reservations([_reservation(session_of())])
         assert len(launches.launches) == 1
         await self.writers.record(JOB, lambda _: Decision([planned(tasks)]))
 
@@ -92,7 +75,7 @@ async def hall(backend, clock):
 
 
 async def test_a_poll_waits_until_work_comes(hall):
-    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(hall.session(), 2, 5))
+    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(session_of(), 2, 5))
     await asyncio.sleep(0)
     await hall.jobs.submit(graph())
     task_sets = await waiting
@@ -101,7 +84,7 @@ async def test_a_poll_waits_until_work_comes(hall):
 
 async def test_a_poll_takes_what_waits_already_as_one_set(hall):
     await hall.running_job(5)
-    session = hall.session()
+    session = session_of()
     task_sets = await hall.dispatcher.wait_for_work(session, 3, 5)
     assert len(task_sets) == 1
     assert partitions(task_sets) == [0, 1, 2]
@@ -110,8 +93,8 @@ async def test_a_poll_takes_what_waits_already_as_one_set(hall):
 
 async def test_tasks_are_spread_over_the_executors_that_wait(hall):
     await hall.jobs.submit(graph())
-    await hall.tasks.fill_reservations([_reservation(hall.session())])
-    polls = [hall.dispatcher.wait_for_work(hall.session(e), 4, 5) for e in ("e1", "e2")]
+    await hall.tasks.fill_reservations([_reservation(session_of())])
+    polls = [hall.dispatcher.wait_for_work(session_of(e), 4, 5) for e in ("e1", "e2")]
     waiting = [asyncio.create_task(poll) for poll in polls]
     await asyncio.sleep(0)
     await hall.writers.record(JOB, lambda _: Decision([planned(4)]))
@@ -119,7 +102,7 @@ async def test_tasks_are_spread_over_the_executors_that_wait(hall):
 
 
 async def test_credit_goes_to_the_poll_that_waits(hall):
-    session = hall.session()
+    session = session_of()
     waiting = asyncio.create_task(hall.dispatcher.wait_for_work(session, 0, 5))
     await asyncio.sleep(0)
     await hall.jobs.submit(graph())
@@ -130,11 +113,11 @@ async def test_credit_goes_to_the_poll_that_waits(hall):
 
 
 async def test_no_work_is_an_empty_answer_after_its_time(hall):
-    assert await hall.dispatcher.wait_for_work(hall.session(), 2, 0.01) == []
+    assert await hall.dispatcher.wait_for_work(session_of(), 2, 0.01) == []
 
 
 async def test_one_nudge_may_be_enough(hall):
-    polls = [asyncio.create_task(hall.dispatcher.wait_for_work(hall.session(e), 2, 60)) for e in ("e1", "e2", "e3")]
+    polls = [asyncio.create_task(hall.dispatcher.wait_for_work(session_of(e), 2, 60)) for e in ("e1", "e2", "e3")]
     await asyncio.sleep(0)
     for ended in (1, 2):
         hall.dispatcher.nudge(lambda session: session.executor_id != "e1", at_most=1)
@@ -145,14 +128,14 @@ async def test_one_nudge_may_be_enough(hall):
 
 
 async def test_a_nudged_poll_is_answered_at_once(hall):
-    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(hall.session(), 2, 60))
+    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(session_of(), 2, 60))
     await asyncio.sleep(0)
     hall.dispatcher.nudge(lambda session: session.executor_id == "e1")
     assert await waiting == []
 
 
 async def test_a_poll_that_its_executor_repeats_takes_the_place_of_the_first(hall):
-    session = hall.session()
+    session = session_of()
     first = asyncio.create_task(hall.dispatcher.wait_for_work(session, 1, 60))
     await asyncio.sleep(0)
     second = asyncio.create_task(hall.dispatcher.wait_for_work(session, 1, 60))
@@ -162,7 +145,7 @@ async def test_a_poll_that_its_executor_repeats_takes_the_place_of_the_first(hal
 
 
 async def test_executors_that_leave_or_are_gone_get_nothing(hall):
-    leaving, gone = hall.session("e1", "draining"), hall.session("e2")
+    leaving, gone = session_of("e1", "draining"), session_of("e2")
     gone.is_gone = True
     polls = [hall.dispatcher.wait_for_work(s, 2, 0.1) for s in (leaving, gone)]
     await hall.jobs.submit(graph())
@@ -175,16 +158,16 @@ async def test_a_job_that_cannot_be_worked_on_keeps_no_other_from_its_slots(hall
     hall.jobs.forget(JobId("bad"))
     await backend.delete_range("ActiveJobs", "")
     await hall.jobs.submit(graph("good", at_ms=2))
-    task_sets = await hall.dispatcher.wait_for_work(hall.session(), 3, 5)
+    task_sets = await hall.dispatcher.wait_for_work(session_of(), 3, 5)
     assert "good" in {task_set.job_id for task_set in task_sets}
 
 
 async def straggling(hall, tasks=4):
     """A job of which all tasks but the last are done, on e1, and the last is to be run a second time."""
     await hall.jobs.submit(replace(graph(), speculation=SpeculationPolicy(min_task_runtime_ms=0)))
-    await hall.tasks.fill_reservations([_reservation(hall.session())])
+    await hall.tasks.fill_reservations([_reservation(session_of())])
     await hall.writers.record(JOB, lambda _: Decision([planned(tasks)]))
-    await hall.tasks.fill_reservations([_reservation(hall.session())] * tasks)
+    await hall.tasks.fill_reservations([_reservation(session_of())] * tasks)
     await hall.writers.record(JOB, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
     hall.clock.advance(60_000)
     await hall.local.coordinator(JOB).speculate(["e1", "e2"])
@@ -193,9 +176,9 @@ async def straggling(hall, tasks=4):
 
 async def test_a_second_attempt_finds_the_executor_that_may_run_it(hall):
     assert (await straggling(hall)).stages[1].speculatable == (3,)
-    mine = asyncio.create_task(hall.dispatcher.wait_for_work(hall.session("e1"), 2, 60))
+    mine = asyncio.create_task(hall.dispatcher.wait_for_work(session_of("e1"), 2, 60))
     await asyncio.sleep(0.01)
-    (task_set,) = await hall.dispatcher.wait_for_work(hall.session("e2"), 2, 5)
+    (task_set,) = await hall.dispatcher.wait_for_work(session_of("e2"), 2, 5)
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     assert not mine.done(), "it runs the first attempt"
     mine.cancel()
@@ -204,14 +187,14 @@ async def test_a_second_attempt_finds_the_executor_that_may_run_it(hall):
 async def test_a_second_attempt_that_no_slot_fits_keeps_no_other_job_from_it(hall):
     await straggling(hall)
     await hall.jobs.submit(graph("other", at_ms=99))
-    (task_set,) = await hall.dispatcher.wait_for_work(hall.session("e1"), 1, 5)
+    (task_set,) = await hall.dispatcher.wait_for_work(session_of("e1"), 1, 5)
     assert task_set.job_id == "other"
 
 
 async def test_stragglers_are_looked_for_where_this_replica_acts(hall):
     await straggling(hall)
     await hall.writers.record(JOB, lambda g: Decision([_given_up(g)]))
-    (task_set,) = await hall.dispatcher.wait_for_work(hall.session("e1"), 1, 5)
+    (task_set,) = await hall.dispatcher.wait_for_work(session_of("e1"), 1, 5)
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)
     acting = SimpleNamespace(followed=[])

@@ -10,7 +10,6 @@ from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.task_keys import task_id, task_key, task_keys
-from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
 from scheduler.jobs.blobs import digest_of
 from scheduler.jobs.job_heads import JobTerms
 from scheduler.jobs.job_writers import Decision
@@ -23,7 +22,7 @@ from scheduler.tasks.list_comparison import YOUNG_S
 from scheduler.tasks.reservations import ExecutorReservation
 from state_backend import Keyspace
 from state_backend.memory import MemoryBackend, MemoryStore
-from tests.unit.scheduler.world import graph, planned
+from tests.unit.scheduler.world import graph, planned, session_of
 
 HERE, THERE = SchedulerId("here"), SchedulerId("there")
 SLOT = ExecutorSlot("e1", "life", 1)
@@ -117,22 +116,6 @@ def report(key):
     return pb.TaskReport(task=task_id(key), success=pb.TaskSuccess(output=output))
 
 
-def session():
-    record = ExecutorRecord(
-        executor_id="e1",
-        incarnation="life",
-        host="h",
-        pid=0,
-        slots=4,
-        spark_version="4.3.0",
-        python_version="3.11",
-        exchange_dir="/x",
-        registered_ms=0,
-        lease_id=1,
-    )
-    return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0, list_number=1)
-
-
 @pytest.fixture
 async def pair(clock):
     made = Pair(clock)
@@ -209,7 +192,7 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeyp
     here = await pair.fill(1)
     assert [key.partition for key in here] == [1], "the other replica has handed out the first, unheard"
     pair.fate = "ok"
-    asked = session()
+    asked = session_of(list_number=1)
     asked.list_number = 0 if is_first else 1
     asked.held[here[0]] = 0.0
     launches, _ = await pair.here.lists.take(asked, 2, set(here))
@@ -227,7 +210,7 @@ async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
     await pair.run_job(job_id, 2)
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
     pair.here.others.actors()[THERE]._busy["e1"] += 1
-    launches, _ = await pair.here.lists.take(session(), 2, set())
+    launches, _ = await pair.here.lists.take(session_of(list_number=1), 2, set())
     assert launches == []
 
 
@@ -261,7 +244,7 @@ async def test_a_task_of_a_job_that_ended_elsewhere_is_not_wanted_any_more(pair)
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
     keys = await pair.fill(1)
-    asked = session()
+    asked = session_of(list_number=1)
     asked.held = dict.fromkeys(keys, 0.0)
     assert await pair.here.lists.unwanted(asked) == []
     await pair.there.local.coordinator(job_id).cancel("enough")
@@ -275,7 +258,7 @@ async def test_who_acts_says_which_tasks_nobody_wants(pair, monkeypatch):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
     keys = await pair.fill(1)
-    asked = session()
+    asked = session_of(list_number=1)
     asked.held = dict.fromkeys(keys, 0.0)
     monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
@@ -504,7 +487,7 @@ async def test_a_list_does_not_disprove_what_who_acts_has_launched_meanwhile(pai
     keys = await pair.fill(1)
     await pair.there.gateway.ReportTasks(reported(keys, freed_slots=1, list_number=2), Peer())
     for number, lost in ((2, 0), (3, 1)):
-        asked = session()
+        asked = session_of(list_number=1)
         asked.list_number = number
         monkeypatch.setattr(pair.here.lists, "_sessions", lambda asked=asked: [asked])
         await pair.here.lists.compare_all()
@@ -571,7 +554,7 @@ async def test_who_is_not_polled_says_once_what_nobody_wants(pair):
 async def test_what_came_there_and_is_not_listed_any_more_is_no_reason_to_ask(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
-    asked = session()
+    asked = session_of(list_number=1)
     keys = await pair.fill(2)
     asked.held = dict.fromkeys(keys, -10.0)
     await pair.here.lists.take(asked, 2, {keys[0]})

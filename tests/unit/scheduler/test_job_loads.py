@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import Failure, FailureKind, RetryLimits, TaskFailed, apply_all
+from execution_graph import RetryLimits, apply_all
 from onager.clock import SystemClock
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
@@ -12,7 +12,7 @@ from scheduler.jobs.job_heads import JobTerms, head_of
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.job_loads import JobLoads
 from tests.unit.scheduler.test_job_store import launches
-from tests.unit.scheduler.world import graph, planned
+from tests.unit.scheduler.world import failed, graph, planned
 
 JOB = JobId("job-1")
 
@@ -64,16 +64,8 @@ async def failing():
     found = apply_all(found, launches(found))
     found = apply_all(found, [planned(3)])
     found = apply_all(found, launches(found, 3))
-    failed = TaskFailed(
-        stage_id=1,
-        stage_attempt=0,
-        partition=0,
-        task_attempt=0,
-        executor_id="e1",
-        failure=Failure(kind=FailureKind.IO_ERROR, message="no space left"),
-        at_ms=1_000,
-    )
-    found = apply_all(found, [failed])
+    failure = failed(0, 1_000)
+    found = apply_all(found, [failure])
     head = head_of(found, JobTerms())
     acting = SimpleNamespace(follows=lambda _: True, is_mine=lambda _: True)
     world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, acting=acting, told=[])

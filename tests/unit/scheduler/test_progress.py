@@ -5,12 +5,9 @@ import pytest
 
 from execution_graph import (
     ExecutorSlot,
-    Failure,
-    FailureKind,
     JobCancelled,
     RetryLimits,
     SpeculationPolicy,
-    TaskFailed,
     apply_all,
     find_stragglers,
     pop_next_tasks,
@@ -22,7 +19,7 @@ from scheduler.jobs.job_heads import JobTerms, head_of
 from scheduler.jobs.progress import ProgressTeller, progress_of_head, why_nobody_works, without_code
 from scheduler.tasks.fair_queue import FairQueue
 from tests.unit.scheduler.test_job_store import launches
-from tests.unit.scheduler.world import graph, planned, succeeded
+from tests.unit.scheduler.world import failed, graph, planned, succeeded
 
 
 def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
@@ -59,16 +56,8 @@ def test_a_job_says_that_its_tasks_are_left_to_another_executor():
     found = apply_all(found, launches(found))
     found = apply_all(found, [planned(1)])
     found = apply_all(found, launches(found))
-    failed = TaskFailed(
-        stage_id=1,
-        stage_attempt=0,
-        partition=0,
-        task_attempt=0,
-        executor_id="e1",
-        failure=Failure(kind=FailureKind.IO_ERROR, message="no space left"),
-        at_ms=9,
-    )
-    found = apply_all(found, [failed])
+    failure = failed(0, 9)
+    found = apply_all(found, [failure])
     why = "its tasks have failed on e1, and wait for a slot of another executor"
     assert teller().progress(found).waiting_for == why
     assert teller(free=0).progress(found).waiting_for == ""
@@ -80,16 +69,8 @@ def test_a_job_says_which_task_is_tried_again_next_and_why_it_failed():
     found = apply_all(found, [planned(3)])
     found = apply_all(found, launches(found, 3))
     assert not teller().progress(found).HasField("retry")
-    failed = TaskFailed(
-        stage_id=1,
-        stage_attempt=0,
-        partition=2,
-        task_attempt=0,
-        executor_id="e1",
-        failure=Failure(kind=FailureKind.IO_ERROR, message="no space left\n\tat java…"),
-        at_ms=1_000,
-    )
-    found = apply_all(found, [failed, replace(failed, partition=1, at_ms=1_100)])
+    failure = failed(2, 1_000, "no space left\n\tat java…")
+    found = apply_all(found, [failure, replace(failure, partition=1, at_ms=1_100)])
     message = teller(now_ms=1_200).progress(found)
     progress = JobProgress.from_message(message)
     assert progress.retry is not None

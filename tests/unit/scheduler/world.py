@@ -2,16 +2,20 @@
 
 from execution_graph import (
     ExecutorSlot,
+    Failure,
+    FailureKind,
     JobPlanned,
     OutputLayout,
     PlanSummary,
     StageSpec,
     StageWork,
+    TaskFailed,
     TaskMetrics,
     TaskOutput,
     TaskSucceeded,
     submit,
 )
+from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
 from scheduler.jobs.job_heads import JobHeads
 from scheduler.jobs.job_store import JobStore
 from scheduler.replicas.acting import Acting
@@ -61,6 +65,37 @@ def succeeded(stage_id, partition, at_ms=9, attempt=0):
         metrics=TaskMetrics(run_ms=1),
         at_ms=at_ms,
     )
+
+
+def failed(partition, at_ms, message="no space left"):
+    """Return a counted failure of the first attempt of a task of stage 1."""
+    return TaskFailed(
+        stage_id=1,
+        stage_attempt=0,
+        partition=partition,
+        task_attempt=0,
+        executor_id="e1",
+        failure=Failure(kind=FailureKind.IO_ERROR, message=message),
+        at_ms=at_ms,
+    )
+
+
+def session_of(executor_id="e1", state="alive", *, list_number=0):
+    """Return a replica's session with an executor of four slots."""
+    record = ExecutorRecord(
+        executor_id=executor_id,
+        incarnation="life",
+        host="h",
+        pid=0,
+        slots=4,
+        spark_version="4.3.0",
+        python_version="3.11",
+        exchange_dir="/x",
+        registered_ms=0,
+        lease_id=1,
+        state=state,
+    )
+    return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0, list_number=list_number)
 
 
 def store(backend, clock):
