@@ -53,6 +53,11 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process ids of the scheduler and the executors, or of the standalone process, by name."""
+        return {name: process.pid for name, process in self._processes}
+
     def _start(self) -> None:
         state, exchange = self._directory / "state", self._directory / "exchange"
         exchange.mkdir()
