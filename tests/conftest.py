@@ -1,5 +1,6 @@
 """What any test may ask for: etcd clusters for the whole run, their logs when it fails, and a word to who reads on."""
 
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 
@@ -13,6 +14,8 @@ _TOLD: list[tuple[str, str]] = []
 
 
 def pytest_configure() -> None:
+    # Tests' JVMs live for a minute or so: what the second compiler does for them costs more than it brings, by far.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     # What runs in the background of a shell ignores interrupts, and so would every process that a test starts. A
     # handler is not handed down as an ignored signal is.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
