@@ -2,10 +2,11 @@
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
 each event changes (`attempts`, `speculation`, `outcomes`, `losses`), `rollback` what follows when something finished
-is lost, `scheduling` and `effects` what to do next.
+is lost, `pipelined` what is different where stages run together, `scheduling` and `effects` what to do next.
 """
 
 from execution_graph.codec import (
+    PIPELINED_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
     EventBatch,
@@ -24,6 +25,7 @@ from execution_graph.events import (
     JobPlanned,
     LaunchesRepeated,
     LaunchEvent,
+    PipelineAbandoned,
     PlanSummary,
     SinkSpec,
     StagesStarted,
@@ -43,11 +45,13 @@ from execution_graph.graph import (
     Failed,
     JobState,
     Outcome,
+    Pipeline,
     SpeculationPolicy,
     Succeeded,
     submit,
 )
 from execution_graph.invariants import violations
+from execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from execution_graph.planning import check_plan, check_stages
 from execution_graph.scheduling import (
     HeldTask,
@@ -90,6 +94,7 @@ from execution_graph.stages import (
 from execution_graph.transitions import apply, apply_all
 
 __all__ = [
+    "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
@@ -118,6 +123,8 @@ __all__ = [
     "Outcome",
     "OutputLayout",
     "PausedTask",
+    "Pipeline",
+    "PipelineAbandoned",
     "PlanSummary",
     "ResolvedStage",
     "RetryLimits",
@@ -133,6 +140,7 @@ __all__ = [
     "StagesStarted",
     "StartStages",
     "StragglersFound",
+    "StreamedInput",
     "Succeeded",
     "SuccessfulStage",
     "TaskFailed",
@@ -156,11 +164,13 @@ __all__ = [
     "encode_batch",
     "encode_graph",
     "encoding_graph",
+    "find_abandonment",
     "find_stragglers",
     "has_failed_somewhere",
     "has_runnable_work",
     "has_task_for",
     "is_held",
+    "is_streaming",
     "lives_at_work",
     "lost_launches",
     "not_held",
@@ -169,6 +179,7 @@ __all__ = [
     "pop_next_tasks",
     "revive",
     "running_count",
+    "streams_of",
     "submit",
     "violations",
     "wanted_tasks",

@@ -6,7 +6,8 @@ from dataclasses import replace
 from execution_graph.events import LaunchesRepeated, TasksLaunched, TasksLost
 from execution_graph.graph import ExecutionGraph
 from execution_graph.maps import without
-from execution_graph.settling import with_stage
+from execution_graph.pipelined import abandoned, has_readers_at_work, is_streaming
+from execution_graph.settling import settled, with_stage
 from execution_graph.stages import ExecutorLife, RunningStage, RunningTask
 
 
@@ -42,7 +43,9 @@ def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionG
     running = stage.running.update(launched)
     returned = tuple(p for p in (*stage.returned, *skipped) if p not in launched)
     paused = without(stage.paused, launched)
-    return with_stage(graph, replace(stage, running=running, returned=returned, next_fresh=next_fresh, paused=paused))
+    stage = replace(stage, running=running, returned=returned, next_fresh=next_fresh, paused=paused)
+    graph = with_stage(graph, stage)
+    return settled(graph, event.at_ms) if not stage.pending_count and graph.is_pipelined else graph
 
 
 def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> ExecutionGraph:
@@ -70,13 +73,16 @@ def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> Exec
 
 
 def on_tasks_lost(graph: ExecutionGraph, event: TasksLost) -> ExecutionGraph:
-    """Take tasks back, uncounted."""
+    """Take tasks back, uncounted. Those that others may have been told to read from take the pipeline along."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
     lost = {p: attempt for p, attempt in event.tasks if held(stage, p, attempt, event.executor_id) is not None}
     if not lost:
         return graph
+    if is_streaming(graph, stage) and has_readers_at_work(graph, event.stage_id):
+        where = f"task {min(lost)} of stage {event.stage_id} and executor {event.executor_id}"
+        return abandoned(graph, f"{where} did not come together ({event.reason.value})", event.at_ms)
     ledger = replace(stage.ledger, tasks_lost=stage.ledger.tasks_lost + len(lost))
     return with_stage(graph, returned(replace(stage, ledger=ledger), lost))
 

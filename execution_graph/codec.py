@@ -4,8 +4,10 @@ A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer
 a newer minor version added. Each record is written under the lowest version that reads it rightly, so what nothing new
 is used in can still be read by the version before:
 
-    1.2    all but what follows; pauses before retries came with it: a reader of 1.1 tries again at once, which is all
-    2.1    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
+    1.3    all but what follows; with it came that a job says why it streams no more (1.2: pauses before retries, which
+           a reader of 1.1 does without)
+    2.2    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
+    3.0    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
 
 What needs a newer version than some replica of the cluster reads is not begun (`scheduler.replicas.peers`).
 """
@@ -20,16 +22,18 @@ from immutables import Map
 from pydantic import TypeAdapter, ValidationError
 
 from execution_graph.encoding import encoder
-from execution_graph.events import Event, StragglersFound, TasksSpeculated
+from execution_graph.events import Event, PipelineAbandoned, StragglersFound, TasksSpeculated
 from execution_graph.graph import ExecutionGraph
-from execution_graph.stages import RunningStage, Stage, TaskOutput
+from execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
 from onager.errors import SchemaVersionError, StateCorruptError
 
-SCHEMA_MAJOR = 2
+SCHEMA_MAJOR = 3
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records with second attempts in them."""
-_MINORS = {1: 2, 2: 1}
+PIPELINED_MAJOR = 3
+"""The version of records of jobs whose stages run together, for as long as they do."""
+_MINORS = {1: 3, 2: 2, 3: 0}
 """The minor version that is written, and known, of each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -54,7 +58,7 @@ class EventBatch:
 
 def encode_graph(graph: ExecutionGraph) -> bytes:
     """Return *graph* as JSON; equal graphs give equal bytes."""
-    return _encode(encoder(ExecutionGraph)(graph), _major_of(any(_has_second_attempts(s) for s in graph.stages)))
+    return _encode(encoder(ExecutionGraph)(graph), _major_of_graph(graph))
 
 
 def decode_graph(data: bytes) -> ExecutionGraph:
@@ -123,8 +127,7 @@ def _with_outputs(stage: Stage, outputs: "Map[int, TaskOutput]") -> Stage:
 
 def encode_batch(batch: EventBatch) -> bytes:
     """Return *batch* as JSON."""
-    is_new = any(isinstance(event, StragglersFound | TasksSpeculated) for event in batch.events)
-    return _encode(encoder(EventBatch)(batch), _major_of(is_new))
+    return _encode(encoder(EventBatch)(batch), max([_major_of_event(event) for event in batch.events], default=1))
 
 
 def decode_batch(data: bytes) -> EventBatch:
@@ -137,8 +140,20 @@ def _has_second_attempts(stage: Stage) -> bool:
     return bool(stage.ledger.speculated or (isinstance(stage, RunningStage) and stage.speculatable))
 
 
-def _major_of(has_second_attempts: bool) -> int:  # noqa: FBT001 - says itself
-    return SPECULATION_MAJOR if has_second_attempts else 1
+def _major_of_graph(graph: ExecutionGraph) -> int:
+    if graph.may_stream and (graph.is_active or any(_was_cut_short(s) for s in graph.stages)):
+        return PIPELINED_MAJOR  # before it is planned, too: others would go on from the plan in their own way
+    return SPECULATION_MAJOR if any(_has_second_attempts(s) for s in graph.stages) else 1
+
+
+def _was_cut_short(stage: Stage) -> bool:
+    return isinstance(stage, SuccessfulStage) and len(stage.ledger.outputs) < stage.spec.partitions
+
+
+def _major_of_event(event: Event) -> int:
+    if isinstance(event, PipelineAbandoned):
+        return PIPELINED_MAJOR
+    return SPECULATION_MAJOR if isinstance(event, StragglersFound | TasksSpeculated) else 1
 
 
 def _encode(body: str, major: int) -> bytes:

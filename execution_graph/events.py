@@ -173,6 +173,18 @@ class ExecutorLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineAbandoned:
+    """The stages of a pipelined job cannot run together, for a reason outside of its tasks.
+
+    What goes wrong with tasks, outputs and executors has the same consequence without it.
+    """
+
+    reason: str
+    at_ms: int
+    type: Literal["pipeline_abandoned"] = "pipeline_abandoned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled:
     """Somebody asked for the job to end."""
 
@@ -195,6 +207,7 @@ Event = Annotated[
     | TaskFailed
     | TasksLost
     | ExecutorLost
+    | PipelineAbandoned
     | JobCancelled,
     Field(discriminator="type"),
 ]

@@ -95,6 +95,15 @@ class SpeculationPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What became of a job that wants its stages to run together, each reading what the other is still writing."""
+
+    reason: Annotated[str, SPARSE] = ""
+    """Why that was given up, for people: from then on the job runs over the durable exchange. Empty: it was not."""
+    abandoned_ms: Annotated[int, SPARSE] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionGraph:
     """A job: its stages by id, what was planned, and how it ended.
 
@@ -114,6 +123,8 @@ class ExecutionGraph:
     outcome: Outcome = field(default_factory=Active)
     speculation: Annotated[SpeculationPolicy | None, SPARSE] = None
     """Set for a job whose stragglers are to be run twice at once."""
+    pipeline: Annotated[Pipeline | None, SPARSE] = None
+    """Set for a job that asked for the streaming exchange."""
     lost_lives: Annotated[tuple[ExecutorLife, ...], SPARSE] = ()
     """Lives that ended while outputs which nobody needed any more were bound to them: remembered, because a later loss
     may make those outputs needed again, and then they have to be made first."""
@@ -150,6 +161,16 @@ class ExecutionGraph:
         return isinstance(self.outcome, Active)
 
     @property
+    def may_stream(self) -> bool:
+        """Return whether stages may read what others are still writing, should the plan have such stages."""
+        return self.pipeline is not None and not self.pipeline.reason
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Return whether stages read what others are still writing (`execution_graph.pipelined`)."""
+        return self.may_stream and any(s.spec.inputs and s.spec.work is StageWork.QUERY for s in self.stages)
+
+    @property
     def ended_ms(self) -> int | None:
         """Return when the job ended, if it has."""
         return None if isinstance(self.outcome, Active) else self.outcome.ended_ms
@@ -175,6 +196,7 @@ def submit(
     at_ms: int,
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
+    pipeline: Pipeline | None = None,
 ) -> ExecutionGraph:
     """Return the graph of a job that was just accepted: one PLAN stage, resolved."""
     planning = StageSpec(
@@ -195,4 +217,5 @@ def submit(
         stages=(ResolvedStage(spec=planning),),
         limits=limits or RetryLimits(),
         speculation=speculation,
+        pipeline=pipeline,
     )

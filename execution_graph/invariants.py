@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
 from execution_graph.planning import check_stages
+from execution_graph.settling import has_inputs
 from execution_graph.speculation import may_be_speculated
 from execution_graph.stages import (
     FailedStage,
@@ -41,17 +42,20 @@ def _of_graph(graph: ExecutionGraph) -> Iterator[str]:
 
 def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C901 - one after the other
     name, ledger, count = f"stage {stage.spec.stage_id}", stage.ledger, stage.spec.partitions
-    has_inputs = all(isinstance(graph.stages[i.stage_id], SuccessfulStage) for i in stage.spec.inputs)
-    if isinstance(stage, ResolvedStage | RunningStage) and graph.is_active and not has_inputs:
+    can_run = has_inputs(stage.spec, graph.stages, is_pipelined=graph.is_pipelined)
+    if isinstance(stage, ResolvedStage | RunningStage) and graph.is_active and not can_run:
         yield f"{name} is {stage.state} without all of its inputs"
-    if isinstance(stage, UnresolvedStage) and has_inputs:
+    if isinstance(stage, UnresolvedStage) and can_run:
         yield f"{name} is unresolved though all of its inputs are there"
-    if isinstance(stage, SuccessfulStage) and len(ledger.outputs) != count:
+    was_cut_short = graph.is_pipelined and stage.spec.output.kind == "exchange"
+    if isinstance(stage, SuccessfulStage) and len(ledger.outputs) != count and not was_cut_short:
         yield f"{name} is successful with {len(ledger.outputs)} of {count} outputs"
     if any(not 0 <= p < count for p in ledger.outputs):
         yield f"{name} has an output of a partition that it does not have"
     if any(o.task_attempt < ledger.next_attempt(p) for p, o in ledger.outputs.items()):
         yield f"{name} took an output of an attempt that was given up"
+    if graph.is_pipelined and stage.spec.work is StageWork.QUERY:
+        yield from _of_streaming(stage, name)
     if graph.is_active and not isinstance(stage, SuccessfulStage) and not _is_needed(graph, stage):
         yield f"{name} is {stage.state} though everything that reads it is successful"
     limit = graph.limits.task_max_failures
@@ -98,6 +102,16 @@ def _of_speculation(graph: ExecutionGraph, stage: RunningStage, name: str) -> It
         yield f"{name} waits for second attempts that may not be: {waiting}"
     if (waiting or stage.speculative) and graph.speculation is None:
         yield f"{name} has second attempts that its job does not want"
+
+
+def _of_streaming(stage: Stage, name: str) -> Iterator[str]:
+    ledger = stage.ledger
+    if ledger.failures or ledger.executor_losses or ledger.failed_fetch_attempts:
+        yield f"{name} counts failures, of which the first should have ended the pipeline"
+    if stage.spec.output.kind == "exchange" and any(o.is_durable for o in ledger.outputs.values()):
+        yield f"{name} has an output that would outlive its executor, and lies nowhere"
+    if isinstance(stage, RunningStage) and (stage.speculatable or stage.speculative):
+        yield f"{name} runs tasks twice, of which others read"
 
 
 def _is_needed(graph: ExecutionGraph, stage: Stage) -> bool:

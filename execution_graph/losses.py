@@ -7,6 +7,7 @@ from execution_graph.attempts import has_another, in_hands_of, returned
 from execution_graph.events import ExecutorLost
 from execution_graph.failures import Failure, FailureKind
 from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
+from execution_graph.pipelined import abandoned, is_streaming
 from execution_graph.settling import failed, settled, with_stage
 from execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
 
@@ -19,6 +20,8 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
         lost = in_hands_of(life, stage) if isinstance(stage, RunningStage) else {}
         if not isinstance(stage, RunningStage) or not lost:
             continue
+        if is_streaming(graph, stage):
+            return abandoned(graph, event.reason, event.at_ms)
         suspects = [] if event.is_drained else sorted(p for p in lost if not has_another(stage, p))
         survivor = replace(stage, ledger=stage.ledger.after_executor_loss(len(lost), suspects))
         failure = _killer(graph, survivor, suspects, event)
@@ -28,7 +31,7 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
     dead = {*graph.lost_lives, life}
     gone = rollback.all_lost(after.stages, {}, dead)
     if gone:
-        after = with_losses(after, gone, event.at_ms)
+        after = with_losses(after, gone, event.reason, event.at_ms)
     lost_lives = tuple(sorted(dead & rollback.lives_with_outputs(after.stages)))
     return after if lost_lives == after.lost_lives else replace(after, lost_lives=lost_lives)
 
@@ -51,8 +54,10 @@ def _killer(graph: ExecutionGraph, stage: RunningStage, suspects: list[int], eve
     )
 
 
-def with_losses(graph: ExecutionGraph, lost: rollback.Lost, at_ms: int) -> ExecutionGraph:
-    """Return *graph* after the outputs in *lost*, and all that goes with them, are gone."""
+def with_losses(graph: ExecutionGraph, lost: rollback.Lost, reason: str, at_ms: int) -> ExecutionGraph:
+    """Return *graph* after the outputs in *lost*, and all that goes with them, are gone; *reason* is for people."""
+    if graph.is_pipelined:
+        return abandoned(graph, reason, at_ms)
     gone = rollback.all_lost(graph.stages, lost, graph.lost_lives)
     if any(_was_fused(graph.stages[stage_id]) for stage_id in gone):
         return _planned_again(graph)

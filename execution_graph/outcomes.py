@@ -9,6 +9,7 @@ from execution_graph.events import TaskFailed, TaskSucceeded
 from execution_graph.failures import Failure, FailureKind
 from execution_graph.graph import ExecutionGraph
 from execution_graph.losses import with_losses
+from execution_graph.pipelined import abandoned, is_streaming, streamed
 from execution_graph.settling import bound, failed, settled, with_stage, with_successes
 from execution_graph.stages import RetryPause, RunningStage, Stage, StageWork, SuccessfulStage, TaskMetrics, TaskOutput
 
@@ -25,10 +26,11 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
     metrics: list[TaskMetrics] = []
     durations_ms: dict[int, int] | None = None if graph.speculation is None else {}
     at_ms = 0
+    lies_nowhere = stage.spec.output.kind == "exchange" and is_streaming(graph, stage)
     for event in events:
         task = held(stage, event.partition, event.task_attempt, event.executor_id)
         if task is not None and event.partition not in outputs:
-            outputs[event.partition] = bound(event.output, task)
+            outputs[event.partition] = bound(streamed(event.output) if lies_nowhere else event.output, task)
             metrics.append(event.metrics)
             at_ms = event.at_ms
             if durations_ms is not None:
@@ -41,11 +43,14 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
 
 
 def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
-    """Take in a failure: the task is tried again, the stage rolled back, or the job fails."""
+    """Take in a failure: the task is tried again, the stage rolled back, the pipeline given up, or the job fails."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None or held(stage, event.partition, event.task_attempt, event.executor_id) is None:
         return _on_late_fetch_failure(graph, event)
     failure = event.failure
+    if is_streaming(graph, stage) and failure.kind is not FailureKind.USER_ERROR:
+        where = f"task {event.partition} of stage {event.stage_id} on {event.executor_id}"
+        return abandoned(graph, f"{where}: {failure.message} ({failure.kind.value})", event.at_ms)
     if failure.kind is FailureKind.FETCH_FAILED and not rollback.is_past_return(stage):
         lost = _unreadable(graph, stage, failure)
         if lost:
@@ -94,7 +99,7 @@ def _on_fetch_failed(
         )
         return failed(graph, stage, replace(event.failure, message=text), event.at_ms)
     graph = with_stage(graph, returned(stage, {event.partition: event.task_attempt}))
-    return with_losses(graph, lost, event.at_ms)
+    return with_losses(graph, lost, event.failure.message, event.at_ms)
 
 
 def _on_late_fetch_failure(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
@@ -113,7 +118,7 @@ def _on_late_fetch_failure(graph: ExecutionGraph, event: TaskFailed) -> Executio
     ):
         return graph
     lost = _unreadable(graph, stage, event.failure)
-    return with_losses(graph, lost, event.at_ms) if lost else graph
+    return with_losses(graph, lost, event.failure.message, event.at_ms) if lost else graph
 
 
 def _unreadable(graph: ExecutionGraph, reader: Stage, failure: Failure) -> rollback.Lost:

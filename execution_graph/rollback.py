@@ -59,6 +59,12 @@ def lives_with_outputs(stages: Stages) -> set[ExecutorLife]:
     return {o.life for stage in stages for o in stage.ledger.outputs.values() if not o.is_durable}
 
 
+def without_running(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
+    """Return *ledger* with the attempt numbers of the tasks that were running used up."""
+    ledger = ledger.after_attempts({p: t.attempt for p, t in stage.running.items()})
+    return replace(ledger, tasks_lost=ledger.tasks_lost + stage.running_count)
+
+
 def is_past_return(stage: Stage) -> bool:
     """Return whether *stage* has begun to change the target of a sink: from then on nothing behind it is made again."""
     return stage.spec.work is StageWork.PUBLISH and not isinstance(stage, UnresolvedStage | ResolvedStage)
@@ -99,7 +105,7 @@ def _after_loss(stage: Stage, ledger: TaskLedger, *, is_lost: bool, has_inputs: 
         case SuccessfulStage() if is_lost:
             after = UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=ledger)
         case RunningStage() if not has_inputs:
-            after = UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=_abandoned(stage, ledger))
+            after = UnresolvedStage(spec=spec, attempt=attempt + 1, ledger=without_running(stage, ledger))
         case RunningStage() if is_lost:
             after = _with_pending(stage, ledger)
         case ResolvedStage() if not has_inputs:
@@ -109,12 +115,6 @@ def _after_loss(stage: Stage, ledger: TaskLedger, *, is_lost: bool, has_inputs: 
         case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage() | FailedStage():
             pass  # it keeps what it has: a successful stage does so whatever became of its inputs
     return after
-
-
-def _abandoned(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
-    """Return *ledger* with the attempt numbers of the tasks that were running used up."""
-    ledger = ledger.after_attempts({p: t.attempt for p, t in stage.running.items()})
-    return replace(ledger, tasks_lost=ledger.tasks_lost + stage.running_count)
 
 
 def _with_pending(stage: RunningStage, ledger: TaskLedger) -> RunningStage:

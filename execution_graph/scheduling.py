@@ -13,7 +13,7 @@ from execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunche
 from execution_graph.failures import FailureKind
 from execution_graph.graph import ExecutionGraph
 from execution_graph.speculation import pop_speculative
-from execution_graph.stages import ExecutorLife, ExecutorSlot, ResolvedStage, RunningStage, RunningTask
+from execution_graph.stages import ExecutorLife, ExecutorSlot, ResolvedStage, RunningStage, RunningTask, StageWork
 
 
 class TaskRef(Protocol):
@@ -110,13 +110,17 @@ def pop_next_tasks(
     Stages in the order of their ids, partitions that were handed out before ahead of fresh ones, those that failed
     only when their pause is over. A task that failed on
     the slot's executor is left to those of *executors*, who take work, on which it did not, if there are such; as in
-    Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). When there is no task for the slot, second
-    attempts of stragglers, on another executor than the first.
+    Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a pipelined job's query go to
+    executors that can stream. When there is no task for the slot, second attempts of stragglers, on another executor
+    than the first.
     """
     if not graph.is_active or limit <= 0:
         return None
+    is_unfit = graph.is_pipelined and not slot.can_stream
     for stage in graph.stages:
         if not isinstance(stage, RunningStage) or stage.pending_count <= 0:
+            continue
+        if is_unfit and stage.spec.work is StageWork.QUERY:
             continue
         pending = _pending(stage, at_ms)
         if stage.ledger.failed_on:
@@ -136,11 +140,11 @@ def pop_next_tasks(
     return pop_speculative(graph, slot, limit, at_ms)
 
 
-def has_task_for(graph: ExecutionGraph, executor_id: str, at_ms: int, executors: Collection[str] = ()) -> bool:
-    """Return whether a free slot of the executor could be filled, at most after `revive`; *executors* as above."""
+def has_task_for(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int, executors: Collection[str] = ()) -> bool:
+    """Return whether the slot could be filled, at most after `revive`; *executors* as above."""
     if graph.is_active and any(isinstance(s, ResolvedStage) for s in graph.stages):
         return True
-    return pop_next_tasks(graph, ExecutorSlot(executor_id, "", 0), 1, at_ms, executors) is not None
+    return pop_next_tasks(graph, slot, 1, at_ms, executors) is not None
 
 
 def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:

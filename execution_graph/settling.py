@@ -1,6 +1,6 @@
 """What several events have in common: outputs recorded, what follows once they are complete, the end of the job."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from execution_graph.failures import Failure
@@ -12,6 +12,8 @@ from execution_graph.stages import (
     RunningStage,
     RunningTask,
     Stage,
+    StageSpec,
+    StageWork,
     SuccessfulStage,
     TaskMetrics,
     TaskOutput,
@@ -63,14 +65,31 @@ def failed(graph: ExecutionGraph, stage: RunningStage, failure: Failure, at_ms: 
     return replace(with_stage(graph, ended), outcome=outcome)
 
 
+def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_pipelined: bool) -> bool:
+    """Return whether a stage can run: its producers, all in *stages*, are successful.
+
+    In a pipelined job a query's stage can also read producers all of whose tasks are in executors' hands or done.
+    """
+    may_read_early = is_pipelined and spec.work is StageWork.QUERY
+    return all(_can_be_read(stages[i.stage_id], may_read_early=may_read_early) for i in spec.inputs)
+
+
+def _can_be_read(producer: Stage, *, may_read_early: bool) -> bool:
+    if isinstance(producer, RunningStage):
+        return may_read_early and not producer.pending_count
+    return isinstance(producer, SuccessfulStage)
+
+
 def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
-    """Return *graph* with what follows from complete outputs: stages successful, consumers resolved, the job ended."""
+    """Return *graph* with what follows from complete outputs: stages successful, consumers resolved, the job ended.
+
+    In a pipelined job also from tasks that were handed out, and from readers that need no more.
+    """
+    is_pipelined = graph.is_pipelined
     stages: list[Stage] = []
     for stage in graph.stages:
         after: Stage = stage
-        if isinstance(after, UnresolvedStage) and all(
-            isinstance(stages[i.stage_id], SuccessfulStage) for i in after.spec.inputs
-        ):
+        if isinstance(after, UnresolvedStage) and has_inputs(after.spec, stages, is_pipelined=is_pipelined):
             after = ResolvedStage(spec=after.spec, attempt=after.attempt, ledger=after.ledger)
         if isinstance(after, ResolvedStage | RunningStage) and len(after.ledger.outputs) == after.spec.partitions:
             after = SuccessfulStage(
@@ -81,7 +100,26 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
                 ended_ms=at_ms,
             )
         stages.append(after)
+    if is_pipelined:
+        _end_what_nobody_reads(stages, at_ms)
     graph = replace(graph, stages=tuple(stages))
     if graph.plan is not None and isinstance(stages[-1], SuccessfulStage):
         return replace(graph, outcome=Succeeded(ended_ms=at_ms))
     return graph
+
+
+def _end_what_nobody_reads(stages: list[Stage], at_ms: int) -> None:
+    """End, in *stages* of a pipelined job, those all of whose readers are done; what of them runs was in vain."""
+    is_read, needed = set[int](), set[int]()
+    for stage in reversed(stages):  # readers come last, so one pass reaches everything upstream
+        stage_id = stage.spec.stage_id
+        after = stage
+        if isinstance(stage, RunningStage) and stage_id in is_read and stage_id not in needed:
+            ledger = stage.ledger.after_attempts({p: t.attempt for p, t in stage.running.items()})
+            after = stages[stage_id] = SuccessfulStage(
+                spec=stage.spec, attempt=stage.attempt, ledger=ledger, started_ms=stage.started_ms, ended_ms=at_ms
+            )
+        inputs = {i.stage_id for i in stage.spec.inputs}
+        is_read |= inputs
+        if not isinstance(after, SuccessfulStage):
+            needed |= inputs

@@ -24,9 +24,10 @@ from execution_graph.stages import ExecutorSlot, RunningStage, RunningTask, Stag
 def find_stragglers(graph: ExecutionGraph, executors: Collection[str], at_ms: int) -> tuple[StragglersFound, ...]:
     """Return the tasks of which a second attempt shall run, given the *executors* that take work.
 
-    None of a job that does not want it, and none that only its own executor could run a second time.
+    None of a job that does not want it, or of which each task reads from one attempt of another, and none that only
+    its own executor could run a second time.
     """
-    if graph.speculation is None or not graph.is_active:
+    if graph.speculation is None or not graph.is_active or graph.is_pipelined:
         return ()
     found = []
     for stage in graph.stages:
@@ -75,7 +76,7 @@ def may_be_speculated(stage: RunningStage, partition: int) -> bool:
 def on_stragglers_found(graph: ExecutionGraph, event: StragglersFound) -> ExecutionGraph:
     """Let second attempts wait to be handed out."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
-    if stage is None or graph.speculation is None:
+    if stage is None or graph.speculation is None or graph.is_pipelined:
         return graph
     found = {
         p

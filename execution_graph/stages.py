@@ -4,7 +4,8 @@
         ▲             │            │  ▲          │
         └─────────────┴────────────┘  └──────────┘        Running ──► Failed
 
-A stage is resolved once every producer is successful. Back edges: a lost input takes Resolved (same attempt) and
+A stage is resolved once every producer is successful (of a pipelined job: at work with all its tasks, see `pipelined`).
+Back edges: a lost input takes Resolved (same attempt) and
 Running (attempt + 1) back to Unresolved; lost outputs that somebody still needs take Successful back to Running, or to
 Unresolved when its own inputs are gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from
 Resolved to Successful at once.
@@ -117,6 +118,8 @@ class ExecutorSlot:
     executor_id: str
     incarnation: str
     list_number: int
+    can_stream: bool = False
+    """Whether others can read what its tasks give while they run, and it can read so from others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +275,7 @@ class TaskLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnresolvedStage:
-    """Some producer is not successful."""
+    """Some producer is not successful, or of a pipelined job: has tasks that nobody has been given."""
 
     spec: StageSpec
     attempt: int = 0
@@ -282,7 +285,7 @@ class UnresolvedStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedStage:
-    """Every producer is successful; waits to be started (`revive`)."""
+    """Its inputs are there, or of a pipelined job: on their way; waits to be started (`revive`)."""
 
     spec: StageSpec
     attempt: int = 0

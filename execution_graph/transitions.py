@@ -13,6 +13,7 @@ from execution_graph.events import (
     JobCancelled,
     JobPlanned,
     LaunchesRepeated,
+    PipelineAbandoned,
     StagesStarted,
     StragglersFound,
     TaskFailed,
@@ -25,6 +26,7 @@ from execution_graph.failures import Failure, FailureKind
 from execution_graph.graph import PLAN_STAGE_ID, Cancelled, ExecutionGraph
 from execution_graph.losses import on_executor_lost
 from execution_graph.outcomes import on_task_failed, on_tasks_succeeded
+from execution_graph.pipelined import on_pipeline_abandoned
 from execution_graph.planning import check_plan
 from execution_graph.settling import bound, failed, settled, with_successes
 from execution_graph.speculation import on_stragglers_found, on_tasks_speculated
@@ -59,6 +61,8 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return on_tasks_lost(graph, event)
         case ExecutorLost():
             return on_executor_lost(graph, event)
+        case PipelineAbandoned():
+            return on_pipeline_abandoned(graph, event)
         case JobCancelled():
             return _on_job_cancelled(graph, event)
         case _:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from functools import cache
 from typing import Final
 
-from execution_graph import has_task_for
+from execution_graph import ExecutorSlot, has_task_for
 from onager.clock import Clock
 from onager.ids import ExecutorId, JobId
 from scheduler.jobs.job_store import JobStore
@@ -24,20 +24,27 @@ class Fitness:
     """What is known of jobs whose tasks wait, and of executors with free slots."""
 
     def __init__(
-        self, jobs: JobStore, acting: Acting, loads: JobLoads, clock: Clock, executors: Callable[[], Collection[str]]
+        self,
+        jobs: JobStore,
+        acting: Acting,
+        loads: JobLoads,
+        clock: Clock,
+        executors: Callable[[], Collection[str]],
+        streaming: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        """Make it; *executors* tells which take work."""
+        """Make it; *executors* tells which take work, *streaming* which of those can stream."""
         self._jobs = jobs
         self._acting = acting
         self._loads = loads
         self._clock = clock
         self._executors = executors
+        self._streaming = streaming
         self._nothing: dict[tuple[JobId, ExecutorId], tuple[tuple[int, int], float]] = {}
         """Where a job of another replica's had nothing for a slot: as of which position, and until when that counts."""
 
     def as_of_now(self) -> Fits:
         """Return what says whether a slot of an executor is likely to be of use to a job; it looks once for each."""
-        executors = self._executors()
+        executors, streaming = self._executors(), self._streaming()
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         self._nothing = {where: known for where, known in self._nothing.items() if known[1] > now_s}
 
@@ -45,7 +52,8 @@ class Fitness:
         def fits(job_id: JobId, executor_id: ExecutorId) -> bool:
             if self._acting.follows(job_id):
                 job = self._jobs.cached(job_id)
-                return job is None or has_task_for(job.graph, executor_id, now_ms, executors)
+                slot = ExecutorSlot(executor_id, "", 0, can_stream=executor_id in streaming)
+                return job is None or has_task_for(job.graph, slot, now_ms, executors)
             known = self._nothing.get((job_id, executor_id))
             return known is None or known[0] != self._loads.position(job_id)
 

@@ -23,6 +23,7 @@ def plans(draw: st.DrawFn, max_stages: int = 5) -> tuple[StageSpec, ...]:
             draw(st.sampled_from(PARTITIONS)),
             reads=tuple(sorted(reads[stage_id])),
             is_deterministic=draw(st.sampled_from([True, False])),
+            kind="exchange" if stage_id < count else "result",
         )
         for stage_id in range(1, count + 1)
     ]

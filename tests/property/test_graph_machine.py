@@ -22,6 +22,7 @@ from execution_graph import (
     JobPlanned,
     JobState,
     LaunchTask,
+    Pipeline,
     RetryLimits,
     RunningStage,
     RunningTask,
@@ -45,14 +46,17 @@ from execution_graph import (
     decode_graph,
     encode_batch,
     encode_graph,
+    find_abandonment,
     find_stragglers,
     has_runnable_work,
+    is_streaming,
     lost_launches,
     paused_tasks,
     pending_effects,
     pop_next_tasks,
     revive,
     running_count,
+    streams_of,
     violations,
     wanted_tasks,
 )
@@ -98,6 +102,10 @@ class World(RuleBasedStateMachine):
         """Whether some output on shared storage was found missing."""
         self.is_fused = False
         self.handed_out: set[HeldTask] = set()
+        self.told: dict[HeldTask, frozenset[tuple[int, int, HeldTask]]] = {}
+        """Which attempts each task of a pipelined job reads, as (stage, partition, attempt)."""
+        self.streamed: set[str] = set()
+        """Nonces of what was written while stages ran together."""
         self.finished: set[tuple[int, int]] = set()
         """(stage, partition) that were successful at some time."""
 
@@ -119,6 +127,7 @@ class World(RuleBasedStateMachine):
         self.outputs_are_what_was_written()
         self.nothing_needed_lies_on_a_dead_executor()
         self.what_is_being_published_stands(before)
+        self.streaming_is_given_up_once_and_whole(before)
         if isinstance(event, TaskFailed) and event.failure.fetch is not None:
             self.only_what_was_missing_is_made_again(before, event.failure.fetch)
         assert apply(before, event) == self.graph, "apply is not deterministic"
@@ -151,6 +160,8 @@ class World(RuleBasedStateMachine):
     def only_what_was_missing_is_made_again(self, before: ExecutionGraph, fetch: FetchFailure) -> None:
         if not self.graph.is_active or not 0 < fetch.stage_id < min(len(before.stages), len(self.graph.stages)):
             return
+        if before.pipeline != self.graph.pipeline:
+            return  # everything is made again
         had, has = (g.stages[fetch.stage_id].ledger.outputs for g in (before, self.graph))
         if fetch.partition in had and had[fetch.partition].nonce == fetch.nonce:
             writer = self.writers.get(fetch.nonce)
@@ -158,6 +169,18 @@ class World(RuleBasedStateMachine):
                 assert all(o.is_durable or self.writers.get(o.nonce) != writer for o in has.values())
         else:
             assert has == had, "an output was lost that nobody had missed"
+
+    def streaming_is_given_up_once_and_whole(self, before: ExecutionGraph) -> None:
+        if before.pipeline == self.graph.pipeline:
+            return
+        assert before.is_pipelined, "it was given up before, or there was nothing to give up"
+        assert not self.graph.is_pipelined
+        assert not is_publishing(before)
+        assert not running_count(self.graph)
+        for old, stage in zip(before.stages[1:], self.graph.stages[1:], strict=True):
+            assert not stage.ledger.outputs, "something streamed is kept"
+            assert stage.ledger.failures == old.ledger.failures, "it counts against a task"
+            assert stage.attempt == old.attempt + isinstance(old, RunningStage | SuccessfulStage)
 
     @staticmethod
     def may_be_news_again(event: Event) -> bool:
@@ -225,6 +248,8 @@ class World(RuleBasedStateMachine):
             metrics=METRICS,
             at_ms=self.tick(),
         )
+        if self.graph.is_pipelined and stage.spec.work is StageWork.QUERY:
+            self.streamed.add(success.output.nonce)
         self.written[success.output.nonce] = success
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
         self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
@@ -264,6 +289,7 @@ class World(RuleBasedStateMachine):
         is_patient=st.booleans(),
         is_planned=st.sampled_from([True, True, False]),
         speculates=st.booleans(),
+        streams=st.sampled_from([False, True, True]),
         pauses_ms=PAUSES,
     )
     def submitted(
@@ -274,11 +300,12 @@ class World(RuleBasedStateMachine):
         is_patient: bool,
         is_planned: bool,
         speculates: bool,
+        streams: bool,
         pauses_ms: tuple[int, ...],
     ) -> None:
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
         limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
-        self.start = self.graph = new_graph(limits, policy)
+        self.start = self.graph = new_graph(limits, policy, Pipeline() if streams else None)
         self.plain = without_pauses(self.graph)
         self.specs, self.is_shared = specs, is_shared
         self.is_fused = specs[0].plan_digest is None
@@ -298,7 +325,7 @@ class World(RuleBasedStateMachine):
     @rule(executor=EXECUTORS, limit=st.integers(1, 3))
     def tasks_are_launched_where_they_have_not_failed(self, executor: str, limit: int) -> None:
         self.stages_start()
-        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor], can_stream=True)
         event = pop_next_tasks(self.graph, slot, limit, self.tick(), EXECUTORS_SEEN)
         self.nothing_paused_is_handed_out(event)
         if event is None:
@@ -312,7 +339,7 @@ class World(RuleBasedStateMachine):
     @rule(executor=EXECUTORS, limit=st.integers(1, 3))
     def tasks_are_launched(self, executor: str, limit: int) -> None:
         self.stages_start()
-        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor], can_stream=True)
         event = pop_next_tasks(self.graph, slot, limit, self.tick())
         self.nothing_paused_is_handed_out(event)
         paused = len(paused_tasks(self.graph, self.now_ms))
@@ -332,7 +359,7 @@ class World(RuleBasedStateMachine):
 
     @rule(executor=EXECUTORS, limit=st.integers(1, 3))
     def a_replica_that_knows_no_pauses_launches(self, executor: str, limit: int) -> None:
-        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor], can_stream=True)
         event = pop_next_tasks(self.plain, slot, limit, self.tick())
         if event is not None:
             self.note_launch(event)
@@ -355,11 +382,41 @@ class World(RuleBasedStateMachine):
             task = HeldTask(stage.spec.stage_id, stage.attempt, partition, attempt)
             assert task not in self.handed_out, f"{task} is handed out twice"
             self.handed_out.add(task)
+            if is_streaming(self.graph, stage):
+                self.told[task] = self.sources_of(event.stage_id)
             is_finished = (stage.spec.stage_id, partition) in self.finished
-            has_to_repeat = not self.is_shared or self.has_lost_shared
+            has_to_repeat = not self.is_shared or self.has_lost_shared or self.has_given_up
             assert not is_finished or has_to_repeat, f"{task} was finished on shared storage and runs again"
         assert self.feed(event)
         self.reports.append(event)
+
+    def sources_of(self, stage_id: int) -> frozenset[tuple[int, int, HeldTask]]:
+        """Return what a task is told to read that is handed out now."""
+        return frozenset(
+            (source.stage_id, p, HeldTask(source.stage_id, source.stage_attempt, p, attempt))
+            for source in streams_of(self.graph, stage_id)
+            for p, (attempt, _) in enumerate(source.tasks)
+        )
+
+    @property
+    def has_given_up(self) -> bool:
+        return self.graph.pipeline is not None and not self.graph.may_stream
+
+    @rule(executor=EXECUTORS)
+    def executor_without_streams_asks(self, executor: str) -> None:
+        slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
+        event = pop_next_tasks(self.graph, slot, 1, self.tick())
+        if event is not None and not is_streaming(self.graph, self.graph.stages[event.stage_id]):
+            self.note_launch(event)
+        else:
+            assert event is None, "it could not read its inputs"
+
+    @rule(data=st.data())
+    def nobody_has_streams(self, data: st.DataObject) -> None:
+        event = find_abandonment(self.graph, EXECUTORS_SEEN, (), self.tick())
+        if event is not None and data.draw(RARELY):
+            assert self.feed(event)
+            self.reports.append(event)
 
     @rule(data=st.data(), arrives=st.sampled_from([True, True, True, False]))
     def task_succeeds(self, data: st.DataObject, *, arrives: bool) -> None:
@@ -481,7 +538,7 @@ class World(RuleBasedStateMachine):
         self.dead.add((event.executor_id, event.incarnation))
         self.lives[executor] += 1
         self.send(event, arrives=True)
-        if self.is_shared and self.graph.is_active:
+        if self.is_shared and self.graph.is_active and not before.is_pipelined:
             for old, new in zip(before.stages, self.graph.stages, strict=True):
                 assert old.ledger.outputs == new.ledger.outputs, "an executor took shared outputs with it"
                 assert old.attempt == new.attempt
@@ -590,13 +647,27 @@ class World(RuleBasedStateMachine):
         result = self.graph.result_stage
         assert isinstance(result, SuccessfulStage)
         assert sorted(result.ledger.outputs) == list(range(result.spec.partitions))
+        if self.graph.is_pipelined:
+            self.all_have_read_the_same_attempts()
+            return
         for stage in self.graph.stages[1:]:
             for partition, found in stage.ledger.outputs.items():
+                assert not self.has_given_up or found.nonce not in self.streamed, "rows of two attempts are mixed"
                 if found.nonce in self.rows:
                     derived = self.rows_of(stage.spec, partition, found.nonce)
                     assert self.rows[found.nonce] == derived, "rows were taken from a run that does not count"
         nonces = [o.nonce for s in self.graph.stages for o in s.ledger.outputs.values()]
         assert len(set(nonces)) == len(nonces), "an execution counts twice"
+
+    def all_have_read_the_same_attempts(self) -> None:
+        """Whatever counts was made of rows of one attempt of each task, which is the one that counts, if any does."""
+        read: dict[tuple[int, int], HeldTask] = {}
+        for stage in self.graph.stages[1:]:
+            for partition, found in stage.ledger.outputs.items():
+                winner = HeldTask(stage.spec.stage_id, stage.attempt, partition, found.task_attempt)
+                assert read.setdefault((stage.spec.stage_id, partition), winner) == winner
+                for stage_id, p, source in self.told.get(winner, ()):
+                    assert read.setdefault((stage_id, p), source) == source, "two attempts of a task were read"
 
     def the_log_gives_the_graph(self) -> None:
         again = self.start

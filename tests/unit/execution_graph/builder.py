@@ -1,6 +1,7 @@
 """A job to play with: builds stages in a word or two, drives `apply`, and checks the invariants after every event."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from execution_graph import (
     Event,
@@ -12,6 +13,7 @@ from execution_graph import (
     FetchFailure,
     JobPlanned,
     OutputLayout,
+    Pipeline,
     PlanSummary,
     RetryLimits,
     RunningStage,
@@ -49,8 +51,9 @@ def stage(
     work: StageWork = StageWork.QUERY,
     is_deterministic: bool = True,
     plan_digest: str | None = "digest",
+    kind: Literal["exchange", "result", "sink", "control"] = "exchange",
 ) -> StageSpec:
-    """Return a stage that reads every bucket of *reads* and writes an exchange."""
+    """Return a stage that reads every bucket of *reads* and writes an exchange, or what *kind* says."""
     return StageSpec(
         stage_id=stage_id,
         name=f"stage {stage_id}",
@@ -58,7 +61,7 @@ def stage(
         plan_digest=plan_digest if work is StageWork.QUERY else None,
         partitions=partitions,
         inputs=tuple(StageInput(i, "bucket") for i in reads),
-        output=OutputLayout("exchange", 2),
+        output=OutputLayout(kind, 2 if kind == "exchange" else 1),
         is_deterministic=is_deterministic,
     )
 
@@ -138,7 +141,7 @@ class Job:
     ) -> TasksLaunched | TasksSpeculated:
         """Start what is resolved, and put the next tasks into the executor's hands."""
         self.start()
-        slot = ExecutorSlot(executor, executor + life, list_number)
+        slot = ExecutorSlot(executor, executor + life, list_number, can_stream=True)
         event = pop_next_tasks(self.graph, slot, limit, self.tick())
         assert event is not None, "nothing to launch"
         assert self.feed(event)
@@ -248,7 +251,8 @@ class Job:
                 for partition in sorted(running.running):
                     self.feed(self.success(running.spec.stage_id, partition))
             self.start()
-            event = pop_next_tasks(self.graph, ExecutorSlot(executor, executor + "1", 0), 1_000, self.tick())
+            slot = ExecutorSlot(executor, executor + "1", 0, can_stream=True)
+            event = pop_next_tasks(self.graph, slot, 1_000, self.tick())
             if event is not None:
                 self.feed(event)
         raise AssertionError("the job does not end")
@@ -268,7 +272,11 @@ class Job:
         )
 
 
-def new_graph(limits: RetryLimits | None = None, speculation: SpeculationPolicy | None = None) -> ExecutionGraph:
+def new_graph(
+    limits: RetryLimits | None = None,
+    speculation: SpeculationPolicy | None = None,
+    pipeline: Pipeline | None = None,
+) -> ExecutionGraph:
     return submit(
         job_id="job-1",
         name="a job",
@@ -277,6 +285,7 @@ def new_graph(limits: RetryLimits | None = None, speculation: SpeculationPolicy 
         at_ms=1_000,
         limits=limits,
         speculation=speculation,
+        pipeline=pipeline,
     )
 
 
@@ -285,9 +294,10 @@ def planned(
     is_shared: bool = True,
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
+    pipeline: Pipeline | None = None,
 ) -> Job:
     """Return a job whose planning, on executor ``planner``, found *stages*."""
-    job = Job(graph=new_graph(limits, speculation), is_shared=is_shared)
+    job = Job(graph=new_graph(limits, speculation, pipeline), is_shared=is_shared)
     job.launch("planner")
     has_sink = any(s.work is not StageWork.QUERY for s in stages)
     assert job.feed(job.plan(*stages, sink=SINK if has_sink else None))

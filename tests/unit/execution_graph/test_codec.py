@@ -15,6 +15,8 @@ from execution_graph import (
     FetchFailure,
     JobCancelled,
     LaunchesRepeated,
+    Pipeline,
+    PipelineAbandoned,
     RetryLimits,
     SpeculationPolicy,
     TasksLost,
@@ -29,7 +31,7 @@ from execution_graph import (
 )
 from execution_graph.stages import FailedStage, RunningStage
 from onager.errors import SchemaVersionError, StateCorruptError
-from tests.unit.execution_graph.builder import Job, chain, failure, output, planned, stage, with_sink
+from tests.unit.execution_graph.builder import Job, chain, failure, new_graph, output, planned, stage, with_sink
 
 
 def unresolved_and_resolved() -> Job:
@@ -108,6 +110,21 @@ def pausing() -> Job:
     return job
 
 
+def pipelined() -> Job:
+    """Stages that run together."""
+    job = planned(*chain(3), pipeline=Pipeline())
+    for _ in range(3):
+        job.launch("a")
+    job.succeed(1, 0)
+    return job
+
+
+def abandoned() -> Job:
+    job = pipelined()
+    job.feed(PipelineAbandoned(reason="no executor can", at_ms=job.tick()))
+    return job
+
+
 JOBS = [
     Job,
     unresolved_and_resolved,
@@ -119,6 +136,8 @@ JOBS = [
     fused,
     speculating,
     pausing,
+    pipelined,
+    abandoned,
 ]
 
 
@@ -174,6 +193,7 @@ def test_every_event_survives_the_round_trip() -> None:
         job.success(1, 0),
         JobCancelled(reason="r", at_ms=1),
         *speculating().log,
+        *abandoned().log,
     ]
     job.lose("a")
     events += job.log[-1:]
@@ -200,7 +220,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["3.0", "10.3"])
+@pytest.mark.parametrize("version", ["4.0", "10.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
@@ -229,23 +249,44 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    version = b'{"schema_version":"2.1",' if make is speculating else b'{"schema_version":"1.2",'
-    assert encode_graph(job.graph).startswith(version)
-    assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(version)
+    version = {speculating: b"2.2", pipelined: b"3.0"}.get(make, b"1.3")
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
+    version = {speculating: b"2.2", abandoned: b"3.0"}.get(make, b"1.3")
+    assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
+        b'{"schema_version":"%b",' % version
+    )
+
+
+def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:
+    job = Job(graph=new_graph(pipeline=Pipeline()))
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.0",'), "others would plan it as they know it"
+    job.launch("a")
+    job.feed(job.plan(*chain(2)))
+    job.finish()
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.3",')
+    again = abandoned()
+    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.3",')
+
+
+def test_a_job_that_needed_not_all_of_its_rows_is_news_when_it_has_ended_too() -> None:
+    job = pipelined()
+    job.succeed(3, 0, 1)
+    assert not job.graph.is_active
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.0",')
 
 
 def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None:
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.2",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.3",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.1",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.1",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.2",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.2",')
 
 
-@pytest.mark.parametrize("version", ["1.3", "2.2"])
+@pytest.mark.parametrize("version", ["1.4", "2.3", "3.1"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):

@@ -49,7 +49,7 @@ def test_a_job_of_the_version_before_goes_on_to_its_end(name):
 def test_what_is_written_again_of_it_can_be_read_by_the_version_before():
     for name in JOBS:
         graph = decode_graph(RECORDS[f"graph {name}"])
-        assert encode_graph(graph).replace(b'"1.2"', b'"1.0"', 1) == RECORDS[f"graph {name}"]
+        assert encode_graph(graph).replace(b'"1.3"', b'"1.0"', 1) == RECORDS[f"graph {name}"]
 
 
 def test_the_other_records_are_read_too():
@@ -64,7 +64,7 @@ def test_the_other_records_are_read_too():
 
 async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_lives(backend, clock):
     peers = Peers(backend, clock, scheduler_id="new", address="h:1", lease_ttl_s=5)
-    assert peers.writes_major == SCHEMA_MAJOR == 2
+    assert peers.writes_major == SCHEMA_MAJOR == 3
     await backend.put(Keyspace.Schedulers, "old", RECORDS["scheduler"])
     await peers.refresh()
     assert peers.writes_major == 1
@@ -82,7 +82,7 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
     assert looked == []
     await backend.delete(Keyspace.Schedulers, "old")
     await peers.refresh()
-    assert peers.writes_major == 2
+    assert peers.writes_major == 3
     await speculation.look()
     assert looked == ["for stragglers"]
 
