@@ -35,6 +35,8 @@ class Identity:
     spark_version: str
     python_version: str
     """Major and minor: pickled functions need the same on both sides."""
+    stream_address: str = ""
+    """Where other executors read what tasks here stream; empty: they cannot."""
 
 
 class Membership:
@@ -153,4 +155,5 @@ class Membership:
             running=self._held(),
             mode=self._settings.mode,
             address=self._address,
+            stream_address=self._identity.stream_address,
         )

@@ -18,6 +18,8 @@ SESSION: Final = "onager.session"
 """The session of a job; by default each client has one of its own."""
 SESSION_MAX_TASKS: Final = "onager.session.max-tasks"
 """The most tasks that a job's session may have running for the job to get one more; 0: any number."""
+EXCHANGE: Final = "onager.exchange"
+"""How rows go from stage to stage: ``durable``, by files (the default), or ``streaming``, while both run."""
 SPECULATION: Final = "onager.speculation"
 """Whether stragglers get second attempts: ``true`` or ``false``."""
 SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
@@ -27,7 +29,7 @@ SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES)
 """What whoever plans the job reads."""
 SCHEDULERS: Final = (
-    WEIGHT, SESSION, SESSION_MAX_TASKS,
+    WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE,
     SPECULATION, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE, SPECULATION_MIN_RUNTIME,
 )  # fmt: skip
 """What schedulers read when the job is submitted."""

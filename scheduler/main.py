@@ -77,7 +77,7 @@ async def _run(settings: SchedulerSettings) -> int:
         registry = None
         if settings.metrics_listen is not None:
             # What serves metrics takes a while to load: only for who wants them.
-            from scheduler.metrics import ExchangeMetrics, serving_metrics
+            from scheduler.metrics import ExchangeMetrics, PipelineMetrics, serving_metrics
             from state_backend.observed import ObservedBackend, StateMetrics
 
             registry = stack.enter_context(serving_metrics(settings.metrics_listen))
@@ -88,6 +88,7 @@ async def _run(settings: SchedulerSettings) -> int:
 
             replica.push.observer = PushMetrics(registry, replica.slots)
             registry.register(ExchangeMetrics(lambda: replica.executors.sessions))
+            registry.register(PipelineMetrics(lambda: replica.pipelines.abandoned))
         await replica.start()
         checks = HealthServicer()
         await stack.enter_async_context(serving_health(checks, settings.health_listen))

@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Metric, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from onager.protocol.ports import unusable_address
@@ -36,6 +37,19 @@ class ExchangeMetrics(Collector):
                 if use is not None:
                     gauge.add_sample(gauge.name, {"executor_id": executor_id}, value(use))  # type: ignore[no-untyped-call]
             yield gauge
+
+
+class PipelineMetrics(Collector):
+    """How many jobs of this scheduler were to stream, and were run again over the durable exchange."""
+
+    def __init__(self, abandoned: Callable[[], int]) -> None:
+        """Collect what *abandoned* returns, which is called by the thread that serves metrics."""
+        self._abandoned = abandoned
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counter."""
+        about = "Jobs that were to stream, and were run again over the durable exchange."
+        yield CounterMetricFamily("onager_pipelines_abandoned", about, self._abandoned())
 
 
 @contextmanager

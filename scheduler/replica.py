@@ -4,6 +4,7 @@ import asyncio
 
 import structlog
 
+from execution_graph import ExecutionGraph
 from onager.clock import Clock
 from onager.ids import JobId
 from onager.protocol.security import ClientAccess
@@ -41,10 +42,12 @@ from scheduler.tasks.job_actor import LocalActor
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.launcher import Launcher
 from scheduler.tasks.list_comparison import ListComparison
+from scheduler.tasks.pipelines import Pipelines
 from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.slot_ledger import SlotLedger
 from scheduler.tasks.speculation import Speculation
+from scheduler.tasks.streams import Streams
 from scheduler.tasks.task_manager import TaskManager
 from state_backend import StateBackendClient
 
@@ -75,6 +78,10 @@ class Replica:
         self.queue = FairQueue()
         self.watchers = JobWatchers()
         self.loads = JobLoads(self.queue, self.heads, self.acting, clock)
+        streams = Streams(
+            lambda *life: self.executors.stream_address(*life),  # noqa: PLW0108 - made below
+            lambda: self.executors.refresh(),  # noqa: PLW0108
+        )
         self.local = LocalActor(
             self.jobs,
             self.writers,
@@ -86,6 +93,7 @@ class Replica:
             cluster_slots=lambda: self.executors.total_slots,
             executors=lambda: self.executors.taking_work(),  # noqa: PLW0108 - made below
             reply_to=self._reply_to,
+            streams=streams,
         )
         self.others = OtherReplicas(
             self.peers,
@@ -138,6 +146,16 @@ class Replica:
             executors=self.executors.taking_work,
             writes_major=lambda: self.peers.writes_major,
         )
+        self.pipelines = Pipelines(
+            self.jobs,
+            self.local,
+            self.acting,
+            clock,
+            interval_s=settings.speculation_interval_ms / 1000,
+            executors=self.executors.taking_work,
+            streaming=self.executors.streaming,
+            on_abandoned=self._stop_unwanted,
+        )
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
         ledger = SlotLedger()
         self.slots = SlotPool(backend, self.peers.record.incarnation, ledger.held)
@@ -154,7 +172,9 @@ class Replica:
             self.turns,
             clock,
             policy=settings.task_distribution,
-            fitness=Fitness(self.jobs, self.acting, self.loads, clock, self.executors.taking_work),
+            fitness=Fitness(
+                self.jobs, self.acting, self.loads, clock, self.executors.taking_work, self.executors.streaming
+            ),
         )
         self.push.launcher = Launcher(
             self.blobs,
@@ -166,7 +186,7 @@ class Replica:
             live_holders=lambda: self.peers.live_incarnations,
             is_alive=self.executors.is_alive,
         )
-        self.keeper = SlotKeeper(self.push, self.jobs, self.executors, self.peers, self.turns, clock)
+        self.keeper = SlotKeeper(self.push, self.jobs, self.executors, self.peers, self.turns, clock, streams)
         self.lists = ListComparison(
             self.local,
             self.others.actors,
@@ -244,6 +264,7 @@ class Replica:
             group.create_task(self.attendance.run())
             group.create_task(self.lists.run())
             group.create_task(self.speculation.run())
+            group.create_task(self.pipelines.run())
             group.create_task(self.slots.run())
             group.create_task(self.push.run())
             group.create_task(self.keeper.run())
@@ -303,6 +324,10 @@ class Replica:
         self.loads.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
+
+    def _stop_unwanted(self, job_id: JobId, graph: ExecutionGraph) -> None:
+        self.push.job_ended(job_id, graph)
+        self._stop_tasks_of(job_id)
 
     def _stop_tasks_of(self, job_id: JobId) -> None:
         self.dispatcher.nudge(lambda session: session.runs(job_id))

@@ -80,7 +80,8 @@ class SchedulerSettings(ProcessSettings):
     """Fetch failures in so many attempts of a stage fail its job."""
 
     speculation_interval_ms: int = Field(default=250, ge=10)
-    """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`)."""
+    """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`), and jobs
+    that want to stream (`onager.exchange`) while no executor can."""
 
     set_aside_failures: int = Field(default=4, ge=0)
     """An executor that fails so many different tasks which succeed elsewhere, and hardly any other, gets no work for a

@@ -43,6 +43,8 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
         print(f"waits: {progress.retry.told(time.time_ns() // 1_000_000)}")
     if progress.sink_path:
         print(f"writes to: {progress.sink_path}")
+    if exchange := exchange_told(progress):
+        print(f"exchange: {exchange}")
     if progress.exchange_bytes:
         print(f"in the exchange directory: {size(progress.exchange_bytes)}")
     print_table(
@@ -53,6 +55,13 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
         print(f"\n{progress.failure}")
     if has_plan:
         print(f"\n{detail.plan}")
+
+
+def exchange_told(progress: JobProgress) -> str:
+    """Return how rows go from stage to stage, for people, in a job that was to stream; empty for any other."""
+    if progress.durable_because:
+        return f"{progress.exchange} (streaming was given up: {progress.durable_because})"
+    return progress.exchange if progress.exchange != "durable" else ""
 
 
 def _job_json(detail: pb.JobDetail) -> dict[str, object]:

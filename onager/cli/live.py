@@ -51,6 +51,8 @@ class LineView:
             self._say_job(progress)
         if progress.retry is not None:
             self._say_retry(progress.retry)
+        if progress.durable_because:
+            self._say("exchange", f"streaming was given up: {progress.durable_because}")
         for stage in progress.stages:
             if stage.state in {"running", "successful", "failed"}:
                 text = f"stage {stage.stage_id} {stage.name}: {stage.state}"

@@ -138,6 +138,10 @@ class JobProgress:
     removed."""
     failure: JobEndedError | None
     """Why there is no result, for jobs that ended without one."""
+    exchange: str = "durable"
+    """How rows go from stage to stage: ``durable``, by files, or ``streaming``, while both run."""
+    durable_because: str = ""
+    """Why a job that was to stream does not."""
     retry: TaskRetry | None = None
     """Set while tasks that failed wait for their next try."""
 
@@ -158,6 +162,8 @@ class JobProgress:
             sink_path=message.sink_path,
             exchange_bytes=message.exchange_bytes,
             failure=_failure(message, state),
+            exchange=message.exchange or "durable",
+            durable_because=message.durable_because,
             retry=TaskRetry.from_message(message.retry) if message.HasField("retry") else None,
         )
 

@@ -25,6 +25,7 @@ from onager.protocol.serving import translated, translated_stream
 from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs.blobs import BlobStore, digest_of
+from scheduler.jobs.job_exchange import pipeline_of
 from scheduler.jobs.job_heads import JobHead, JobHeads
 from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, terms_of
 from scheduler.jobs.job_speculation import speculation_of
@@ -105,6 +106,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 retry_pauses_ms=self._settings.retry_pauses_ms,
             ),
             speculation=speculation_of(request.spec),
+            pipeline=pipeline_of(request.spec, self._peers.writes_major, self._clock.now_ms()),
         )
         try:
             _, existed = await self._jobs.submit(graph, terms, blob)

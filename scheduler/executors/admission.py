@@ -60,6 +60,10 @@ class Admission:
                 f"executor {name} is in push mode and gave no address to be sent work at, but {request.address!r}; "
                 "give --advertise HOST:PORT"
             )
+        if request.stream_address and not _ADDRESS.fullmatch(request.stream_address):
+            raise InvalidRequestError(
+                f"executor {name} gave {request.stream_address!r} as its address for streams; give HOST:PORT"
+            )
         _check_versions(request, {_versions(r) for r in others if r.executor_id != name})
 
 

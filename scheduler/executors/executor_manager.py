@@ -106,6 +106,16 @@ class ExecutorManager:
         now_ms = self._clock.now_ms()
         return frozenset(record.executor_id for record in self._roster if record.takes_work(now_ms))
 
+    def streaming(self) -> frozenset[str]:
+        """Return the executors that take work and whose tasks can stream, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return frozenset(r.executor_id for r in self._roster if r.takes_work(now_ms) and r.stream_address)
+
+    def stream_address(self, executor_id: str, incarnation: str) -> str:
+        """Return where this life of the executor streams, by the store as last seen; empty where it does not."""
+        found = self._roster.find(executor_id)
+        return "" if found is None or found.incarnation != incarnation else found.stream_address
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether the executor may be handed tasks."""
         return session.record.takes_work(self._clock.now_ms())
@@ -169,6 +179,7 @@ class ExecutorManager:
                 lease_id=lease.id,
                 mode="push" if request.mode == "push" else "pull",
                 address=request.address,
+                stream_address=request.stream_address,
             )
             result = await self._backend.put_txn(
                 [

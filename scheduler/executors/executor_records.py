@@ -35,6 +35,8 @@ class ExecutorRecord(Record):
     mode: Literal["pull", "push"] = "pull"
     address: str = ""
     """Push mode: where it is sent work."""
+    stream_address: str = ""
+    """Where others read what its tasks stream; empty where they cannot."""
     set_aside_until_ms: int = 0
     """It gets no work until then, because it failed nearly all that it was given."""
     set_aside_reason: str = ""
@@ -135,6 +137,7 @@ def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
         pid=record.pid,
         mode=record.mode,
         address=record.address,
+        stream_address=record.stream_address,
     )
 
 

@@ -17,6 +17,7 @@ from onager.ids import is_job_id
 from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, WEIGHT, check_known
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
+from scheduler.jobs.job_exchange import pipeline_of
 from scheduler.jobs.job_heads import JobTerms
 from scheduler.jobs.job_speculation import speculation_of
 
@@ -122,6 +123,7 @@ def _check_conf(spec: pb.JobSpec) -> None:
         if key.startswith(PREFIX):
             check_known(key, value)
     terms_of(spec, "", 0)
+    pipeline_of(spec)
     speculation_of(spec)
 
 

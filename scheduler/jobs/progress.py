@@ -50,6 +50,8 @@ class ProgressTeller:
             waiting_for=self._waiting_for(graph),
             retry=self._retry(graph),
             exchange_bytes=exchange_bytes(graph),
+            exchange="streaming" if graph.may_stream else "durable",
+            durable_because="" if graph.pipeline is None else graph.pipeline.reason,
         )
         match graph.outcome:
             case Failed(failure=failure):
@@ -133,7 +135,7 @@ class ProgressTeller:
 def exchange_bytes(graph: ExecutionGraph) -> int:
     """Return how much of a job lies in the exchange directory, as reported: all that is named, or its result alone."""
     if graph.is_active:
-        stages = list(graph.stages)
+        stages = [s for s in graph.stages if s.spec.output.kind != "exchange" or not graph.is_pipelined]
     elif graph.state is JobState.SUCCESSFUL and graph.result_stage is not None:
         stages = [graph.result_stage]
     else:

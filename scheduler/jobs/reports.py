@@ -15,6 +15,7 @@ from execution_graph import (
     TaskFailed,
     TaskSucceeded,
     is_held,
+    is_streaming,
 )
 from onager.clock import Clock
 from onager.errors import PlanningError
@@ -90,8 +91,13 @@ class ReportReader:
         if results:
             await self._results.put(results)
         if self._on_outcomes is not None:
-            self._on_outcomes(job_id, executor, events)
+            self._on_outcomes(job_id, executor, [e for e in events if not _may_be_anothers(graph, e)])
         return events
+
+
+def _may_be_anothers(graph: ExecutionGraph, event: Event) -> bool:
+    """Return whether a task failed that reads from other executors' tasks, of which any may be the cause."""
+    return isinstance(event, TaskFailed) and is_streaming(graph, graph.stages[event.stage_id])
 
 
 def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, at_ms: int) -> TaskFailed:

@@ -24,6 +24,7 @@ from scheduler.replicas.acting import Acting
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.query_coordinator import QueryCoordinator, Share
 from scheduler.tasks.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
+from scheduler.tasks.streams import Streams
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +78,7 @@ class LocalActor:
         cluster_slots: Callable[[], int],
         executors: Callable[[], Collection[str]] = frozenset,
         reply_to: Callable[[JobId], str] = lambda _: "",
+        streams: Streams | None = None,
     ) -> None:
         """Make it; *cluster_slots* and *executors* tell of those executors that take work.
 
@@ -92,6 +94,7 @@ class LocalActor:
         self._cluster_slots = cluster_slots
         self._executors = executors
         self._reply_to = reply_to
+        self._streams = streams
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._catching_up = asyncio.Lock()
         self._rounds_asked = self._rounds_done = 0
@@ -101,7 +104,7 @@ class LocalActor:
         """Return who drives the job."""
         found = self._coordinators.get(job_id)
         if found is None:
-            found = QueryCoordinator(job_id, self._writers, self._clock, self._executors)
+            found = QueryCoordinator(job_id, self._writers, self._clock, self._executors, self._streams)
             if self._acting.follows(job_id):  # one of another job is for this moment only
                 self._coordinators[job_id] = found
         return found

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from execution_graph import FailureKind, RunningStage, TasksLost
+from execution_graph import ExecutionGraph, FailureKind, RunningStage, TasksLost, not_held
 from onager.clock import Clock
 from onager.errors import InvalidRequestError, InvalidSettingError, OnagerError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
@@ -413,12 +413,13 @@ class PushScheduler:
 
     # ---------------------------------------------------------------- ends
 
-    def job_ended(self, job_id: JobId) -> None:
-        """Stop what a job that is over still runs."""
+    def job_ended(self, job_id: JobId, graph: ExecutionGraph | None = None) -> None:
+        """Stop what a job that is over still runs, or that *graph* says nobody wants."""
         for (executor_id, incarnation), keys in self.ledger.tasks_of(job_id).items():
             record = self._executors.find(executor_id)
-            if record is not None and record.incarnation == incarnation and record.state != "lost":
-                self.launcher.cancel(record, keys)
+            unwanted = keys if graph is None else not_held(graph, keys, executor_id, incarnation)
+            if unwanted and record is not None and record.incarnation == incarnation and record.state != "lost":
+                self.launcher.cancel(record, unwanted)
 
     async def close(self) -> None:
         """Finish what is being stored, and close the connections to executors."""

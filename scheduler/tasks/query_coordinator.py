@@ -11,10 +11,10 @@ from execution_graph import (
     ExecutorSlot,
     HeldTask,
     JobCancelled,
-    LaunchesRepeated,
     LaunchEvent,
     RunningStage,
     apply_all,
+    find_abandonment,
     find_stragglers,
     has_failed_somewhere,
     lost_launches,
@@ -27,6 +27,7 @@ from onager.ids import JobId
 from scheduler.jobs.job_writers import Decision, JobWriters
 from scheduler.tasks.reservations import Launch
 from scheduler.tasks.stage_coordinator import StageCoordinator
+from scheduler.tasks.streams import Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +40,30 @@ class Share:
 
 @dataclass(slots=True)
 class _Decided:
-    """The events of a decider's last answer, which is the committed one."""
+    """What a decider's last answer, which is the committed one, hands out."""
 
-    launches: list[LaunchEvent] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def launches(self) -> list[LaunchEvent]:
+        return [e for e in self.events if isinstance(e, LaunchEvent)]
 
 
 class QueryCoordinator:
     """One job. Whatever it does is decided on the job's graph and committed before anybody is told."""
 
     def __init__(
-        self, job_id: JobId, writers: JobWriters, clock: Clock, executors: Callable[[], Collection[str]] = frozenset
+        self,
+        job_id: JobId,
+        writers: JobWriters,
+        clock: Clock,
+        executors: Callable[[], Collection[str]] = frozenset,
+        streams: Streams | None = None,
     ) -> None:
-        """Make the coordinator of a job; *executors* tells which take work."""
+        """Make the coordinator of a job; *executors* tells which take work, *streams* which of those can stream."""
         self.job_id = job_id
         self._executors = executors
+        self._streams = streams or Streams()
         self._writers = writers
         self._clock = clock
         self._stages: dict[int, StageCoordinator] = {}
@@ -69,15 +80,14 @@ class QueryCoordinator:
         decided = _Decided()
 
         def decide(graph: ExecutionGraph) -> Decision:
-            decided.launches = []
-            events = self._revived(graph)
-            graph = apply_all(graph, events)
+            decided.events = []
+            graph = self._revive(graph, decided)
             for share in shares:
                 graph = self._pop(graph, share, room, decided)
-            return Decision([*events, *decided.launches], graph)
+            return Decision(decided.events, graph)
 
         graph = await self._writers.record(self.job_id, decide)
-        return self._launches(graph, decided, cluster_slots)
+        return await self._launches(graph, decided, cluster_slots)
 
     async def report(
         self,
@@ -94,17 +104,16 @@ class QueryCoordinator:
         decided = _Decided()
 
         def decide(graph: ExecutionGraph) -> Decision:
-            decided.launches = []
+            decided.events = []
             graph = apply_all(graph, events)
             if not share.tasks:
                 return Decision(events, graph)
-            started = self._revived(graph)
-            graph = apply_all(graph, started)
+            graph = self._revive(graph, decided)
             graph = self._pop(graph, share, limit, decided)
-            return Decision([*events, *started, *decided.launches], graph)
+            return Decision([*events, *decided.events], graph)
 
         graph = await self._writers.record(self.job_id, decide)
-        return self._launches(graph, decided, cluster_slots)
+        return await self._launches(graph, decided, cluster_slots)
 
     async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask], cluster_slots: int) -> list[Launch]:
         """Draw what follows from an executor's list: lost launches are repeated once, and then taken back."""
@@ -112,17 +121,25 @@ class QueryCoordinator:
         decided = _Decided()
 
         def decide(graph: ExecutionGraph) -> Decision:
-            events = lost_launches(graph, slot, listed, self._clock.now_ms())
-            decided.launches = [e for e in events if isinstance(e, LaunchesRepeated)]
-            return Decision(events)
+            decided.events = list(lost_launches(graph, slot, listed, self._clock.now_ms()))
+            return Decision(decided.events)
 
         graph = await self._writers.record(self.job_id, decide)
-        return self._launches(graph, decided, cluster_slots)
+        return await self._launches(graph, decided, cluster_slots)
 
     async def speculate(self, executors: Collection[str]) -> None:
         """Let second attempts of stragglers wait for a slot, where one of *executors*, that take work, can run them."""
         await self._writers.record(
             self.job_id, lambda graph: Decision(find_stragglers(graph, executors, self._clock.now_ms()))
+        )
+
+    async def abandon_pipeline(self, executors: Collection[str], streaming: Collection[str]) -> None:
+        """Have the job run over the durable exchange where none of *executors*, that take work, is *streaming*."""
+        await self._writers.record(
+            self.job_id,
+            lambda graph: Decision(
+                [e for e in (find_abandonment(graph, executors, streaming, self._clock.now_ms()),) if e is not None]
+            ),
         )
 
     async def lose_executor(self, lost: ExecutorLost) -> None:
@@ -139,29 +156,42 @@ class QueryCoordinator:
         started = revive(graph, self._clock.now_ms())
         return [] if started is None else [started]
 
+    def _revive(self, graph: ExecutionGraph, decided: _Decided) -> ExecutionGraph:
+        started = self._revived(graph)
+        decided.events += started
+        return apply_all(graph, started)
+
     def _pop(self, graph: ExecutionGraph, share: Share, limit: float, decided: _Decided) -> ExecutionGraph:
-        """Hand out tasks until the share is used up, or *limit* of the job run."""
-        left = share.tasks
+        """Hand out tasks until the share is used up, or *limit* of the job run.
+
+        In a pipelined job a stage whose last task is handed out lets the next one run.
+        """
+        left, slot = share.tasks, self._streams.known(share.slot)
         if limit < math.inf:
             left = min(left, math.floor(limit) - running_count(graph))
         executors = self._executors() if has_failed_somewhere(graph) else ()
         while left > 0:
-            launched = pop_next_tasks(graph, share.slot, left, self._clock.now_ms(), executors)
+            launched = pop_next_tasks(graph, slot, left, self._clock.now_ms(), executors)
             if launched is None:
                 break
-            decided.launches.append(launched)
+            decided.events.append(launched)
             left -= len(launched.tasks)
-            graph = apply_all(graph, (launched,))
+            graph = self._revive(apply_all(graph, (launched,)), decided)
         return graph
 
-    def _launches(self, graph: ExecutionGraph, decided: _Decided, cluster_slots: int) -> list[Launch]:
+    async def _launches(self, graph: ExecutionGraph, decided: _Decided, cluster_slots: int) -> list[Launch]:
         launches = []
-        for event in decided.launches:
-            stage = graph.stages[event.stage_id]
-            if not graph.is_active or not isinstance(stage, RunningStage) or stage.attempt != event.stage_attempt:
-                continue  # taken back by what was committed in the same append
+        # Those of other attempts were taken back by what was committed in the same append.
+        still = [event for event in decided.launches if _is_of(graph, event)]
+        await self._streams.learn(graph, {event.stage_id for event in still})
+        for event in still:
             coordinator = self._stages.get(event.stage_id)
             if coordinator is None or coordinator.attempt != event.stage_attempt:
-                coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id)
+                coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id, self._streams)
             launches.append(Launch(event.executor_id, coordinator.task_set(event, cluster_slots)))
         return launches
+
+
+def _is_of(graph: ExecutionGraph, event: LaunchEvent) -> bool:
+    stage = graph.stages[event.stage_id] if event.stage_id < len(graph.stages) else None
+    return graph.is_active and isinstance(stage, RunningStage) and stage.attempt == event.stage_attempt

@@ -28,6 +28,7 @@ from scheduler.replicas.turns import Turns
 from scheduler.tasks.job_actor import UNREADABLE
 from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.stage_coordinator import StageCoordinator
+from scheduler.tasks.streams import Streams
 
 log = structlog.get_logger(__name__)
 
@@ -57,8 +58,10 @@ class SlotKeeper:
         peers: Peers,
         turns: Turns,
         clock: Clock,
+        streams: Streams | None = None,
     ) -> None:
         self._push = push
+        self._streams = streams or Streams()
         self._ledger = push.ledger
         self._pool: SlotPool = push.pool
         self._jobs = jobs
@@ -181,13 +184,15 @@ class SlotKeeper:
         for key, (record, stage) in self._pushed(job_id, graph).items():
             if is_hasty or key in keys:
                 sets.setdefault((record.executor_id, key.stage_id), (record, stage, []))[2].append(key)
+        await self._streams.learn(graph, [stage_id for _, stage_id in sets])
         now_s = self._clock.monotonic_s()
         for record, stage, mine in sets.values():
             log.info("launches_sent_again", job_id=job_id, executor_id=record.executor_id, tasks=len(mine))
             life = ExecutorId(record.executor_id), Incarnation(record.incarnation)
             self._ledger.adopt(*life, mine, now_s)
             self._push.observer.sent_again(len(mine))
-            self._push.launcher.launch(record, [_task_set(graph, stage, record, mine, self._executors.total_slots)])
+            slots = self._executors.total_slots
+            self._push.launcher.launch(record, [_task_set(graph, stage, record, mine, slots, self._streams)])
 
     def found_elsewhere(self, keys: Iterable[TaskKey]) -> None:
         """Note tasks of which the executor says that another replica that lives has launched them."""
@@ -302,7 +307,12 @@ class SlotKeeper:
 
 
 def _task_set(
-    graph: ExecutionGraph, stage: RunningStage, record: ExecutorRecord, keys: list[TaskKey], cluster_slots: int
+    graph: ExecutionGraph,
+    stage: RunningStage,
+    record: ExecutorRecord,
+    keys: list[TaskKey],
+    cluster_slots: int,
+    streams: Streams,
 ) -> pb.TaskSet:
     """Return the launch of tasks that are the executor's by the graph."""
     launch = TasksLaunched(
@@ -314,4 +324,4 @@ def _task_set(
         tasks=tuple(sorted((key.partition, key.task_attempt) for key in keys)),
         at_ms=0,
     )
-    return StageCoordinator(graph, stage.spec.stage_id).task_set(launch, cluster_slots)
+    return StageCoordinator(graph, stage.spec.stage_id, streams).task_set(launch, cluster_slots)

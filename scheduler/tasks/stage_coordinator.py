@@ -11,17 +11,20 @@ from execution_graph import (
     StageWork,
     SuccessfulStage,
     UnresolvedStage,
+    is_streaming,
 )
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
+from scheduler.tasks.streams import Streams
 
 
 class StageCoordinator:
     """One attempt of one stage. Its inputs are settled for as long as the attempt is, so they are gathered once."""
 
-    def __init__(self, graph: ExecutionGraph, stage_id: int) -> None:
+    def __init__(self, graph: ExecutionGraph, stage_id: int, streams: Streams) -> None:
         stage = graph.stages[stage_id]
         self.attempt = stage.attempt
+        streaming = is_streaming(graph, stage)
         self._template = pb.TaskSet(
             job_id=graph.job_id,
             stage_id=stage_id,
@@ -30,7 +33,9 @@ class StageCoordinator:
             spec_digest=graph.spec_digest,
             plan_digest=stage.spec.plan_digest or "",
             partitions=stage.spec.partitions,
-            inputs=[_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs],
+            inputs=[] if streaming else [_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs],
+            pipelined=streaming,
+            streams=streams.told(graph, stage_id) if streaming else [],
             output=wire.layout_message(stage.spec.output),
         )
         if graph.plan is not None and graph.plan.sink is not None:
@@ -62,7 +67,7 @@ def stage_info(stage: Stage) -> pb.StageInfo:
         partitions=stage.spec.partitions,
         successful=done,
         running=running,
-        pending=max(0, stage.spec.partitions - done - running),
+        pending=0 if isinstance(stage, SuccessfulStage) else max(0, stage.spec.partitions - done - running),
         input_stage_ids=[source.stage_id for source in stage.spec.inputs],
         metrics=wire.metrics_message(ledger.metrics),
         tasks_failed=ledger.tasks_failed,
@@ -104,6 +109,8 @@ def _task_info(stage: Stage, partition: int) -> pb.TaskInfo:
         info.speculative_executor_id = "" if second is None else second.executor_id
     elif isinstance(stage, FailedStage) and info.failures:
         info.state = "failed"
+    elif isinstance(stage, SuccessfulStage):
+        info.state = "stopped"  # nobody needed its rows any more
     return info
 
 

@@ -67,13 +67,13 @@ def _running_is_read_as_resolved() -> AbstractContextManager[Any]:
 def _stage_plans_stay() -> AbstractContextManager[Any]:
     """What a stage's tasks are sent is made once, and goes on to name lost outputs after a rollback (X14)."""
 
-    def launches(self: QueryCoordinator, graph: ExecutionGraph, decided: Any, cluster_slots: int) -> list[Launch]:
+    async def launches(self: QueryCoordinator, graph: ExecutionGraph, decided: Any, cluster_slots: int) -> list[Launch]:
         found = []
         for event in decided.launches:
             stage = graph.stages[event.stage_id]
             if not graph.is_active or not isinstance(stage, RunningStage) or stage.attempt != event.stage_attempt:
                 continue
-            known = self._stages.setdefault(event.stage_id, StageCoordinator(graph, event.stage_id))
+            known = self._stages.setdefault(event.stage_id, StageCoordinator(graph, event.stage_id, self._streams))
             task_set = known.task_set(event, cluster_slots)
             task_set.stage_attempt = event.stage_attempt
             found.append(Launch(event.executor_id, task_set))

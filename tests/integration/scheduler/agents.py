@@ -71,7 +71,7 @@ class RunningAgent:
 
 
 @asynccontextmanager
-async def agent(addresses, executor_id, run, *, slots=2, first=0, mode="pull", access=None, **more):
+async def agent(addresses, executor_id, run, *, slots=2, first=0, mode="pull", access=None, stream_address="", **more):
     """Run an executor that turns from one of *addresses* to the next, as the real one does."""
     worker = ScriptedWorker(run)
     settings = ExecutorSettings(
@@ -83,7 +83,13 @@ async def agent(addresses, executor_id, run, *, slots=2, first=0, mode="pull", a
         mode=mode,
         **more,
     )
-    identity = Identity(incarnation=new_incarnation(), pid=os.getpid(), spark_version="4.3.0", python_version="3.11")
+    identity = Identity(
+        incarnation=new_incarnation(),
+        pid=os.getpid(),
+        spark_version="4.3.0",
+        python_version="3.11",
+        stream_address=stream_address,
+    )
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(SchedulerGateway(tuple(addresses), access, first=first))
         port = Port(settings, ServerAccess(settings.server_security, settings.listen)) if mode == "push" else None

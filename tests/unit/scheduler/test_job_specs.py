@@ -1,9 +1,10 @@
 import pytest
 
-from execution_graph import SpeculationPolicy
+from execution_graph import PIPELINED_MAJOR, Pipeline, SpeculationPolicy
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES
+from scheduler.jobs.job_exchange import pipeline_of
 from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
 from scheduler.jobs.job_speculation import speculation_of
 
@@ -40,6 +41,7 @@ def test_an_ordinary_job_passes():
         (request(conf={"onager.weight": "-1"}), InvalidSettingError, "above 0"),
         (request(conf={"onager.fusion.maxBites": "1"}), InvalidSettingError, "is onager.fusion.maxBytes meant"),
         (request(conf={"onager.nonsense": "1"}), InvalidSettingError, "a job knows onager.fusion.maxBytes, "),
+        (request(conf={"onager.exchange": "fast"}), InvalidSettingError, "give durable or streaming"),
         (request(conf={"onager.speculation": "perhaps"}), InvalidSettingError, "give true or false"),
         (request(conf={"onager.speculation.multiplier": "0.5"}), InvalidSettingError, "number from 1"),
         (request(conf={"onager.speculation.quantile": "nan"}), InvalidSettingError, "number from 0 to 1"),
@@ -58,6 +60,16 @@ def test_an_ordinary_job_passes():
 def test_what_can_never_work_is_told(bad, error, text):
     with pytest.raises(error, match=text):
         check_submission(bad)
+
+
+def test_a_job_streams_when_it_asks_for_it_and_all_schedulers_know_how():
+    assert pipeline_of(request().spec) is None
+    assert pipeline_of(request(conf={"onager.exchange": "durable"}).spec) is None
+    asked = request(conf={"onager.exchange": " Streaming"}).spec
+    assert pipeline_of(asked) == Pipeline()
+    refused = pipeline_of(asked, PIPELINED_MAJOR - 1, at_ms=7)
+    assert "earlier version" in refused.reason
+    assert refused.abandoned_ms == 7
 
 
 def test_speculation_is_off_unless_asked_for():
