@@ -44,6 +44,7 @@ class SimulatedClient:
     def __init__(self, world: "World", number: int, rng: random.Random) -> None:
         self.world, self.rng = world, rng
         self.name = f"client-{number}"
+        self._exchange_rng = random.Random(f"exchange {number} {world.seed}")
         self.process = world.loop.start_process(self.name)
         self._stubs = [OnagerSchedulerStub(Channel(world.network, r.address)) for r in world.replicas]
         self._at = rng.randrange(len(self._stubs))
@@ -67,6 +68,8 @@ class SimulatedClient:
             conf = {"onager.speculation": "true", "onager.speculation.quantile": self.rng.choice(("0.3", "0.75"))}
         if self.rng.random() < 0.15:
             conf["onager.session.max-tasks"] = self.rng.choice(("1", "3"))
+        if self._exchange_rng.random() < 0.3:
+            conf["onager.exchange"] = "streaming"
         return conf
 
     @property

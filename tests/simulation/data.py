@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -147,7 +148,22 @@ class Written:
     """Its name and number of life."""
     value: int
     is_shared: bool
+    is_streamed: bool = False
+    """Whether its rows went to readers, and lie nowhere."""
     is_there: bool = True
+
+
+@dataclass(slots=True)
+class Stream:
+    """What an execution gives to others while it runs."""
+
+    life: str
+    address: str
+    nonce: str
+    value: int | None = None
+    """None while it has not read what it is made of."""
+    is_over: bool = False
+    is_broken: bool = False
 
 
 @dataclass(slots=True)
@@ -155,6 +171,9 @@ class Exchange:
     """Everything that executions wrote, by nonce, and datasets that were published."""
 
     written: dict[str, Written] = field(default_factory=dict)
+    streams: dict[TaskKey, Stream] = field(default_factory=dict)
+    stream_addresses: dict[str, str] = field(default_factory=dict)
+    """Where each life of an executor that can stream does so."""
     lost: dict[str, str] = field(default_factory=dict)
     """Nonces of outputs that went by a fault, and why."""
     cleaned: dict[str, str] = field(default_factory=dict)
@@ -168,7 +187,12 @@ class Exchange:
             self.written[nonce].is_there = False
             self.lost[nonce] = why
 
+    def lose_streams(self, life: str) -> None:
+        for stream in self.streams.values():
+            stream.is_broken = stream.is_broken or stream.life == life
+
     def lose_executor(self, life: str) -> None:
+        self.lose_streams(life)
         for nonce, written in self.written.items():
             if written.executor == life and not written.is_shared:
                 self.lose(nonce, f"{life} died")

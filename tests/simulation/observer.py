@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from execution_graph import (
+    PIPELINED_MAJOR,
     SPECULATION_MAJOR,
     Event,
     ExecutionGraph,
+    ExecutorLife,
     ExecutorLost,
     FailureKind,
+    PipelineAbandoned,
     RunningStage,
     StageWork,
     StragglersFound,
@@ -19,7 +22,9 @@ from execution_graph import (
     TasksSpeculated,
     apply,
     decode_graph,
+    is_streaming,
     running_count,
+    streams_of,
     violations,
 )
 from onager.ids import TaskKey
@@ -215,6 +220,8 @@ class Observer(RunLedger):
     def _only_the_last_attempt_counts(
         self, job: SeenJob, event: Event, before: ExecutionGraph, after: ExecutionGraph
     ) -> None:
+        if isinstance(event, PipelineAbandoned) and not self.do_all_read(PIPELINED_MAJOR):
+            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
         if isinstance(event, StragglersFound | TasksSpeculated) and not self.do_all_read(SPECULATION_MAJOR):
             self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
         if isinstance(event, TasksSpeculated):
@@ -276,6 +283,8 @@ class Observer(RunLedger):
             self.fail(f"job {job.job_id}: {broken}")
         if before is not None and not before.is_active:
             self.fail(f"job {job.job_id} changed after its end")
+        if before is not None and before.pipeline != after.pipeline and after.pipeline is not None:
+            self._given_up(job, before, after)
         for stage in after.stages:
             old = before.stages[stage.spec.stage_id] if before and stage.spec.stage_id < len(before.stages) else None
             stage_id = stage.spec.stage_id
@@ -299,6 +308,22 @@ class Observer(RunLedger):
         if not after.is_active:
             job.final = after
             self._trace(f"  {job.job_id} ended: {after.state}")
+
+    def _given_up(self, job: SeenJob, before: ExecutionGraph, after: ExecutionGraph) -> None:
+        """A job gives streaming up once, and nothing that was streamed is kept."""
+        assert after.pipeline is not None
+        self._trace(f"  {job.job_id} streams no more: {after.pipeline.reason}")
+        self.counts["pipelines abandoned"] += 1
+        if not before.may_stream:
+            self.fail(f"{job.job_id} gives streaming up a second time: {after.pipeline.reason}")
+        job.finished.clear()
+        kept = {o.nonce for s in before.stages for o in s.ledger.outputs.values() if self._was_streamed(o.nonce)}
+        found = {o.nonce for s in after.stages for o in s.ledger.outputs.values()}
+        if after.is_active and kept & found:
+            self.fail(f"{job.job_id} streams no more, and keeps {kept & found}")
+
+    def _was_streamed(self, nonce: str) -> bool:
+        return nonce in self.exchange.written and self.exchange.written[nonce].is_streamed
 
     def _launched(self, job: SeenJob, task: tuple[int, int, int, int]) -> None:
         stage_id, _, partition, _ = task
@@ -360,12 +385,38 @@ class Observer(RunLedger):
         stage = job.graph.stages[task_set.stage_id] if job.graph and job.graph.is_active else None
         if job.graph is None or not isinstance(stage, RunningStage) or stage.attempt != task_set.stage_attempt:
             return
+        self._streams_given(life, task_set, job.graph, stage)
         for location in task_set.inputs:
             outputs = job.graph.stages[location.stage_id].ledger.outputs
             told, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
             if told != known:
                 where = f"{job.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
                 self.fail(f"{life} is told to read {told} for {where}, where {known} count")
+
+    def _streams_given(self, life: str, task_set: pb.TaskSet, graph: ExecutionGraph, stage: RunningStage) -> None:
+        where = f"{task_set.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
+        if task_set.pipelined != is_streaming(graph, stage):
+            self.fail(f"{life} is told for {where} that it is {'' if task_set.pipelined else 'not '}to stream")
+            return
+        if not task_set.pipelined:
+            return
+        told = [(s.stage_id, s.stage_attempt, [(t.task_attempt, t.address) for t in s.tasks]) for s in task_set.streams]
+        known = [
+            (
+                s.stage_id,
+                s.stage_attempt,
+                [(a, self._stream_address(life, x)) for (a, life), (_, x) in zip(s.tasks, mine, strict=False)],
+            )
+            for s, (_, _, mine) in zip(streams_of(graph, task_set.stage_id), told, strict=False)
+        ]
+        if told != known:
+            self.fail(f"{life} is told to read {told} for {where}, where {known} run")
+
+    def _stream_address(self, executor: ExecutorLife, told: str) -> str:
+        """Return where the life of an executor streams; one that is over need not be known any more."""
+        record = self._executors.get(executor.executor_id)
+        is_over = record is None or record.incarnation != executor.incarnation or record.state == "lost"
+        return told if is_over and not told else self.exchange.stream_addresses[executor.incarnation]
 
     def began(self, life: str, key: TaskKey) -> None:
         self._trace(f"{life} runs {key}")

@@ -1,8 +1,9 @@
 """What must hold when faults have ended: for every job, and for the store after retention."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
+from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from scheduler.executors.slots import SlotsRecord
 from scheduler.jobs.housekeeping import blobs_of
@@ -67,17 +68,14 @@ class Oracles:
             raise Violation(f"{job.job_id} failed without cause: {kind}: {message}")
 
     def _check_result(self, client: SimulatedClient, job: SeenJob, graph: ExecutionGraph, plan: JobPlan) -> None:
-        values: dict[int, list[int]] = {}
+        values: dict[int, list[Any]] = {}
         for number, stage in enumerate(plan.stages, start=1):
-            found = graph.stages[number]
-            outputs = found.ledger.outputs
-            if sorted(outputs) != list(range(stage.partitions)):
-                raise Violation(f"{job.job_id}/{number} has outputs {sorted(outputs)} of {stage.partitions}")
-            values[number] = [self._world.exchange.written[outputs[p].nonce].value for p in range(stage.partitions)]
-            for p in range(stage.partitions):
-                salt = "" if stage.is_deterministic else outputs[p].nonce
+            made = [self._made(job.job_id, graph, number, p) for p in range(stage.partitions)]
+            values[number] = [value for value, _ in made]
+            for p, (value, nonce) in enumerate(made):
+                salt = "" if stage.is_deterministic else nonce
                 read = [values[i] for i in stage.inputs]
-                if values[number][p] != value_of(job.job_id, number, p, read, salt):
+                if value is not None and value != value_of(job.job_id, number, p, read, salt):
                     raise Violation(f"{job.job_id}/{number}/{p} was made from inputs that do not count")
         rows = [rows_of(value) for value in values[len(plan.stages)]]
         if plan.is_deterministic and rows != plan.expected(job.job_id):
@@ -94,6 +92,21 @@ class Oracles:
         if len(set(nonces)) != len(nonces):
             raise Violation(f"an execution counts twice in {job.job_id}")
 
+    def _made(self, job_id: str, graph: ExecutionGraph, number: int, partition: int) -> tuple[int | None, str]:
+        """Return the value that counts of a task, and the nonce of its execution.
+
+        Of a job that streams a task need not have ended that gave its readers all that they needed, or that has none.
+        """
+        stage = graph.stages[number]
+        output = stage.ledger.outputs.get(partition)
+        if output is not None:
+            return self._world.exchange.written[output.nonce].value, output.nonce
+        attempt = stage.ledger.next_attempt(partition) - 1
+        stream = self._world.exchange.streams.get(TaskKey(job_id, number, stage.attempt, partition, attempt))  # type: ignore[arg-type]
+        if not graph.is_pipelined or stage.spec.output.kind != "exchange":
+            raise Violation(f"{job_id}/{number} has no output of {partition}")
+        return (None, "") if stream is None else (stream.value, stream.nonce)
+
     def check_nothing_was_in_vain(self) -> None:
         """Hold what was done against what there was to do: where no executor failed, no task runs but once."""
         counts = self._world.observer.counts
@@ -105,14 +118,25 @@ class Oracles:
                 continue
             if counts[event] and self._world.damage.job_id is None:
                 raise Violation(f"{counts[event]} times {event}, and nothing had happened to any executor")
+        if counts["pipelines abandoned"] > refused + self._without_streams():
+            raise Violation("a job streams no more, and nothing had happened to any executor")
         twice = [key for key, lives in self._world.observer.began_at.items() if len(lives) > 1]
         if twice:
             raise Violation(f"{twice[:3]} ran more than once")
         ran = {(key.job_id, key.stage_id, key.partition) for key in self._world.observer.began_at}
         graphs = [job.graph for job in self._world.observer.jobs.values() if job.graph is not None]
+        if counts["pipelines abandoned"]:
+            return
         second = sum(len(stage.ledger.speculated) for graph in graphs for stage in graph.stages)
         if len(self._world.observer.began_at) - len(ran) > second:
             raise Violation("some partition was run by more attempts than there had to be")
+
+    def _without_streams(self) -> int:
+        """Return how many jobs nobody could run whose tasks were to stream, at some time."""
+        reasons = [
+            job.graph.pipeline.reason for job in self._world.observer.jobs.values() if job.graph and job.graph.pipeline
+        ]
+        return sum("address for streams" in reason for reason in reasons)
 
     def _check_records(self) -> None:
         """Hold heads and blobs of ended jobs against their graphs."""

@@ -132,7 +132,7 @@ class Pace:
 
     def _waiting(self) -> list[tuple[str, object]]:
         free = [
-            ExecutorSlot(agent._id, "", 0)
+            ExecutorSlot(agent._id, "", 0, can_stream=bool(agent._membership._identity.stream_address))
             for _, agent in self._agents
             if agent._attempts.free_slots and agent._membership._registered.is_set() and not agent._draining.is_set()
         ]

@@ -164,6 +164,7 @@ class SimulatedExecutor:
         self.world, self.rng, self.slots, self.mode = world, rng, slots, mode
         self.address = f"127.0.0.1:{6_000 + number}"
         self.name = f"executor-{number}"
+        self.can_stream = random.Random(f"streams {number} {world.seed}").random() < 0.85
         self.lives = 0
         self.process: Process | None = None
         self.agent: Agent | None = None
@@ -199,9 +200,17 @@ class SimulatedExecutor:
                 "mode": self.mode,
             }
         )
-        self.worker = SimulatedWorker(self.life, world.exchange, self.rng, self._task_rates, clock, world.observer)
+        stream_address = f"{self.name}.{self.lives}:7000" if self.can_stream else ""
+        world.exchange.stream_addresses[self.life] = stream_address
+        self.worker = SimulatedWorker(
+            self.life, world.exchange, self.rng, self._task_rates, clock, world.observer, stream_address
+        )
         identity = Identity(
-            incarnation=Incarnation(self.life), pid=self.lives, spark_version="4.3.0", python_version="3.11"
+            incarnation=Incarnation(self.life),
+            pid=self.lives,
+            spark_version="4.3.0",
+            python_version="3.11",
+            stream_address=stream_address,
         )
         async with SchedulerGateway(settings.scheduler_addresses, clock=clock) as gateway:
             address = self.address if self.mode == "push" else ""

@@ -1,7 +1,8 @@
 """Schedulers of the version before, in a rolling upgrade: what they do not know, they do not write, read or tell.
 
 All processes of a simulation run the same modules, so what differs is decided by who is running. The version before
-reads records of the first major version alone, ignores fields that were added since, and knows no second attempts.
+reads records of the first major version alone, ignores fields that were added since, and knows no second attempts and
+no streaming.
 """
 
 from collections.abc import Generator, Iterator
@@ -22,6 +23,7 @@ OLD_MAJOR = 1
 _check_version = codec._check_version
 _decoding_graph = job_log.decoding_graph
 _speculation_of = service.speculation_of
+_pipeline_of = service.pipeline_of
 
 
 def old_registration(record: SchedulerRecord) -> SchedulerRecord:
@@ -37,6 +39,7 @@ def two_versions() -> Iterator[None]:
             ("execution_graph.codec._check_version", _version_checked),
             ("scheduler.jobs.job_log.decoding_graph", _graph_decoded),
             ("scheduler.api.service.speculation_of", _speculation_read),
+            ("scheduler.api.service.pipeline_of", _pipeline_read),
         ):
             stack.enter_context(mock.patch(target, replacement))
         yield
@@ -55,8 +58,12 @@ def _version_checked(data: bytes, what: str) -> tuple[int, int]:
 
 def _graph_decoded(data: bytes) -> Generator[None, None, ExecutionGraph]:
     graph = yield from _decoding_graph(data)
-    return replace(graph, speculation=None) if _is_old() else graph
+    return replace(graph, speculation=None, pipeline=None) if _is_old() else graph
 
 
 def _speculation_read(spec: Any) -> Any:
     return None if _is_old() else _speculation_of(spec)
+
+
+def _pipeline_read(spec: Any, *how: int) -> Any:
+    return None if _is_old() else _pipeline_of(spec, *how)

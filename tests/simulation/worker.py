@@ -13,7 +13,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 from scheduler.jobs.job_specs import decode_spec
-from tests.simulation.data import Exchange, JobPlan, arrow_stream, digest, outcome_of, rows_of, value_of
+from tests.simulation.data import Exchange, JobPlan, Stream, arrow_stream, digest, outcome_of, rows_of, value_of
 from tests.simulation.loop import VirtualClock
 
 
@@ -28,6 +28,12 @@ class TaskRates:
     slow: float = 0.1
 
 
+_LOOK_AGAIN_S = 0.05
+"""How soon a reader asks again for rows that are not there yet."""
+_EARLY = 0.15
+"""How many readers need not all rows of those that they read from."""
+
+
 class SimulatedWorker:
     """What `executor.agent.Agent` hands work to, in one life of an executor."""
 
@@ -39,7 +45,9 @@ class SimulatedWorker:
         rates: Callable[[], TaskRates],
         clock: VirtualClock,
         ledger: "RunLedger",
+        stream_address: str = "",
     ) -> None:
+        self.stream_address = stream_address
         self._life = life
         self._exchange = exchange
         self._rng = rng
@@ -59,8 +67,14 @@ class SimulatedWorker:
             takes_s = self._rng.uniform(0.01, 0.3)
             if self._rng.random() < self._rates().slow:
                 takes_s += self._rng.uniform(0, 5)
-            read = self._read(key, assignment)
-            timer = loop.call_later(takes_s, self._finish, key, assignment, read, on_report)
+            if assignment.task_set.pipelined:
+                nonce = secrets.token_hex(8)
+                self._exchange.streams[key] = Stream(self._life, self.stream_address, nonce)
+                is_early = self._rng.random() < _EARLY
+                timer = loop.call_later(takes_s, self._stream, key, assignment, on_report, is_early)
+            else:
+                read = self._read(key, assignment)
+                timer = loop.call_later(takes_s, self._finish, key, assignment, read, on_report)
             self._running[key] = (timer, on_report)
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
@@ -68,6 +82,7 @@ class SimulatedWorker:
             found = self._running.pop(key, None)
             if found is not None:
                 found[0].cancel()
+                self._end_stream(key, is_well=False)
                 found[1](self._failed(key, pb.Failure(kind="task_killed", message="stopped")))
 
     def clean_up(self, request: pb.CleanUp) -> None:
@@ -86,11 +101,50 @@ class SimulatedWorker:
         self._is_alive = False
         for timer, _ in self._running.values():
             timer.cancel()
+        self._exchange.lose_streams(self._life)
 
     def close(self) -> None:
         pass
 
     # ---------------------------------------------------------------- running
+
+    def _stream(self, key: TaskKey, assignment: Assignment, on_report: OnReport, is_early: bool) -> None:  # noqa: FBT001
+        """Go on with a task that reads what others are still writing: it ends after them, or needs only some rows."""
+        read, are_over = self._read_streams(key, assignment)
+        if isinstance(read, list):
+            salt = self._exchange.streams[key].nonce
+            salt = "" if self._plan_of(assignment).stages[key.stage_id - 1].is_deterministic else salt
+            self._exchange.streams[key].value = value_of(key.job_id, key.stage_id, key.partition, read, salt)
+        if read is None or (isinstance(read, list) and not (are_over or is_early)):
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(_LOOK_AGAIN_S, self._stream, key, assignment, on_report, is_early)
+            self._running[key] = (timer, on_report)
+        else:
+            self._finish(key, assignment, read, on_report)
+
+    def _read_streams(self, key: TaskKey, assignment: Assignment) -> "tuple[list[list[int]] | pb.Failure | None, bool]":
+        """Return the values of the inputs, what went wrong, or None for not yet; and whether their tasks are over."""
+        read: list[list[int]] = []
+        are_over = True
+        for source in assignment.task_set.streams:
+            values = []
+            for partition, task in enumerate(source.tasks):
+                name = TaskKey(key.job_id, source.stage_id, source.stage_attempt, partition, task.task_attempt)
+                found = self._exchange.streams.get(name)
+                if found is None or (found.value is None and not found.is_broken):
+                    return None, False
+                if found.is_broken or found.address != task.address:
+                    kind = self._rng.choice(("fetch_failed", "io_error"))
+                    return pb.Failure(kind=kind, message=f"the stream of {name} broke off"), False
+                are_over = are_over and found.is_over
+                values.append(found.value)
+            read.append(values)
+        return read, are_over
+
+    def _end_stream(self, key: TaskKey, *, is_well: bool) -> None:
+        stream = self._exchange.streams.get(key)
+        if stream is not None and stream.life == self._life:
+            stream.is_over, stream.is_broken = is_well, not is_well
 
     def _finish(
         self, key: TaskKey, assignment: Assignment, read: "list[list[int]] | pb.Failure", on_report: OnReport
@@ -105,6 +159,7 @@ class SimulatedWorker:
             report = self._failed(key, pb.Failure(kind="user_error", message="division by zero"))
         else:
             report = self._succeeded(key, assignment, read)
+        self._end_stream(key, is_well=report.HasField("success"))
         self._ledger.ended(self._life, key, report)
         on_report(report)
 
@@ -121,7 +176,7 @@ class SimulatedWorker:
             values = []
             for partition, output in enumerate(location.outputs):
                 found = self._exchange.written.get(output.nonce)
-                if found is None or not found.is_there:
+                if found is None or not found.is_there or found.is_streamed:
                     self._ledger.missed(self._life, key, output.nonce)
                     fetch = pb.FetchFailure(
                         input_stage_id=location.stage_id, input_partition=partition, nonce=output.nonce
@@ -146,7 +201,7 @@ class SimulatedWorker:
                     success.plan.fused_inline_result = inline
             case pb.QUERY:
                 plan = self._plan_of(assignment)
-                success.inline_result = self._write(key, plan, read, success.output)
+                success.inline_result = self._write(key, plan, read, success.output, is_streaming=task_set.pipelined)
             case pb.PUBLISH_PLAN:
                 names = [output.nonce for location in task_set.inputs for output in location.outputs]
                 content = (f"{key.job_id} " + " ".join(names)).encode()
@@ -163,18 +218,28 @@ class SimulatedWorker:
         content = assignment.blobs[assignment.task_set.plan_digest]
         return JobPlan.parse(content.decode().rpartition(" stage ")[0])
 
-    def _write(self, key: TaskKey, plan: JobPlan, read: Sequence[Sequence[int]], output: pb.TaskOutput) -> bytes:
+    def _write(
+        self,
+        key: TaskKey,
+        plan: JobPlan,
+        read: Sequence[Sequence[int]],
+        output: pb.TaskOutput,
+        *,
+        is_streaming: bool = False,
+    ) -> bytes:
         """Leave an output behind; return its inline result."""
-        nonce = secrets.token_hex(8)
+        nonce = self._exchange.streams[key].nonce if is_streaming else secrets.token_hex(8)
         salt = "" if plan.stages[key.stage_id - 1].is_deterministic else nonce
         value = value_of(key.job_id, key.stage_id, key.partition, read, salt)
         is_result = key.stage_id == len(plan.stages) and not plan.has_sink
         is_staged = key.stage_id == len(plan.stages) and plan.has_sink
-        output.nonce, output.shared, output.bytes = nonce, plan.is_shared or is_staged, 10
+        is_streamed = is_streaming and not (is_result or is_staged)
+        output.nonce, output.shared, output.bytes = nonce, (plan.is_shared or is_staged) and not is_streamed, 10
         output.executor_id = self._life.partition("#")[0]
         output.inline = is_result and plan.is_inline
         output.rows = len(rows_of(value)) if is_result else 1
         self._ledger.wrote(self._life, key, nonce, value, is_shared=output.shared or output.inline)
+        self._exchange.written[nonce].is_streamed = is_streamed
         if not is_result and output.shared and self._rng.random() < self._rates().output_lost:
             self._exchange.lose(nonce, "a disk lost it")
             self._ledger.trace(f"the file {nonce} is lost")
