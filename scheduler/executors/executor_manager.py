@@ -393,6 +393,7 @@ class ExecutorManager:
     async def start(self, *, is_strict: bool = True) -> None:
         """Read who the executors are. Those that live have one lease to report to this replica."""
         await self.refresh(is_strict=is_strict)
+        self.watch.begin()
 
     async def refresh(self, *, is_strict: bool = False) -> None:
         """Read all executors and their hearts."""

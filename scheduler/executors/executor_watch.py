@@ -38,14 +38,18 @@ class ExecutorWatch:
         self._grace_s = connection_grace_s
         self._lost_retention_s = lost_retention_s
         self._silent_since_s: dict[ExecutorId, float] = {}
-        self._looked_s = clock.monotonic_s()
+        self._looked_s = self._began_s = clock.monotonic_s()
+
+    def begin(self) -> None:
+        """Give every executor one lease, from now on, to be heard of: no scheduler may have been there to renew any."""
+        self._looked_s = self._began_s = self._clock.monotonic_s()
 
     def heard_of(self, executor_id: ExecutorId) -> None:
         """Note that something new was written of the executor: if it is silent, then from now on."""
         self._silent_since_s.pop(executor_id, None)
 
     async def bury(self) -> None:
-        """Declare lost whose heart has stopped by the store's clock."""
+        """Declare lost whose heart has stopped by the store's clock, and who is not heard of here either."""
         roster = self._executors.roster
         for record in roster:
             executor_id = ExecutorId(record.executor_id)
@@ -53,13 +57,19 @@ class ExecutorWatch:
                 self.heard_of(executor_id)
                 continue
             session = self._executors.session(executor_id)
-            was_held_up = self._clock.monotonic_s() - self._looked_s > self._executors.lease_ttl_s / 3
-            if session is not None and was_held_up and await self._executors.grant_again(session):
-                continue  # its word may be waiting to be read: the silence was ours
+            if session is not None and self._may_live(session) and await self._executors.grant_again(session):
+                continue  # the silence was ours
             now_s = self._clock.monotonic_s()
             since_s = self._silent_since_s.setdefault(executor_id, now_s)
+            if now_s - self._began_s < self._executors.lease_ttl_s:
+                continue
             if self._turns.has_come(executor_id, now_s - since_s, _MOMENT_S):
                 await self._executors.lose(record, "its lease ran out: it was not heard of in time")
+
+    def _may_live(self, session: ExecutorSession) -> bool:
+        """Return whether it was heard of lately, or this process was held up, so that its word may wait to be read."""
+        now_s, lease_ttl_s = self._clock.monotonic_s(), self._executors.lease_ttl_s
+        return now_s - session.seen_s < lease_ttl_s or now_s - self._looked_s > lease_ttl_s / 3
 
     async def look(self) -> None:
         """Declare lost whose process has died, or whose connection broke and who then was silent.

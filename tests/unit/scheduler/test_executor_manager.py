@@ -255,6 +255,40 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
     assert not told
 
 
+async def test_who_outlived_its_lease_while_no_scheduler_ran_has_another_one_to_report(manager, backend, clock):
+    for executor_id in ("e1", "e2"):
+        await manager.register(request(executor_id), PEER)
+    clock.advance(60_000)
+    told = []
+
+    async def on_lost(event):
+        told.append((event.executor_id, event.reason))
+
+    successor = made(backend, clock, on_lost)
+    await successor.start()
+    await notice(successor, backend)
+    clock.advance(5_900)
+    await successor.watch.look()
+    assert told == []
+    session = await successor.take_over("e1", "one", PEER)
+    await successor.renew(session)
+    clock.advance(100)
+    await successor.watch.look()
+    assert told == [("e2", "executor e2: its lease ran out: it was not heard of in time")]
+    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+
+
+async def test_who_was_taken_over_a_moment_ago_is_not_lost_before_its_lease_is_renewed(manager, backend, clock, lost):
+    await manager.register(request(), PEER)
+    clock.advance(7_000)
+    await manager.watch.look()
+    manager.end_session(manager.session("e1"))
+    await manager.take_over("e1", "one", PEER)
+    await notice(manager, backend)
+    assert not lost
+    assert await backend.get(Keyspace.Heartbeats, "e1") is not None
+
+
 async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
     told = []
 
