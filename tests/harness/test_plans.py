@@ -5,7 +5,7 @@ import pytest
 from pyspark.sql.types import LongType
 
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
-from tests.integration.planner.test_shapes import ORDERED, SHAPES
+from tests.integration.planner.shapes import ORDERED, SHAPES
 
 TINY = HarnessConfig(channel_frames=1, frame_bytes=64)
 
