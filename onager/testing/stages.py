@@ -1,16 +1,14 @@
 """A query as stages: cut as Onager cuts it, each stage encoded once."""
 
 import json
-import tempfile
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from executor.spark import plan_codec
-from executor.spark.planner.cutter import CutStage, Cutter
+from executor.spark.planner.cutter import CutStage, cut_plan
 from executor.spark.planner.job_session import changed_settings, jvm_session, planned_settings
 from executor.spark.planner.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
 from executor.spark.stage_plan import (
@@ -124,16 +122,7 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
     with _PLANNING, changed_settings(session, planned_settings(session), changes):
         datasets = jvm.package("org.apache.spark.sql.classic.Dataset")
         plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
-        with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
-            cutter = Cutter(
-                jvm,
-                jvm_session(session),
-                plan,
-                conf=planned_settings(session),
-                column_names=column_names,
-                scratch=Path(scratch),
-            )
-            stages = tuple(_stage(stage) for stage in cutter.cut())
+        stages = tuple(_stage(stage) for stage in cut_plan(session, plan, column_names))
         kernel = jvm.package("onager.kernel.Kernel")
         return StageGraph(stages, bytes(kernel.arrowSchema(jvm_session(session), plan, json.dumps(column_names))))
 

@@ -6,14 +6,18 @@ fragment that a stage's tasks run.
 """
 
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from executor.spark import leaves
 from executor.spark.jvm import Jvm
 from executor.spark.planner.determinism import is_deterministic
+from executor.spark.planner.job_session import jvm_session, planned_settings
 from executor.spark.planner.naming import stage_name
 from executor.spark.planner.nodes import ADVICE, DEFAULT_ADVICE, EXCHANGES, KNOWN, LIMITS_TO_ONE, SUBQUERIES, Tasks
 from executor.spark.planner.outline import Outline, PlanNode
@@ -50,6 +54,20 @@ class CutStage:
     """The fragment, as Spark prints plans."""
     input_bytes: int
     """What its leaves read."""
+
+
+def cut_plan(session: SparkSession, plan: Any, column_names: Sequence[str]) -> list[CutStage]:
+    """Return the stages of *plan*, which *session* made under the settings that it has now, as `Cutter.cut` does."""
+    with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
+        cutter = Cutter(
+            Jvm.of(session),
+            jvm_session(session),
+            plan,
+            conf=planned_settings(session),
+            column_names=column_names,
+            scratch=Path(scratch),
+        )
+        return cutter.cut()
 
 
 @dataclass(slots=True)

@@ -1,11 +1,9 @@
 """Planning a job: from what a client submitted to the stages of its graph, or to its result when it is small."""
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -14,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from executor.exchange import check_target
 from executor.spark import plan_codec
 from executor.spark.jvm import Jvm
-from executor.spark.planner.cutter import CutStage, Cutter
+from executor.spark.planner.cutter import CutStage, cut_plan
 from executor.spark.planner.job_session import (
     changed_settings,
     job_session,
@@ -184,20 +182,8 @@ class _Planning:
             execution = self._execution().queryExecution()
             input_bytes = self._input_bytes(execution.optimizedPlan())
             with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
-                return self._cut(execution.executedPlan())
-
-    def _cut(self, plan: Any) -> list[CutStage]:
-        with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
-            cutter = Cutter(
-                self._jvm,
-                jvm_session(self._session),
-                plan,
-                conf=planned_settings(self._session),
-                column_names=self._column_names,
-                scratch=Path(scratch),
-            )
-            self._plan = plan
-            return cutter.cut()
+                self._plan = execution.executedPlan()
+                return cut_plan(self._session, self._plan, self._column_names)
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
         """Return cut stages as the plan task's outcome, their encoded plans as blobs."""
