@@ -1,144 +1,61 @@
-"""Faults to plant in a run: a class in Java, compiled when it is first asked for."""
+"""What tests plant in a run: classes in Java, compiled when they are first asked for."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-SOURCE = """
-package planted;
+SOURCES = Path(__file__).parent / "planted"
+_classes: dict[tuple[Any, str], Any] = {}
 
-import onager.kernel.ExchangeSink;
-import onager.kernel.Frame;
-import onager.kernel.Interposer;
-import org.apache.spark.rdd.RDD;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
-import org.apache.spark.sql.execution.RDDScanExec;
-import org.apache.spark.sql.execution.SparkPlan;
-import scala.collection.AbstractIterator;
-import scala.collection.Iterator;
-import scala.reflect.ClassTag$;
 
-public class Fault implements Interposer {
-    private String kind;
-    private int stage;
-
-    public Fault of(String kind, int stage) {
-        this.kind = kind;
-        this.stage = stage;
-        return this;
-    }
-
-    public Iterator rows(Iterator made, int stage, int partition) {
-        return stage == this.stage && partition == 0 ? new Rows(made, kind) : made;
-    }
-
-    private static class Rows extends AbstractIterator {
-        private final Iterator rows;
-        private final String kind;
-        private int given = 0;
-        private boolean hasLost = false;
-        private InternalRow kept = null;
-
-        Rows(Iterator rows, String kind) {
-            this.rows = rows;
-            this.kind = kind;
-        }
-
-        public boolean hasNext() {
-            if (given == 0 && kind.equals("lose") && !hasLost && rows.hasNext()) {
-                rows.next();
-                hasLost = true;
-            }
-            return kept != null || rows.hasNext();
-        }
-
-        public Object next() {
-            hasNext();
-            given++;
-            if (given == 1 && kind.equals("duplicate")) {
-                kept = ((InternalRow) rows.next()).copy();
-                return kept;
-            }
-            if (given == 1 && kind.equals("swap")) {
-                kept = ((InternalRow) rows.next()).copy();
-                rows.hasNext();
-                return rows.next();
-            }
-            if (kept != null) {
-                InternalRow row = kept;
-                kept = null;
-                return row;
-            }
-            return rows.next();
-        }
-    }
-
-    public ExchangeSink sink(ExchangeSink made, int stage, int partition) {
-        return stage == this.stage && partition == 0 ? new Sink(made, kind) : made;
-    }
-
-    private static class Sink implements ExchangeSink {
-        private final ExchangeSink to;
-        private final String kind;
-        private boolean hasPut = false;
-
-        Sink(ExchangeSink to, String kind) {
-            this.to = to;
-            this.kind = kind;
-        }
-
-        public boolean put(int bucket, Frame frame) throws java.io.IOException, InterruptedException {
-            if (kind.equals("end early") && hasPut) {
-                return true;
-            }
-            hasPut = true;
-            return to.put(bucket, frame);
-        }
-
-        public void finish(long[] rows) throws java.io.IOException, InterruptedException {
-            if (!kind.equals("fall silent")) {
-                to.finish(rows);
-            }
-        }
-
-        public void abort(Throwable why) {
-            to.abort(why);
-        }
-
-        public long bytes() {
-            return to.bytes();
-        }
-    }
-
-    public SparkPlan leaf(SparkPlan made, int stage, int partition) {
-        if (!kind.equals("read everything") || stage != this.stage) {
-            return made;
-        }
-        RDD whole = made.execute();
-        Object[] copies = new Object[whole.getNumPartitions()];
-        for (int i = 0; i < copies.length; i++) {
-            copies[i] = whole.coalesce(1, false, scala.Option.empty(), null); // a partition of all that there are
-        }
-        RDD all = whole.sparkContext().union(
-                scala.jdk.javaapi.CollectionConverters.asScala(java.util.Arrays.asList(copies)).toSeq(),
-                ClassTag$.MODULE$.apply(InternalRow.class));
-        return new RDDScanExec(made.output(), all, "everything", new UnknownPartitioning(all.getNumPartitions()),
-                (scala.collection.immutable.Seq) scala.collection.immutable.Nil$.MODULE$, scala.Option.empty());
-    }
-}
-"""
-_made: dict[Any, Any] = {}
+def planted(jvm: Any, name: str) -> Any:
+    """Return a new object of a class in `SOURCES`."""
+    if (jvm, name) not in _classes:
+        compiler = jvm.view.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(jvm.view.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler.cook((SOURCES / f"{name}.java").read_text())
+        _classes[jvm, name] = compiler.getClassLoader().loadClass(f"planted.{name}")
+    return _classes[jvm, name].newInstance()
 
 
 def fault(kind: str, stage: int) -> Callable[[Any], Any]:
     """Return what plants a fault in the first task of a stage (reading everything: in all of its tasks)."""
+    return lambda jvm: planted(jvm, "Fault").of(kind, stage)
 
-    def plant(jvm: Any) -> Any:
-        if jvm not in _made:
-            compiler = jvm.view.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(jvm.view.java.lang.Thread.currentThread().getContextClassLoader())
-            compiler.cook(SOURCE)
-            _made[jvm] = compiler.getClassLoader().loadClass("planted.Fault")
-        return _made[jvm].newInstance().of(kind, stage)
 
-    return plant
+def failures(stage: int, *, alone: bool = False) -> Callable[[Any], Any]:
+    """Return what lets the first task of a stage fail, and after it the others of a stage that is not the last."""
+    return lambda jvm: planted(jvm, "Failures").of(stage, alone)
+
+
+class Gate:
+    """Holds the tasks of a stage before their first row until those that write have no room; counts what they write.
+
+    *held*: that stage, 0 for none; *for_good*: until they are stopped. *stage*, *tasks*: who writes, through channels
+    of *frames* and *bytes_*.
+    """
+
+    def __init__(
+        self, *, held: int, stage: int, tasks: int, frames: int, bytes_: int = 1 << 40, for_good: bool = False
+    ) -> None:
+        self._arguments = (held, stage, tasks, frames, bytes_, for_good)
+        self._planted: Any = None
+
+    def __call__(self, jvm: Any) -> Any:
+        self._planted = planted(jvm, "Gate").of(*self._arguments)
+        return self._planted
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all tasks that write have no room left."""
+        return self._planted is not None and bool(self._planted.isStuck())
+
+    @property
+    def most_frames(self) -> list[int]:
+        """By channel, how many frames it had taken when the gate opened; at the end, where it did not."""
+        return [int(n) for n in self._planted.frames()]
+
+    @property
+    def most_bytes(self) -> list[int]:
+        """By channel, how many bytes it had taken when the gate opened; at the end, where it did not."""
+        return [int(n) for n in self._planted.bytes()]

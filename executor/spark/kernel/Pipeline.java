@@ -181,6 +181,11 @@ public final class Pipeline {
         return exchange.waits();
     }
 
+    /** Bytes of frames that wait in memory. */
+    public long heldBytes() {
+        return exchange.heldBytes();
+    }
+
     /** Stop what still runs, wait up to *ms* for it, and let go of everything. Return the names of threads that did not end. */
     public String close(long ms) throws InterruptedException {
         if (running != null && running.getCount() > 0L) {
@@ -193,6 +198,9 @@ public final class Pipeline {
             if (t.isAlive()) {
                 left.append(t.getName()).append('\n');
             }
+        }
+        if (ended) {
+            tasks.clear(); // and with them their plans, which whoever still has this object would hold
         }
         exchange.close();
         StreamInput.EXCHANGES.remove(run);

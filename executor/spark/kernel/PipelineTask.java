@@ -51,6 +51,7 @@ final class PipelineTask extends Thread {
         bound = null;
         synchronized (this) {
             isOver = true;
+            started = null;
         }
         Thread.interrupted(); // heard; what follows must not trip over it
         pipeline.ended(stage, partition, outcome, why);

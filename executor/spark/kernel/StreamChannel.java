@@ -149,6 +149,15 @@ final class StreamChannel {
             Cursor c = (Cursor) cursors.get(i);
             least = c.isClosed ? least : Math.min(least, c.at);
         }
+        dropBefore(least, gone);
+    }
+
+    /** Let go of all frames, into *gone*, whoever might want them. */
+    void drop(List gone) {
+        dropBefore(Long.MAX_VALUE, gone);
+    }
+
+    private void dropBefore(long least, List gone) {
         while (first < least && !frames.isEmpty()) {
             StreamFrame frame = (StreamFrame) frames.removeFirst();
             first++;

@@ -306,9 +306,20 @@ public final class StreamExchange {
         }
     }
 
-    /** Drop everything; nobody uses the exchange any more. */
+    /** Drop everything, frames too: whoever still holds the exchange does not hold them. Nobody uses it any more. */
     public void close() {
         cancel("the exchange is closed");
+        lock.lock();
+        try {
+            List channels = stages.channels();
+            for (int i = 0; i < channels.size(); i++) {
+                List gone = new ArrayList();
+                ((StreamChannel) channels.get(i)).drop(gone);
+                letGo((StreamChannel) channels.get(i), gone);
+            }
+        } finally {
+            lock.unlock();
+        }
         spill.close();
     }
 

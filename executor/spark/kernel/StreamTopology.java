@@ -67,6 +67,16 @@ final class StreamTopology {
         return all;
     }
 
+    /** Every channel. */
+    List channels() {
+        List found = new ArrayList();
+        for (int i = 0; i < all.size(); i++) {
+            StreamTask task = (StreamTask) all.get(i);
+            found.addAll(java.util.Arrays.asList(outputs(task.stage, task.partition)));
+        }
+        return found;
+    }
+
     StreamTask task(int stage, int partition) {
         StreamTask task = (StreamTask) tasks.get(key(stage, partition));
         if (task == null) {
