@@ -45,6 +45,7 @@ def assert_distributed_eq(
 
 
 def _cut(frame: DataFrame, analyzed: Any, names: list[str], config: HarnessConfig) -> StageGraph:
+    __tracebackhide__ = True
     try:
         graph = cut(frame, analyzed, names, config)
     except UnsupportedPlanError as e:

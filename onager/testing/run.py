@@ -221,10 +221,18 @@ def _result(graph: StageGraph, report: dict[str, Any], directory: Path) -> Distr
         for task in sorted(report["tasks"], key=lambda task: (task["stage"], task["partition"]))
     ]
     return DistributedRun(
-        table=pa.concat_tables(partitions) if partitions else schema.empty_table(),
+        table=_together(partitions, schema),
         graph=graph,
         tasks=tuple(tasks),
         partitions=tuple(partitions),
         grants=report["grants"],
         spilled_bytes=report["spilled_bytes"],
     )
+
+
+def _together(partitions: list[pa.Table], schema: pa.Schema) -> pa.Table:
+    if not partitions:
+        return schema.empty_table()
+    if not schema.names:  # tables without columns come together as no rows
+        return pa.table({"": pa.nulls(sum(part.num_rows for part in partitions))}).select([])
+    return pa.concat_tables(partitions)

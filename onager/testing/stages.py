@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from executor.spark import plan_codec
 from executor.spark.planner.cutter import CutStage, cut_plan
-from executor.spark.planner.job_session import changed_settings, jvm_session, planned_settings
+from executor.spark.planner.job_session import changed_settings, jvm_session, own_settings
 from executor.spark.planner.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
 from executor.spark.stage_plan import (
     ExchangeInput,
@@ -119,7 +119,7 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
         OPEN_COST: "1",
     }
     changes = sizes | dict(config.conf) | CUT_SETTINGS
-    with _PLANNING, changed_settings(session, planned_settings(session), changes):
+    with _PLANNING, changed_settings(session, own_settings(session), changes):
         datasets = jvm.package("org.apache.spark.sql.classic.Dataset")
         plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
         stages = tuple(_stage(stage) for stage in cut_plan(session, plan, column_names))

@@ -96,11 +96,15 @@ def _why_fixed(session: SparkSession, key: str) -> str:
     return "a job can set spark.sql.* and spark.hadoop.* alone: give it to the executors (onager executor --spark-conf)"
 
 
+def own_settings(session: SparkSession) -> dict[str, str]:
+    """Return the settings that were made in *session* or given to its process; those that nobody made are not there."""
+    text = Jvm.of(session).package("onager.kernel.PlanTools").settings(jvm_session(session))
+    return dict(entry.split("\t", 1) for entry in str(text).split("\0") if entry)
+
+
 def planned_settings(session: SparkSession) -> dict[str, str]:
     """Return all settings that a stage planned in *session* has to run under."""
-    text = Jvm.of(session).package("onager.kernel.PlanTools").settings(jvm_session(session))
-    settings = dict(entry.split("\t", 1) for entry in str(text).split("\0") if entry)
-    return {key: str(session.conf.get(key)) for key in SHIPPED_ALWAYS} | settings
+    return {key: str(session.conf.get(key)) for key in SHIPPED_ALWAYS} | own_settings(session)
 
 
 @contextmanager
