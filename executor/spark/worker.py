@@ -25,20 +25,18 @@ from executor.exchange import (
 from executor.spark.cluster import SparkCluster, is_cluster
 from executor.spark.control_tasks import Action, ControlTasks
 from executor.spark.jvm import Jvm
-from executor.spark.outcomes import unpack
 from executor.spark.plan_codec import decode, digest
 from executor.spark.planner import FusedRun, plan_job
 from executor.spark.session import has_died, is_alive, start_session, warm_up
 from executor.spark.task_runner import StageRunner
+from executor.spark.whole import run_whole
 from executor.work import Assignment, OnReport, WorkerDiedError
 from onager.clock import Clock
-from onager.exchange_layout import has_scheme, stage_directory, staging_directory
+from onager.exchange_layout import has_scheme
 from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
 
 _STOP_TIMEOUT_S = 10.0
-_WHOLE_STAGE_ID = 1
-"""The one stage of a query that was not cut."""
 
 log = structlog.get_logger()
 
@@ -174,40 +172,7 @@ class SparkWorker:
         return pb.TaskSuccess(plan=outcome)
 
     def _run_whole(self, key: TaskKey, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
-        """Run a query that was not cut, on all slots, in the planning task's own job group."""
-        nonce = new_nonce()
-        layout: dict[str, Any] = (
-            {"layout": "result", "directory": stage_directory(key.job_id, _WHOLE_STAGE_ID)}
-            if sink is None
-            else {
-                "layout": "sink",
-                "format": sink.format,
-                "options": dict(sink.options),
-                "staging": staging_directory(sink.path, key.job_id),
-            }
-        )
-        spec = json.dumps({**layout, "nonce": nonce, "names": list(column_names)})
-        query: Any = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no public way to it
-        session: Any = frame.sparkSession._jsparkSession  # noqa: SLF001
-        ((event, inline),) = unpack(bytes(self._runner.kernel.runWhole(session, query, spec)))
-        output = pb.TaskOutput(
-            nonce=nonce,
-            executor_id=self._executor_id,
-            shared=True,
-            rows=event["rows"],
-            bytes=event["bytes"],
-            inline=event["inline"],
-            files=event["files"],
-        )
-        metrics = pb.TaskMetrics(
-            run_ms=event["ended_ms"] - event["started_ms"],
-            rows_out=event["rows"],
-            bytes_out=event["bytes"],
-            bytes_in=event["bytes_in"],
-            spill_bytes=event["spill_bytes"],
-            peak_memory_bytes=event["peak_memory_bytes"],
-        )
-        return FusedRun(output, metrics, inline)
+        return run_whole(self._runner.kernel, self._executor_id, key.job_id, frame, column_names, sink)
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return bytes(self._runner.kernel.arrowSchema(session, plan, json.dumps(list(column_names))))

@@ -7,7 +7,7 @@ import pytest
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planner.one_executor import CUT, OneExecutor, as_multiset, rows_of
-from tests.integration.planner.small_tables import FORMATS, write_tables
+from tests.integration.planner.small_tables import make_views
 from tests.one_spark import stop_with_its_jvm
 
 
@@ -22,14 +22,7 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneExecutor]:
 @pytest.fixture(scope="package")
 def tables(executor: OneExecutor, tmp_path_factory: pytest.TempPathFactory) -> list[pb.View]:
     """Small tables in every format, most in several files, one partitioned, one empty; views of them, too."""
-    root = tmp_path_factory.mktemp("tables")
-    write_tables(root)
-    for name, file_format in FORMATS.items():
-        reader = executor.spark.read.format(file_format)
-        if file_format == "csv":
-            reader = reader.options(header=True, inferSchema=True)
-        reader.load(str(root / name)).createOrReplaceTempView(name)
-    return [pb.View(name=name, path=str(root / name), format=FORMATS[name]) for name in FORMATS]
+    return make_views(executor.spark, tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture

@@ -8,6 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
+from pyspark.sql import SparkSession
+
+from onager.protocol import onager_pb2 as pb
 
 SALES = pa.schema(
     {
@@ -35,6 +38,17 @@ FORMATS = {
     "words_txt": "text",
 }
 """Of each table, the format of its files."""
+
+
+def make_views(spark: SparkSession, root: Path) -> list[pb.View]:
+    """Write every table below *root*, make a view of each in *spark*, and return them as those of a job."""
+    write_tables(root)
+    for name, file_format in FORMATS.items():
+        reader = spark.read.format(file_format)
+        if file_format == "csv":
+            reader = reader.options(header=True, inferSchema=True)
+        reader.load(str(root / name)).createOrReplaceTempView(name)
+    return [pb.View(name=name, path=str(root / name), format=FORMATS[name]) for name in FORMATS]
 
 
 def write_tables(root: Path) -> None:

@@ -1,0 +1,60 @@
+"""Running a query that was not cut: in one go, by plain Spark, on all slots of this executor."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from executor.spark.outcomes import unpack
+from executor.spark.planner import FusedRun
+from onager.exchange_layout import stage_directory, staging_directory
+from onager.ids import JobId, new_nonce
+from onager.protocol import onager_pb2 as pb
+
+STAGE_ID = 1
+"""The only stage of such a query."""
+
+
+def run_whole(
+    kernel: Any,
+    executor_id: str,
+    job_id: JobId,
+    frame: DataFrame,
+    column_names: Sequence[str],
+    sink: pb.Sink | None,
+) -> FusedRun:
+    """Run the query of *frame* in this thread's job group; its result is kept as one partition, or as staged files."""
+    nonce = new_nonce()
+    layout: dict[str, Any] = (
+        {"layout": "result", "directory": stage_directory(job_id, STAGE_ID)}
+        if sink is None
+        else {
+            "layout": "sink",
+            "format": sink.format,
+            "options": dict(sink.options),
+            "staging": staging_directory(sink.path, job_id),
+        }
+    )
+    spec = json.dumps({**layout, "nonce": nonce, "names": list(column_names)})
+    query: Any = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no public way to it
+    session: Any = frame.sparkSession._jsparkSession  # noqa: SLF001
+    ((event, inline),) = unpack(bytes(kernel.runWhole(session, query, spec)))
+    output = pb.TaskOutput(
+        nonce=nonce,
+        executor_id=executor_id,
+        shared=True,
+        rows=event["rows"],
+        bytes=event["bytes"],
+        inline=event["inline"],
+        files=event["files"],
+    )
+    metrics = pb.TaskMetrics(
+        run_ms=event["ended_ms"] - event["started_ms"],
+        rows_out=event["rows"],
+        bytes_out=event["bytes"],
+        bytes_in=event["bytes_in"],
+        spill_bytes=event["spill_bytes"],
+        peak_memory_bytes=event["peak_memory_bytes"],
+    )
+    return FusedRun(output, metrics, inline)
