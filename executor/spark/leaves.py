@@ -16,8 +16,9 @@ LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
 """How much data of the planning process a stage plan may carry."""
 
 FILE_LEAF = "FileSourceScanExec"
+SOURCE_LEAF = "BatchScanExec"
 ROW_LEAVES = frozenset({"LocalTableScanExec", "RDDScanExec", "CommandResultExec"})
-LEAVES = frozenset({FILE_LEAF, "RangeExec", "OneRowRelationExec", "EmptyRelationExec"}) | ROW_LEAVES
+LEAVES = frozenset({FILE_LEAF, SOURCE_LEAF, "RangeExec", "OneRowRelationExec", "EmptyRelationExec"}) | ROW_LEAVES
 
 _LABELS = dict.fromkeys(ROW_LEAVES, "local rows") | {
     "RangeExec": "range",
@@ -43,7 +44,8 @@ class DescribedLeaf:
 def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> DescribedLeaf:
     """Describe *leaf*, a JVM plan node of class *kind*; rows of an RDD are computed for that, here and once.
 
-    *scratch* is a file to be made on the way. Raises `UnsupportedPlanError` when the rows are more than a plan carries.
+    *scratch* is a file to be made on the way. Raises `UnsupportedPlanError` when the rows are more than a plan carries,
+    and when a data source waits for a subquery.
     """
     tools = jvm.package("onager.kernel.Leaves")
     if kind == FILE_LEAF:
@@ -52,6 +54,15 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
         label = f"{file_format} {root.removeprefix('file:')} ({files} file{'' if files == '1' else 's'})"
         table = root.rstrip("/").rpartition("/")[2].partition(".")[0]
         return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", int(size), int(partitions))
+    if kind == SOURCE_LEAF:
+        facts = jvm.package("onager.kernel.PartitionsScanExec").describe(leaf, str(scratch))
+        if facts is None:
+            raise UnsupportedPlanError(
+                "a data source that filters by the result of a subquery", "filter its rows in an outer query instead"
+            )
+        size, partitions, name = facts.split("\t")
+        label = f"{name} ({partitions} partition{'' if partitions == '1' else 's'})"
+        return DescribedLeaf(scratch.read_bytes(), label, f"scan {name}", int(size), int(partitions))
     if kind in ROW_LEAVES:
         facts = tools.describeRows(leaf, session, LOCAL_ROWS_LIMIT_BYTES, str(scratch))
         if facts is None:

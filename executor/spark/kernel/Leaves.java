@@ -43,8 +43,8 @@ import scala.math.BigInt;
 /**
  * Describes the leaves of a physical plan, whose own fields do not survive serialisation, and makes them again.
  *
- * <p>A description is a Java-serialised Object[]; its first item says of what kind: "files", "rows", "range" or
- * "one row".
+ * <p>A description is a Java-serialised Object[]; its first item says of what kind: "files", "rows", "range",
+ * "one row" or "partitions" (of a data source).
  */
 public final class Leaves {
     private static final BigInt MOST_NUMBERS = BigInt.apply(1L << 50);
@@ -235,7 +235,7 @@ public final class Leaves {
         Option before = SparkSession.getActiveSession();
         SparkSession.setActiveSession(session);
         try {
-            return rebuilt((Object[]) PlanTools.deserialize(description), session);
+            return rebuilt((Object[]) Kernel.decode(description), session);
         } finally {
             if (before.isDefined()) {
                 SparkSession.setActiveSession((SparkSession) before.get());
@@ -284,6 +284,9 @@ public final class Leaves {
         Seq noFilters = PlanTools.noItems();
         return new FileSourceScanExec(
                 relation, none, output, (StructType) parts[2], noFilters, none, none, (Seq) parts[3], none, true, false);
+        if (kind.equals("partitions")) {
+            return PartitionsScanExec.rebuilt(parts);
+        }
     }
 
     private static Seq rows(Seq output, Integer count, byte[] packed) {

@@ -1,9 +1,8 @@
 package onager.kernel;
 
-import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.ObjectInputStream;
+import java.io.NotSerializableException;
 import java.io.ObjectOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -361,11 +360,6 @@ public final class PlanTools {
     /** Writes a Java serialisation into a file: the gateway to Python takes 40 ms for an answer above 8 KiB. */
     static void write(String target, Object thing) throws IOException {
         Files.write(Paths.get(target, new String[0]), serialize(thing), new OpenOption[0]);
-    }
-
-    /** Returns what {@link #serialize} wrote. */
-    public static Object deserialize(byte[] bytes) throws IOException, ClassNotFoundException {
-        return new ObjectInputStream(new ByteArrayInputStream(bytes)).readObject();
     }
 
     static Seq seq(List items) {

@@ -1,15 +1,19 @@
 package onager.kernel;
 
 import org.apache.hadoop.mapreduce.Job;
+import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
 import org.apache.spark.sql.catalyst.optimizer.BuildSide;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceRDD;
 import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
 import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 import org.apache.spark.sql.types.DataType;
@@ -31,6 +35,11 @@ final class Spark43 {
     static ShuffledHashJoinExec hashJoin(SortMergeJoinExec join, SparkPlan left, SparkPlan right, Object buildSide) {
         return new ShuffledHashJoinExec(join.leftKeys(), join.rightKeys(), join.joinType(), (BuildSide) buildSide, join.condition(),
                 left, right, join.isSkewJoin());
+    }
+
+    /** The rows, or batches, of a data source's partitions. */
+    static RDD dataSource(SparkContext sc, Seq partitions, PartitionReaderFactory readers, boolean isColumnar) {
+        return new DataSourceRDD(sc, partitions, readers, isColumnar, scala.collection.immutable.Map$.MODULE$.empty());
     }
 
     static FileFormat format(String name) throws ReflectiveOperationException {

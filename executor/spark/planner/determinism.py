@@ -1,12 +1,13 @@
 """Whether a stage gives the same rows when it runs again: what a lost part of its output costs depends on it.
 
 Rows that come out of an exchange count as unordered, as in Spark: an operator whose result depends on their order may
-give another one the next time. A stage that is not deterministic is run again whole when any of its output is lost.
+give another one the next time. So may a data source that is not made of files. A stage that is not deterministic is run
+again whole when any of its output is lost.
 """
 
 from collections.abc import Set as AbstractSet
 
-from executor.spark.leaves import LEAVES
+from executor.spark.leaves import LEAVES, SOURCE_LEAF
 from executor.spark.planner.nodes import EXCHANGES, KNOWN
 from executor.spark.planner.outline import Outline, PlanNode
 from executor.spark.stage_plan import RoundRobinOutput, StageOutput
@@ -37,6 +38,8 @@ def _judge(outline: Outline, node: PlanNode, arriving: AbstractSet[int]) -> tupl
     """Return whether *node* gives the same rows each time, and whether in the same order."""
     if node.kind in EXCHANGES or node.index in arriving:
         return True, False
+    if node.kind == SOURCE_LEAF:
+        return False, False
     if node.kind in LEAVES:
         return node.is_deterministic, True
     operator = KNOWN[node.kind]

@@ -82,7 +82,6 @@ LIMITS_TO_ONE = frozenset({"TakeOrderedAndProjectExec", "CollectLimitExec"})
 SUBQUERIES = frozenset({"SubqueryExec", "ReusedSubqueryExec"})
 
 ADVICE: dict[str, str] = {
-    "BatchScanExec": "read files with format parquet, csv, json, orc or text; write the rows to such files first",
     "RowDataSourceScanExec": "write the table's rows to Parquet files first, and read these in the query",
     "InMemoryTableScanExec": "leave cache() and CACHE TABLE out: stage outputs are kept until the job ends",
     "ExternalRDDScanExec": "make the DataFrame with createDataFrame, or write the rows to files first",

@@ -160,37 +160,6 @@ def test_limits_and_offsets_of_unordered_rows_give_as_many_as_there_are(executor
     assert len(set(got)) == len(got) == rows
 
 
-UNSUPPORTED = {
-    "UnionLoopExec": "with recursive t(n) as (select 1 union all select n + 1 from t where n < 5) select * from t",
-    "SparkScriptTransformationExec": "select transform(id) using 'cat' as (x) from sales",
-}
-
-
-@pytest.mark.parametrize(("kind", "text"), UNSUPPORTED.items(), ids=UNSUPPORTED.keys())
-def test_an_operator_that_cannot_be_run_in_pieces_is_named(executor, tables, kind, text):
-    with pytest.raises(UnsupportedPlanError, match=f"{kind} in the physical plan is not supported"):
-        executor.plan_sql(text, views=tables)
-
-
-def test_a_python_data_source_is_refused_by_name(executor):
-    source = """
-from pyspark.sql.datasource import DataSource, DataSourceReader
-class Numbers(DataSource):
-    def schema(self):
-        return "n int"
-    def reader(self, schema):
-        return Reader()
-class Reader(DataSourceReader):
-    def read(self, partition):
-        yield (1,)
-def query(spark):
-    spark.dataSource.register(Numbers)
-    return spark.read.format("Numbers").load()
-"""
-    with pytest.raises(UnsupportedPlanError, match="BatchScanExec in the physical plan is not supported: read files"):
-        executor.plan_python(source)
-
-
 def test_barrier_mode_is_refused(executor, tables):
     source = """
 def query(spark):
