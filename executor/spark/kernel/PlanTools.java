@@ -23,6 +23,7 @@ import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.catalyst.plans.physical.ShufflePartitionIdPassThrough;
 import org.apache.spark.sql.execution.BaseSubqueryExec;
 import org.apache.spark.sql.execution.CoalesceExec;
 import org.apache.spark.sql.execution.CollectLimitExec;
@@ -282,7 +283,11 @@ public final class PlanTools {
 
     /** Returns the Java serialisation of the expression that chooses the bucket of a row. */
     public static byte[] bucketExpression(ShuffleExchangeExec exchange) throws IOException {
-        return serialize(((HashPartitioning) exchange.outputPartitioning()).partitionIdExpression());
+        Partitioning partitioning = exchange.outputPartitioning();
+        if (partitioning instanceof ShufflePartitionIdPassThrough) {
+            return serialize(((ShufflePartitionIdPassThrough) partitioning).partitionIdExpression());
+        }
+        return serialize(((HashPartitioning) partitioning).partitionIdExpression());
     }
 
     /**

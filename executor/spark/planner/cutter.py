@@ -36,7 +36,8 @@ from executor.spark.stage_plan import (
 )
 from onager.errors import UnsupportedPlanError
 
-HASH_PARTITIONINGS = frozenset({"HashPartitioning"})
+HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
+"""Those with an expression for the bucket; the second one is that of `repartitionById`."""
 SINGLE_PARTITIONINGS = frozenset({"SinglePartition", "RangePartitioning"})
 """A range partitioning is one bucket for now: sorted in one task, so the order is that of plain Spark."""
 

@@ -43,6 +43,7 @@ KNOWN: dict[str, Operator] = {
     "SortExec": Operator(Tasks.CHILD, "sort"),
     "ExpandExec": Operator(Tasks.CHILD, "expand"),
     "GenerateExec": Operator(Tasks.CHILD, "generate"),
+    "SparkScriptTransformationExec": Operator(Tasks.CHILD, "script", is_order_sensitive=True),
     "SampleExec": Operator(Tasks.CHILD, "sample", is_order_sensitive=True),
     "CollectMetricsExec": Operator(Tasks.CHILD, ""),
     "HashAggregateExec": Operator(Tasks.CHILD, "aggregate", scrambles=True),
@@ -61,6 +62,7 @@ KNOWN: dict[str, Operator] = {
     "BroadcastHashJoinExec": Operator(Tasks.STREAMED, "broadcast join"),
     "BroadcastNestedLoopJoinExec": Operator(Tasks.STREAMED, "nested-loop join"),
     "SortMergeJoinExec": Operator(Tasks.EQUAL, "sort-merge join"),
+    "SortMergeAsOfJoinExec": Operator(Tasks.EQUAL, "as-of join", is_order_sensitive=True),
     "ShuffledHashJoinExec": Operator(Tasks.EQUAL, "hash join"),
     "CartesianProductExec": Operator(Tasks.PRODUCT, "cartesian product"),
     "BatchEvalPythonExec": _python("Python"),
@@ -87,6 +89,5 @@ ADVICE: dict[str, str] = {
     "ExternalRDDScanExec": "make the DataFrame with createDataFrame, or write the rows to files first",
     "AttachDistributedSequenceExec": "give the frame an index column instead of pandas-on-Spark's default index",
     "UnionLoopExec": "write the recursion out, or materialise its result as files first",
-    "SparkScriptTransformationExec": "use a Python function (mapInPandas) instead of TRANSFORM",
 }
 DEFAULT_ADVICE = "it is not among the operators that can be run in pieces; rewrite the query without it"

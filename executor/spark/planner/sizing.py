@@ -28,6 +28,8 @@ CUT_SETTINGS: dict[str, str] = {
     # A union that keeps its children's partitioning would be a plain one above placeholders, and the exchange that
     # Spark left out because of it would be missing.
     "spark.sql.unionOutputPartitioning": "false",
+    # Rows with null keys would be dealt out by a counter instead of by what is in them.
+    "spark.sql.shuffle.spreadNullJoinKeys.enabled": "false",
     "spark.sql.sources.bucketing.enabled": "false",
     "spark.sql.sources.v2.bucketing.enabled": "false",
     "spark.sql.optimizer.singleTaskExecution.enabled": "false",
