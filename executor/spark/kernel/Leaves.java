@@ -14,7 +14,7 @@ import java.util.Map;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
@@ -170,18 +170,51 @@ public final class Leaves {
         }
     }
 
-    /** Returns {@code leaf} below those partition filters of a scan that only a running query can evaluate. */
-    public static SparkPlan underRuntimeFilters(FileSourceScanExec scan, SparkPlan leaf) {
+    /**
+     * Returns {@code leaf}, of {@code tasks} partitions, below those partition filters of a scan that only a running query can
+     * evaluate. They leave out directories, and those that a join does not repeat rows as well.
+     */
+    public static SparkPlan underRuntimeFilters(FileSourceScanExec scan, SparkPlan leaf, int tasks) {
         ArrayList filters = new ArrayList();
         split(scan.partitionFilters(), new ArrayList(), filters);
         if (filters.isEmpty()) {
             return leaf;
         }
-        Expression condition = (Expression) filters.get(0);
-        for (int i = 1; i < filters.size(); i++) {
-            condition = new And(condition, (Expression) filters.get(i));
+        SparkPlan filtered = new PrunedScanExec(PlanTools.seq(filters), leaf, tasks);
+        for (int i = 0; i < filters.size(); i++) {
+            if (!(filters.get(i) instanceof DynamicPruning)) {
+                filtered = new FilterExec((Expression) filters.get(i), filtered);
+            }
         }
-        return new FilterExec(condition, leaf);
+        return filtered;
+    }
+
+    /** Returns a scan like {@code scan} of {@code directories} alone. */
+    static FileSourceScanExec over(FileSourceScanExec scan, List directories) {
+        HadoopFsRelation all = scan.relation();
+        ArrayList roots = new ArrayList();
+        Iterator paths = all.location().rootPaths().iterator();
+        while (paths.hasNext()) {
+            roots.add(paths.next());
+        }
+        return scan(
+                new FixedFileIndex(roots, directories, all.partitionSchema()),
+                all.dataSchema(),
+                all.fileFormat(),
+                all.options(),
+                (SparkSession) all.sparkSession(),
+                scan.output(),
+                scan.requiredSchema(),
+                scan.dataFilters());
+    }
+
+    private static FileSourceScanExec scan(FixedFileIndex files, StructType dataSchema, FileFormat format,
+            scala.collection.immutable.Map options, SparkSession session, Seq output, StructType required, Seq dataFilters) {
+        Option none = Option.apply(null);
+        HadoopFsRelation relation =
+                new HadoopFsRelation(files, files.partitionSchema(), dataSchema, none, format, options, session);
+        Seq noFilters = PlanTools.noItems();
+        return new FileSourceScanExec(relation, none, output, required, noFilters, none, none, dataFilters, none, true, false);
     }
 
     /**
@@ -251,6 +284,9 @@ public final class Leaves {
         if (kind.equals("one row")) {
             return new OneRowRelationExec();
         }
+        if (kind.equals("partitions")) {
+            return PartitionsScanExec.rebuilt(parts);
+        }
         Seq output = (Seq) parts[1];
         if (kind.equals("range")) {
             long[] numbers = (long[]) parts[2];
@@ -270,23 +306,18 @@ public final class Leaves {
         for (int i = 0; i < described.size(); i++) {
             directories.add(directory((Object[]) described.get(i)));
         }
-        StructType partitionSchema = (StructType) parts[4];
-        HadoopFsRelation relation = new HadoopFsRelation(
-                new FixedFileIndex(roots, directories, partitionSchema),
-                partitionSchema,
+        FileFormat format = (FileFormat) Class.forName((String) parts[6], true, Thread.currentThread().getContextClassLoader())
+                .getConstructor(new Class[0])
+                .newInstance(new Object[0]);
+        return scan(
+                new FixedFileIndex(roots, directories, (StructType) parts[4]),
                 (StructType) parts[5],
-                none,
-                (FileFormat) Class.forName((String) parts[6], true, Thread.currentThread().getContextClassLoader())
-                        .getConstructor(new Class[0])
-                        .newInstance(new Object[0]),
+                format,
                 scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala((Map) parts[7])),
-                session);
-        Seq noFilters = PlanTools.noItems();
-        return new FileSourceScanExec(
-                relation, none, output, (StructType) parts[2], noFilters, none, none, (Seq) parts[3], none, true, false);
-        if (kind.equals("partitions")) {
-            return PartitionsScanExec.rebuilt(parts);
-        }
+                session,
+                output,
+                (StructType) parts[2],
+                (Seq) parts[3]);
     }
 
     private static Seq rows(Seq output, Integer count, byte[] packed) {

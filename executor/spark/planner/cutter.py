@@ -211,9 +211,11 @@ class Cutter:
     def _visit_subqueries(self, node: PlanNode, draft: _Draft) -> None:
         for subquery in node.subqueries:
             original = self._outline.original(subquery)
-            producer = self._produce(original)
-            leaf = self._placeholder(draft, original.child, ExchangeInput(producer, reads_all=True))
-            self._replace(draft, subquery, self._tools.withChild(self._outline.handle(original), leaf))
+            if original.kind == "SubqueryBroadcastExec":
+                below = self._broadcast(draft, original.child)
+            else:
+                below = self._placeholder(draft, original.child, ExchangeInput(self._produce(original), reads_all=True))
+            self._replace(draft, subquery, self._tools.withChild(self._outline.handle(original), below))
 
     def _replace_collecting_join(self, node: PlanNode, draft: _Draft) -> None:
         """Let a join that needs to see every streamed row before it knows its output run in one task."""
@@ -236,23 +238,27 @@ class Cutter:
         draft.input_bytes += described.input_bytes
         leaf = self._placeholder(draft, node, LeafInput(described.description, described.label))
         if node.subqueries:
-            # Partition filters that wait for a subquery: the files are read, and the rows filtered instead.
+            # Partition filters that wait for a subquery: what they leave out is known when the stage is bound.
             self._visit_subqueries(node, draft)
             scan = self._outline.handle(node)
-            filtered = self._jvm.package("onager.kernel.Leaves").underRuntimeFilters(scan, leaf)
+            filtered = self._jvm.package("onager.kernel.Leaves").underRuntimeFilters(scan, leaf, described.partitions)
             handles = [self._outline.handle(cut) for cut in draft.cut]
             leaf = self._tools.fragment(filtered, handles, draft.replacements)
         self._replace(draft, node, leaf)
 
     def _replace_exchange(self, node: PlanNode, draft: _Draft) -> None:
         exchange = self._outline.original(node)
-        producer = self._produce(exchange)
         if exchange.kind == "BroadcastExchangeExec":
-            leaf = self._placeholder(draft, node, ExchangeInput(producer, reads_all=True))
-            self._replace(draft, node, self._tools.withChild(self._outline.handle(exchange), leaf))
-        else:
-            source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange))
-            self._replace(draft, node, self._placeholder(draft, node, source))
+            self._replace(draft, node, self._broadcast(draft, node))
+            return
+        source = ExchangeInput(self._produce(exchange), reads_all=False, partitions=self._tasks(exchange))
+        self._replace(draft, node, self._placeholder(draft, node, source))
+
+    def _broadcast(self, draft: _Draft, node: PlanNode) -> Any:
+        """Return the broadcast that *node* stands for, over what another stage gives."""
+        exchange = self._outline.original(node)
+        leaf = self._placeholder(draft, node, ExchangeInput(self._produce(exchange), reads_all=True))
+        return self._tools.withChild(self._outline.handle(exchange), leaf)
 
     def _placeholder(self, draft: _Draft, columns_of: PlanNode, source: StageSource) -> Any:
         draft.inputs.append(source)

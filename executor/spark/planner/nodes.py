@@ -81,7 +81,7 @@ KNOWN: dict[str, Operator] = {
 
 EXCHANGES = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec", "ReusedExchangeExec"})
 LIMITS_TO_ONE = frozenset({"TakeOrderedAndProjectExec", "CollectLimitExec"})
-SUBQUERIES = frozenset({"SubqueryExec", "ReusedSubqueryExec"})
+SUBQUERIES = frozenset({"SubqueryExec", "SubqueryBroadcastExec", "ReusedSubqueryExec"})
 
 ADVICE: dict[str, str] = {
     "RowDataSourceScanExec": "write the table's rows to Parquet files first, and read these in the query",

@@ -22,16 +22,14 @@ WORTH_A_TASK_BYTES = MIB
 
 CUT_SETTINGS: dict[str, str] = {
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
-    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.execution.removeRedundantProjects": "false",
     # A union that keeps its children's partitioning would be a plain one above placeholders, and the exchange that
     # Spark left out because of it would be missing.
     "spark.sql.unionOutputPartitioning": "false",
-    # Rows with null keys would be dealt out by a counter instead of by what is in them.
-    "spark.sql.shuffle.spreadNullJoinKeys.enabled": "false",
     "spark.sql.sources.bucketing.enabled": "false",
     "spark.sql.sources.v2.bucketing.enabled": "false",
+    # Rows with null keys would be dealt out by a counter instead of by what is in them.
+    "spark.sql.shuffle.spreadNullJoinKeys.enabled": "false",
     "spark.sql.optimizer.singleTaskExecution.enabled": "false",
 }
 """What a plan has to be made under so that it can be cut; wins over the job's own settings."""
