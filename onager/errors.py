@@ -298,9 +298,12 @@ class PlanningError(OnagerError):
 class UnsupportedPlanError(PlanningError):
     """The plan holds a construct that cannot be run in pieces."""
 
-    def __init__(self, construct: str, advice: str) -> None:
+    def __init__(self, construct: str, advice: str, *, runs_whole: bool = True) -> None:
+        """*runs_whole*: whether the query may be run in one go instead, on one executor."""
         super().__init__(f"{construct} is not supported: {advice}")
         self.construct = construct
+        self.advice = advice
+        self.runs_whole = runs_whole
 
 
 class SideEffectError(PlanningError):

@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.NotSerializableException;
 import java.io.ObjectOutputStream;
+import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.OpenOption;
@@ -14,6 +15,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.rdd.EmptyRDD;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -21,9 +23,9 @@ import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.catalyst.plans.physical.ShufflePartitionIdPassThrough;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.catalyst.plans.physical.ShufflePartitionIdPassThrough;
 import org.apache.spark.sql.execution.BaseSubqueryExec;
 import org.apache.spark.sql.execution.CoalesceExec;
 import org.apache.spark.sql.execution.CollectLimitExec;
@@ -350,10 +352,28 @@ public final class PlanTools {
     /** Returns the Java serialisation of a plan or an expression. */
     public static byte[] serialize(Object thing) throws IOException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        ObjectOutputStream stream = new ObjectOutputStream(bytes);
+        ObjectOutputStream stream = new Encoder(bytes);
         stream.writeObject(thing);
         stream.close();
         return bytes.toByteArray();
+    }
+
+    /**
+     * Refuses broadcast variables: one is a number that each process resolves by itself, so in another one it would name another
+     * value.
+     */
+    private static final class Encoder extends ObjectOutputStream {
+        Encoder(OutputStream out) throws IOException {
+            super(out);
+            enableReplaceObject(true);
+        }
+
+        protected Object replaceObject(Object object) throws IOException {
+            if (object instanceof Broadcast) {
+                throw new NotSerializableException(Broadcast.class.getName());
+            }
+            return object;
+        }
     }
 
     /** Writes the Java serialisation of a fragment into a file, and returns the fragment as text. */

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from executor.spark import leaves
@@ -115,7 +116,15 @@ class Cutter:
         """
         for node in self._outline.nodes:
             self._check(node)
-        self._stage(self._outline.root, ResultOutput())
+        try:
+            self._stage(self._outline.root, ResultOutput())
+        except Py4JJavaError as e:
+            if not _cannot_travel(e):
+                raise
+            raise UnsupportedPlanError(
+                f"{str(e.java_exception.getMessage()).splitlines()[0]}, which cannot be sent to another process",
+                DEFAULT_ADVICE,
+            ) from e
         return self.stages
 
     # ------------------------------------------------------------ what can be cut
@@ -127,7 +136,7 @@ class Cutter:
             check_python_functions(self._jvm, self._outline.handle(node))
         if node.particulars == "barrier":
             raise UnsupportedPlanError(
-                "barrier mode", "its tasks would all have to run at once: leave barrier=True out"
+                "barrier mode", "its tasks would all have to run at once: leave barrier=True out", runs_whole=False
             )
         if node.kind == "ShuffleExchangeExec":
             partitioning = node.particulars.split(" ")[0]
@@ -306,6 +315,10 @@ class Cutter:
             )
         most = int(node.particulars) if rule is Tasks.COALESCED else 0
         return combined(rule, counts, most)
+
+
+def _cannot_travel(error: Py4JJavaError) -> bool:
+    return str(error.java_exception.getClass().getName()) == "java.io.NotSerializableException"
 
 
 def _looks_at_all_partitions(node: PlanNode) -> bool:

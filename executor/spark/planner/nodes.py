@@ -1,7 +1,7 @@
 """The operators of Spark's physical plans that Onager runs in pieces, and what cutting needs to know of each.
 
-A plan with any other operator is refused by name: an operator that nobody has looked at could depend on running in one
-process, and give a wrong answer without a sign. Every row of the table has a test.
+A plan with any other operator is run whole, on one executor: an operator that nobody has looked at could depend on
+running in one process, and give a wrong answer without a sign. Every row of the table has a test.
 """
 
 from dataclasses import dataclass

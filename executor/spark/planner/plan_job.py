@@ -24,11 +24,13 @@ from executor.spark.planner.python_function import call_function, importable
 from executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, sizes
 from executor.spark.planner.sql_script import plan_script
 from executor.spark.stage_plan import ExchangeInput, HashOutput, ResultOutput, RoundRobinOutput
-from onager.errors import PlanningError
+from onager.errors import PlanningError, UnsupportedPlanError
 from onager.protocol import onager_pb2 as pb
 
 MOST_TEXT = 64 * 1024
 """Characters of a plan's text that are kept for people."""
+WHOLE = "whole query on one executor"
+"""The name of the only stage of a query that was not cut."""
 SINK_FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 
 
@@ -63,7 +65,8 @@ def plan_job(
 ) -> pb.PlanOutcome:
     """Plan a job in a session of its own, and run it as well when it reads little (``onager.fusion.maxBytes``).
 
-    *cluster_slots* sizes its tasks. Nothing outside of the session changes. Raises `PlanningError` and its kinds for
+    What cannot be run in pieces is run here as well, however much it reads, and the plan says why. *cluster_slots*
+    sizes the tasks of what is cut. Nothing outside of the session changes. Raises `PlanningError` and its kinds for
     what cannot be planned, `InvalidSettingError` for the conf, `SinkError` for a target that cannot be published or may
     not be replaced, and Spark's own exceptions for what Spark does not take.
     """
@@ -78,7 +81,12 @@ def plan_job(
         planning = _Planning(session, frame, sink, arrow_schema)
         if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
-        stages = planning.cut(spec, cluster_slots)
+        try:
+            stages = planning.cut(spec, cluster_slots)
+        except UnsupportedPlanError as e:
+            if not e.runs_whole:
+                raise
+            return planning.fused(run_fused, because_of=e)
         if is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
             return planning.fused(run_fused)
         return planning.outcome(stages)
@@ -155,14 +163,21 @@ class _Planning:
         datasets = self._jvm.package("org.apache.spark.sql.classic.Dataset")
         return datasets.ofRows(jvm_session(self._session), self._analyzed)
 
-    def fused(self, run_fused: RunFused) -> pb.PlanOutcome:
-        """Run the query here and now, and return its result as that of a single stage."""
+    def fused(self, run_fused: RunFused, because_of: UnsupportedPlanError | None = None) -> pb.PlanOutcome:
+        """Run the query here and now, and return its result as that of a single stage.
+
+        *because_of*: why it was not cut, other than for being small.
+        """
         run = run_fused(self._whole, self._column_names, self._sink)
         plan = self._whole._jdf.queryExecution().executedPlan()  # noqa: SLF001
         text = str(plan.toString())
+        name = WHOLE
+        if because_of is not None:
+            name = f"{WHOLE}, because of {because_of.construct}"
+            text = f"{name}.\nTo have it run in pieces: {because_of.advice}.\n\n{text}"
         stage = pb.PlannedStage(
             stage_id=1,
-            name="whole query on one executor",
+            name=name,
             work=pb.Work.QUERY,
             partitions=1,
             output=self._result_layout(),

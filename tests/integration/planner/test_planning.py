@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from executor.spark.plan_codec import decode
-from executor.spark.planner.nodes import KNOWN
 from executor.spark.stage_plan import LeafInput
 from onager.errors import TargetExistsError, UnsupportedPlanError
 from onager.protocol import onager_pb2 as pb
@@ -169,13 +168,6 @@ def query(spark):
 """
     with pytest.raises(UnsupportedPlanError, match="barrier"):
         executor.plan_python(source, views=tables)
-
-
-def test_operators_are_refused_unless_they_are_known(executor, tables, monkeypatch):
-    """The guard taken away: without its row in the table an operator is not let through."""
-    monkeypatch.delitem(KNOWN, "GenerateExec")
-    with pytest.raises(UnsupportedPlanError, match="GenerateExec"):
-        executor.plan_sql("select explode(pair) from sales", views=tables)
 
 
 def test_a_view_over_files_that_changed_has_their_new_schema(executor, tmp_path):

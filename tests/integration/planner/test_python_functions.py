@@ -7,21 +7,9 @@ import zipfile
 import pytest
 from pyspark.errors import AnalysisException
 
-from onager.errors import PlanningError, SideEffectError, UnsupportedPlanError, UserCodeError
+from onager.errors import PlanningError, SideEffectError, UserCodeError
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.one_executor import as_multiset, rows_of
-
-IMPORTS = """
-import pandas as pd
-import pyarrow as pa
-from pyspark.sql import functions as F
-from pyspark.sql.functions import arrow_udtf, arrow_udf, pandas_udf, udf, udtf
-
-OFFSET = 1000
-
-def add_offset(x):
-    return x + OFFSET
-"""
+from tests.integration.planner.python_jobs import compare, source
 
 SHAPES = {
     "udf": "return spark.table('sales').select(udf(add_offset, 'long')('id').alias('v'))",
@@ -126,23 +114,9 @@ SHAPES = {
 }
 
 
-def source(body):
-    return f"{IMPORTS}\ndef query(spark, paths=None):\n    {body.strip()}\n"
-
-
 @pytest.mark.parametrize("body", SHAPES.values(), ids=SHAPES.keys())
 def test_shape(executor, tables, body):
-    paths = {view.name: view.path for view in tables}
-    got = executor.run(executor.plan_python(source(body), views=tables, arguments={"paths": paths}))
-    module = {}
-    exec(source(body), module)
-    before = executor.spark.conf.get("spark.sql.shuffle.partitions")
-    plain = module["query"](executor.spark, paths)
-    expected = rows_of(plain.toArrow()) if plain.columns else [()] * plain.count()
-    executor.spark.conf.set("spark.sql.shuffle.partitions", before)
-    executor.spark.catalog.dropTempView("few")
-    executor.spark.catalog.clearCache()
-    assert as_multiset(got) == as_multiset(expected)
+    compare(executor, tables, body)
 
 
 def test_modules_given_with_the_job_are_pickled_by_value(executor, tables):
@@ -238,27 +212,6 @@ def test_an_error_of_spark_in_the_function_stays_sparks(executor):
     with pytest.raises(AnalysisException) as failed:
         executor.plan_python("def query(spark):\n    return spark.table('nowhere')\n")
     assert failed.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
-
-
-def test_a_broadcast_variable_in_a_function_is_refused_by_name(executor, tables):
-    body = """
-    known = spark.sparkContext.broadcast({1: 'x'})
-    def look_up(k):
-        return known.value.get(k)
-    return spark.table('sales').select(udf(look_up, 'string')('k'))"""
-    with pytest.raises(UnsupportedPlanError, match="a broadcast variable in the Python function look_up"):
-        executor.plan_python(source(body), views=tables)
-
-
-def test_an_accumulator_in_a_function_is_refused_by_name(executor, tables):
-    body = """
-    seen = spark.sparkContext.accumulator(0)
-    def count(k):
-        seen.add(1)
-        return k
-    return spark.table('sales').select(udf(count, 'long')('k'))"""
-    with pytest.raises(UnsupportedPlanError, match="an accumulator in the Python function count"):
-        executor.plan_python(source(body), views=tables)
 
 
 def test_python_functions_decode_in_another_process(executor, tables):
