@@ -59,7 +59,15 @@ class Pair:
         own = await self.stack.enter_async_context(AsyncExitStack())
         address = AT[name] if stream_address is None else stream_address
         self.agents[name] = await own.enter_async_context(
-            agent(self.addresses, name, self.gates[name], slots=4, mode=self.mode, stream_address=address)
+            agent(
+                self.addresses,
+                name,
+                self.gates[name],
+                slots=4,
+                mode=self.mode,
+                stream_address=address,
+                heartbeat_interval_ms=400,
+            )
         )
         return own
 

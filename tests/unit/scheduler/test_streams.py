@@ -1,0 +1,155 @@
+"""What tasks are told of those that they read from, and jobs that stop streaming."""
+
+from types import SimpleNamespace
+
+from execution_graph import ExecutorLost, ExecutorSlot, Pipeline, PipelineAbandoned, apply
+from onager.protocol import onager_pb2 as pb
+from scheduler.jobs.reports import ReportReader
+from scheduler.tasks.pipelines import Pipelines
+from scheduler.tasks.streams import Streams
+from tests.unit.execution_graph.builder import chain, planned
+
+GONE = ExecutorLost(executor_id="a", incarnation="a1", reason="gone", at_ms=9)
+
+
+def at_work():
+    """Two stages of two tasks each: the first on executors a and b, the second on c."""
+    job = planned(*chain(2), pipeline=Pipeline())
+    job.launch("a", 1)
+    job.launch("b", 1)
+    job.launch("c")
+    return job.graph
+
+
+class Roster:
+    """Addresses that become known when somebody asks the store."""
+
+    def __init__(self, known, stored):
+        self.known, self.stored = dict(known), stored
+        self.asked = 0
+        self.streams = Streams(lambda executor_id, life: self.known.get((executor_id, life), ""), self.refresh)
+
+    async def refresh(self):
+        self.asked += 1
+        self.known = dict(self.stored)
+
+
+BOTH = {("a", "a1"): "h:1", ("b", "b1"): "h:2"}
+
+
+async def test_an_address_that_is_not_known_yet_is_asked_for():
+    roster = Roster({("a", "a1"): "h:1"}, BOTH)
+    graph = at_work()
+    await roster.streams.learn(graph, [1])
+    assert roster.asked == 0, "a stage that reads nothing needs no address"
+    await roster.streams.learn(graph, [2])
+    assert roster.asked == 1
+    await roster.streams.learn(graph, [2])
+    assert roster.asked == 1
+    (told,) = roster.streams.told(graph, 2)
+    tasks = [pb.StreamedTask(task_attempt=0, address="h:1"), pb.StreamedTask(task_attempt=0, address="h:2")]
+    assert told == pb.StreamedInput(stage_id=1, stage_attempt=0, tasks=tasks)
+
+
+async def test_a_life_that_is_over_has_no_address():
+    roster = Roster({}, {("a", "a1"): "h:1", ("b", "b2"): "h:3"})
+    graph = at_work()
+    await roster.streams.learn(graph, [2])
+    (told,) = roster.streams.told(graph, 2)
+    assert [task.address for task in told.tasks] == ["h:1", ""]
+
+
+def test_a_slot_of_an_executor_without_an_address_is_not_for_streams():
+    streams = Roster(BOTH, BOTH).streams
+    assert streams.known(ExecutorSlot("a", "a1", 3)) == ExecutorSlot("a", "a1", 3, can_stream=True)
+    assert not streams.known(ExecutorSlot("a", "a2", 3)).can_stream
+    assert not Streams().known(ExecutorSlot("a", "a1", 3)).can_stream
+
+
+async def test_failures_of_tasks_that_stream_are_nobodys_mark():
+    heard = []
+    reader = ReportReader(None, None, SimpleNamespace(now_ms=lambda: 9), lambda *seen: heard.append(seen[2]))
+    task = pb.TaskId(job_id="job-1", stage_id=1, stage_attempt=0, partition=0, task_attempt=0)
+    report = pb.TaskReport(task=task, failure=pb.Failure(kind="io_error", message="a stream broke off"))
+    events = await reader.read(at_work(), ExecutorSlot("a", "a1", 1), [report])
+    assert [event.failure.message for event in events] == ["a stream broke off"]
+    again = apply(at_work(), PipelineAbandoned(reason="why not", at_ms=9))
+    assert heard == [[]]
+    job = planned(*chain(2))
+    job.launch("a")
+    await reader.read(job.graph, ExecutorSlot("a", "a1", 1), [report])
+    assert len(heard[1]) == 1
+    assert again.stages[1].attempt == 1
+
+
+class Watched:
+    """The part that looks after jobs that stream, with one job."""
+
+    def __init__(self, clock, graph):
+        self.graph, self.told, self.given_up = graph, [], []
+        job = lambda _: SimpleNamespace(graph=self.graph)  # noqa: E731
+        self.jobs = SimpleNamespace(cached=job, listen=self.listen)
+        local = SimpleNamespace(coordinator=lambda _: SimpleNamespace(abandon_pipeline=self.abandon))
+        self.follows = True
+        acting = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
+        self.executors, self.streaming = {"a", "b"}, {"b"}
+        self.pipelines = Pipelines(
+            self.jobs,
+            local,
+            acting,
+            clock,
+            interval_s=1,
+            executors=lambda: self.executors,
+            streaming=lambda: self.streaming,
+            on_abandoned=lambda *what: self.told.append(what),
+        )
+
+    def listen(self, listener):
+        self.commit = lambda: listener(SimpleNamespace(graph=self.graph), SimpleNamespace(job_id="job-1"))
+
+    async def abandon(self, executors, streaming):
+        self.given_up.append((set(executors), set(streaming)))
+
+
+async def test_jobs_that_nobody_can_run_are_given_up(clock):
+    job = planned(*chain(2), pipeline=Pipeline())
+    watched = Watched(clock, job.graph)
+    await watched.pipelines.look()
+    assert watched.given_up == []
+    watched.streaming = set()
+    await watched.pipelines.look()
+    assert watched.given_up == [({"a", "b"}, set())]
+    watched.graph = at_work()
+    await watched.pipelines.look()
+    assert len(watched.given_up) == 1, "its tasks are all at work"
+
+
+def test_what_was_given_up_is_stopped_and_counted_once(clock):
+    watched = Watched(clock, at_work())
+    watched.commit()
+    assert watched.told == []
+    watched.graph = apply(watched.graph, GONE)
+    watched.commit()
+    watched.commit()
+    assert watched.told == [("job-1", watched.graph)]
+    assert watched.pipelines.abandoned == 1
+
+
+def test_another_replicas_job_is_stopped_and_not_counted(clock):
+    watched = Watched(clock, at_work())
+    watched.follows = False
+    watched.commit()
+    watched.graph = apply(watched.graph, GONE)
+    watched.commit()
+    assert len(watched.told) == 1
+    assert watched.pipelines.abandoned == 0
+
+
+def test_a_job_that_ends_as_it_began_has_given_nothing_up(clock):
+    watched = Watched(clock, at_work())
+    watched.commit()
+    job = planned(*chain(2), pipeline=Pipeline())
+    job.finish()
+    watched.graph = job.graph
+    watched.commit()
+    assert watched.told == []
