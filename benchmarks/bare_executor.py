@@ -59,6 +59,8 @@ class BareJob:
 class BareWorker:
     """Reports each task as successful, at once or after the time that its job says."""
 
+    stream_address = ""
+
     def __init__(self, executor_id: str, events: Path) -> None:
         self._executor_id = executor_id
         self._events = events.open("a", buffering=1)

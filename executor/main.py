@@ -59,6 +59,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         served = ServerAccess(settings.server_security, settings.listen) if settings.mode == "push" else None
         if served is not None:
             check_address("--listen", settings.listen)
+        settings.check_stream_port()
         check_exchange_dir(settings.exchange_dir)
         incarnation = new_incarnation()
         worker, spark_version = (start_worker or _start_spark)(settings, incarnation)
@@ -92,6 +93,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
 
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:
     # Late, so that a refused setting does not wait for Spark.
+    from executor.spark.streams import StreamSettings
     from executor.spark.worker import SparkWorker
 
     worker = SparkWorker(
@@ -102,6 +104,12 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[
         incarnation=incarnation,
         executor_id=settings.executor_id,
         clock=SystemClock(),
+        streams=StreamSettings(
+            listen=settings.stream_listen,
+            advertise=settings.stream_advertise or "",
+            token_file=settings.auth_token_file,
+            insecure=settings.insecure,
+        ),
     )
     return worker, worker.spark_version
 
@@ -119,6 +127,7 @@ async def _serve(
         pid=os.getpid(),
         spark_version=spark_version,
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+        stream_address=worker.stream_address if settings.is_stream_reached else "",
     )
     first = zlib.crc32(settings.executor_id.encode())
     async with AsyncExitStack() as stack:

@@ -8,9 +8,12 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from onager.errors import InvalidSettingError
 from onager.ids import ExecutorId, new_incarnation
 from onager.protocol.limits import DEFAULT_ADDRESS
+from onager.protocol.ports import check_address
 from onager.protocol.security import ClientSecurity
+from onager.protocol.security.places import is_loopback, leads_nowhere_else
 from onager.settings import ProcessSettings
 
 _MAX_ID_LENGTH = 128
@@ -47,6 +50,10 @@ class ExecutorSettings(ProcessSettings):
     """How work comes here: asked for, or sent by schedulers, which have to reach this executor for that."""
     listen: str = "127.0.0.1:0"
     """Push mode: ``host:port`` to take work on; port 0 takes a free one."""
+    stream_listen: str = "127.0.0.1:0"
+    """``host:port`` at which other executors read what tasks here stream; port 0 takes a free one."""
+    stream_advertise: str | None = None
+    """``host:port`` under which other executors reach that port; where it listens by default."""
     host: str = Field(default_factory=socket.gethostname)
     """Shown to people."""
     heartbeat_interval_ms: int = Field(default=0, ge=0)
@@ -100,6 +107,25 @@ class ExecutorSettings(ProcessSettings):
             auth_token_file=self.auth_token_file,
             insecure=self.insecure,
         )
+
+    @property
+    def is_stream_reached(self) -> bool:
+        """Whether other executors reach the port for streams: one on loopback is for clusters of one machine."""
+        if self.stream_advertise is not None or not is_loopback(self.stream_listen):
+            return True
+        return all(map(leads_nowhere_else, self.scheduler_addresses))
+
+    def check_stream_port(self) -> None:
+        """Raise `InvalidSettingError` when the port for streams may not, or cannot, be opened as it is said."""
+        check_address("--stream-listen", self.stream_listen)
+        if self.auth_token_file is None and not self.insecure and not is_loopback(self.stream_listen):
+            raise InvalidSettingError(
+                "--stream-listen",
+                self.stream_listen,
+                "other machines reach this address, and whoever connects could read what tasks stream, unencrypted; "
+                "give --auth-token-file FILE, or listen on 127.0.0.1; or say --insecure if every machine of the "
+                "network is trusted",
+            )
 
     def identified(self) -> "ExecutorSettings":
         """Return these settings with an executor id: the one given, or one drawn now."""

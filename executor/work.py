@@ -32,6 +32,11 @@ class Assignment:
 class Worker(Protocol):
     """Runs tasks; what goes wrong in one is in its report, not raised. Callable from any thread."""
 
+    @property
+    def stream_address(self) -> str:
+        """``host:port`` where others read what tasks stream while they run; empty: they cannot."""
+        ...
+
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
         """Start the tasks of *assignment*; *on_report* is called once for each, whatever becomes of it."""
         ...

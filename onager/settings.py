@@ -30,7 +30,15 @@ class ProcessSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 
-    @field_validator("listen", "advertise", "metrics_listen", "health_listen", check_fields=False)
+    @field_validator(
+        "listen",
+        "advertise",
+        "metrics_listen",
+        "health_listen",
+        "stream_listen",
+        "stream_advertise",
+        check_fields=False,
+    )
     @classmethod
     def _is_an_address(cls, value: str | None) -> str | None:
         if value is None:

@@ -122,6 +122,11 @@ class TcpProxy:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def has_connections(self) -> bool:
+        """Whether any is open."""
+        return bool(self._connections)
+
     # -- switches
 
     def cut(self) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -42,13 +42,18 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
     for location in task_set.inputs:
         nonces = ",".join(output.nonce for output in location.outputs)
         digest.update(f"{location.stage_id}:{nonces};".encode())
+    for stream in task_set.streams:
+        tasks = ",".join(f"{task.task_attempt}@{task.address}" for task in stream.tasks)
+        digest.update(f"{stream.stage_id}.{stream.stage_attempt}:{tasks};".encode())
     return StageKey(JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest())
 
 
 class Binder:
     """Keeps the bound stages of jobs until the job is closed, and Spark sessions. Callable from any thread."""
 
-    def __init__(self, spark: SparkSession, kernel: Any) -> None:
+    def __init__(self, spark: SparkSession, kernel: Any, check_address: Callable[[str], None]) -> None:
+        """Bind in *kernel*; *check_address* raises what speaks against reading streams from an address."""
+        self._check_address = check_address
         self._spark = spark
         self._kernel = kernel
         self._jvm = Jvm.of(spark)
@@ -121,6 +126,7 @@ class Binder:
     def _bind(self, key: StageKey, task_set: pb.TaskSet, plan: StagePlan) -> Any:
         session = self.session(plan.conf)
         locations = {location.stage_id: location for location in task_set.inputs}
+        streams = {stream.stage_id: stream for stream in task_set.streams}
         inputs: list[dict[str, Any] | None] = []
         rebuilt: list[Any] = []
         for source in plan.inputs:
@@ -128,12 +134,29 @@ class Binder:
                 case LeafInput(description=description):
                     inputs.append(None)
                     rebuilt.append(leaves.rebuild(self._jvm, session, description))
+                case ExchangeInput() if source.stage_id in streams:
+                    inputs.append(self._stream_spec(key.job_id, source, streams[source.stage_id]))
+                    rebuilt.append(None)
                 case ExchangeInput():
                     inputs.append(_exchange_spec(key.job_id, source, locations[source.stage_id]))
                     rebuilt.append(None)
         is_ordered = isinstance(plan.output, ResultOutput)
         spec = {"group": key.group, "partitions": plan.partitions, "ordered": is_ordered, "inputs": inputs}
         return self._kernel.bind(session, plan.fragment, json.dumps(spec), self._jvm.java_list(rebuilt))
+
+    def _stream_spec(self, job_id: JobId, source: ExchangeInput, stream: pb.StreamedInput) -> dict[str, Any]:
+        for address in {task.address for task in stream.tasks}:
+            self._check_address(address)
+        return {
+            "job": job_id,
+            "stage": source.stage_id,
+            "attempt": stream.stage_attempt,
+            "reads_all": source.reads_all,
+            "partitions": source.partitions,
+            "attempts": [task.task_attempt for task in stream.tasks],
+            "addresses": [task.address for task in stream.tasks],
+            "alone": source.is_alone,
+        }
 
 
 def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInputLocations) -> dict[str, Any]:

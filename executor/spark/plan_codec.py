@@ -94,6 +94,7 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
                 "stage_id": source.stage_id,
                 "reads_all": source.reads_all,
                 "partitions": source.partitions,
+                "is_alone": source.is_alone,
             }
         case LeafInput():
             return {"kind": "leaf", "description": attach(source.description), "label": source.label}
@@ -101,7 +102,8 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
 
 def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
     if source["kind"] == "exchange":
-        return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"])
+        is_alone = source.get("is_alone", False)  # not said before streams
+        return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"], is_alone)
     return LeafInput(attached(source["description"]), source["label"])
 
 

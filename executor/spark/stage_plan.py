@@ -23,6 +23,8 @@ class ExchangeInput:
     stage_id: int
     reads_all: bool
     partitions: int = 1
+    is_alone: bool = False
+    """Whether nothing else in the job reads that stage: what has been read of a stream need not be kept then."""
 
 
 @dataclass(frozen=True, slots=True)

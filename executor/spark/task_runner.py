@@ -8,7 +8,9 @@
 
 A `TaskSet` (``work = QUERY``) and its `StagePlan` are run as one Spark job over the stage's own partitions; outcomes
 come partition by partition. Nothing that happens to a task is raised: it is in its report. Output goes where
-`onager.exchange_layout` says, under a nonce that is drawn here for every run of a task.
+`onager.exchange_layout` says, under a nonce that is drawn here for every run of a task. What a `pipelined` task set
+gives to other stages is kept by the kernel instead, and others read it at `stream_address`; its `streams` are read
+where they are.
 """
 
 import json
@@ -29,6 +31,7 @@ from executor.spark.jvm import Jvm
 from executor.spark.outcomes import take
 from executor.spark.session import is_alive
 from executor.spark.stage_plan import HashOutput, ResultOutput, RoundRobinOutput, SingleOutput, StagePlan
+from executor.spark.streams import StreamSettings, check_reader, open_streams
 from onager.clock import Clock
 from onager.exchange_layout import local_path, stage_directory, staging_directory
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
@@ -57,6 +60,11 @@ class _Run:
     """By partition: tasks that were not reported yet."""
     submitted: bool = False
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether its output is read while it runs, and lies in no file."""
+        return self.task_set.pipelined and self.task_set.output.kind == "exchange"
+
 
 class StageRunner:
     """Runs the tasks of stages in this process's Spark. Methods return quickly and may be called from any thread."""
@@ -71,8 +79,13 @@ class StageRunner:
         shared: bool,
         clock: Clock,
         incarnation: str = "",
+        streams: StreamSettings | None = None,
     ) -> None:
-        """Run tasks in *spark*; unfinished files bear *incarnation*, the life of this executor."""
+        """Run tasks in *spark*; unfinished files bear *incarnation*, the life of this executor.
+
+        With *streams*, tasks may stream, and a port is opened for those who read that; `InvalidSettingError` when it
+        cannot be.
+        """
         self._spark = spark
         self._exchange_dir = exchange_dir
         self._executor_id = executor_id
@@ -81,7 +94,11 @@ class StageRunner:
         view = spark._jvm  # noqa: SLF001  (PySpark offers no public way to the JVM)
         context = spark.sparkContext._jsc.sc()  # noqa: SLF001
         self.kernel: Any = view.onager.kernel.Kernel(context, local_path(exchange_dir), slots, incarnation)
-        self.binder = Binder(spark, self.kernel)
+        self.stream_address = "" if streams is None else open_streams(self.kernel, streams)
+        """Where others read what tasks here stream; empty: tasks cannot."""
+        self.binder = Binder(spark, self.kernel, check_address=lambda address: check_reader(streams, address))
+        self._streaming: set[str] = set()
+        """Jobs of which something was streamed here."""
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._count = 0
@@ -93,6 +110,7 @@ class StageRunner:
 
     def run(self, task_set: pb.TaskSet, plan: StagePlan, on_report: OnReport) -> None:
         """Start the tasks of *task_set*, a part of the stage *plan*."""
+        self._note_streams(task_set)
         with self._lock:
             self._count += 1
             name = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}/{self._count}"
@@ -124,6 +142,7 @@ class StageRunner:
         for run in runs:
             self._cancel(run, {key for key, _ in list(run.open.values())}, "the job has ended")
         self.binder.close_job(JobId(job_id))
+        self._close_streams(job_id)
 
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false it stays so."""
@@ -138,11 +157,16 @@ class StageRunner:
         self._closed = True
         self._starters.shutdown(wait=False, cancel_futures=True)
         self._listener.join(timeout=2 * _POLL_MS / 1000)
+        if self.stream_address and not self._is_jvm_lost:
+            self.kernel.stopStreams()
 
     # ------------------------------------------------------------ on the way in
 
     def _start(self, run: _Run, plan: StagePlan) -> None:
         try:
+            if not run.open:  # cancelled before it began
+                self._forget(run)
+                return
             bound = self.binder.bound(run.task_set, plan)
             with self._lock:
                 todo = sorted((partition, nonce) for partition, (_, nonce) in run.open.items())
@@ -164,13 +188,15 @@ class StageRunner:
             "nonces": [nonce for _, nonce in todo],
             "directory": stage_directory(task_set.job_id, task_set.stage_id),
         }
+        if run.is_streamed:
+            spec |= self._stream_spec(run, todo)
         match plan.output:
             case HashOutput(buckets=buckets, expression=expression):
-                return spec | {"layout": "exchange", "buckets": buckets}, expression
+                return {"layout": "exchange"} | spec | {"buckets": buckets}, expression
             case RoundRobinOutput(buckets=buckets):
-                return spec | {"layout": "exchange", "buckets": buckets}, b""
+                return {"layout": "exchange"} | spec | {"buckets": buckets}, b""
             case SingleOutput():
-                return spec | {"layout": "exchange", "buckets": 1}, b""
+                return {"layout": "exchange"} | spec | {"buckets": 1}, b""
             case ResultOutput() if task_set.output.kind == "sink":
                 sink = task_set.sink
                 return spec | {
@@ -182,6 +208,28 @@ class StageRunner:
                 }, b""
             case ResultOutput():
                 return spec | {"layout": "result", "names": plan.column_names}, b""
+
+    def _stream_spec(self, run: _Run, todo: list[tuple[int, Nonce]]) -> dict[str, Any]:
+        attempts = {task.partition: task.task_attempt for task in run.task_set.tasks}
+        return {
+            "layout": "stream",
+            "job": run.task_set.job_id,
+            "stage": run.task_set.stage_id,
+            "stage_attempt": run.task_set.stage_attempt,
+            "task_attempts": [attempts[partition] for partition, _ in todo],
+        }
+
+    def _note_streams(self, task_set: pb.TaskSet) -> None:
+        """Drop what a job has streamed once it goes on over files."""
+        if task_set.pipelined:
+            self._streaming.add(task_set.job_id)
+        else:
+            self._close_streams(task_set.job_id)
+
+    def _close_streams(self, job_id: str) -> None:
+        if job_id in self._streaming:
+            self._streaming.discard(job_id)
+            self.kernel.closeStreams(job_id)
 
     def _cancel(self, run: _Run, wanted: set[TaskKey], why: str) -> None:
         with self._lock:
@@ -236,13 +284,15 @@ class StageRunner:
             }
             self._fail_rest(run, failures.from_kernel(described))
         elif mine is not None:
-            self._report(run, self._report_of_event(mine, event, inline))
+            self._report(run, self._report_of_event(run, mine, event, inline))
         elif "failure" not in event and not event["files"]:
             # Done in the moment in which it was cancelled. (What was staged for a dataset goes with the job.)
             stage = run.stage
             remove_output(self._exchange_dir, stage.job_id, stage.stage_id, event["partition"], event["nonce"])
 
-    def _report_of_event(self, mine: tuple[TaskKey, Nonce], event: dict[str, Any], inline: bytes) -> pb.TaskReport:
+    def _report_of_event(
+        self, run: _Run, mine: tuple[TaskKey, Nonce], event: dict[str, Any], inline: bytes
+    ) -> pb.TaskReport:
         key, _ = mine
         started, ended = event["started_ms"], event["ended_ms"]
         if "failure" in event:
@@ -251,7 +301,7 @@ class StageRunner:
         success = report.success
         success.output.nonce = event["nonce"]  # ours, unless Spark started the task again
         success.output.executor_id = self._executor_id
-        success.output.shared = self._shared
+        success.output.shared = self._shared and not run.is_streamed
         success.output.rows = event["rows"]
         success.output.bytes = event["bytes"]
         success.output.inline = event["inline"]

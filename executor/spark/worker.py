@@ -28,6 +28,7 @@ from executor.spark.jvm import Jvm
 from executor.spark.plan_codec import decode, digest
 from executor.spark.planner import FusedRun, plan_job
 from executor.spark.session import has_died, is_alive, start_session, warm_up
+from executor.spark.streams import StreamSettings
 from executor.spark.task_runner import StageRunner
 from executor.spark.whole import run_whole
 from executor.work import Assignment, OnReport, WorkerDiedError
@@ -57,6 +58,7 @@ class SparkWorker:
         clock: Clock,
         exchange_shared: bool = False,
         incarnation: str = "",
+        streams: StreamSettings | None = None,
     ) -> None:
         self._executor_id = executor_id
         self._clock = clock
@@ -72,6 +74,8 @@ class SparkWorker:
                 shared=True,
                 clock=clock,
                 incarnation=incarnation,
+                # A cluster's processes run the tasks, and this one, which has the port, does not.
+                streams=None if is_cluster(self._spark.sparkContext.master) else streams,
             )
             self._cluster = self._join_cluster(slots, clock)
         except Exception as error:
@@ -97,6 +101,11 @@ class SparkWorker:
     def spark_version(self) -> str:
         """The version of Spark that runs here."""
         return str(pyspark.__version__)
+
+    @property
+    def stream_address(self) -> str:
+        """Where others read what tasks here stream; see `executor.work.Worker`."""
+        return self._runner.stream_address
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
         """Start the tasks of *assignment*; see `executor.work.Worker`."""

@@ -180,6 +180,16 @@ def executor(
         str | None,
         typer.Option(metavar="H:P", help="Push mode: where schedulers reach it.", show_default="where it listens"),
     ] = None,
+    stream_listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="H:P", help="Let others read here what tasks stream.", show_default="a free port of 127.0.0.1"
+        ),
+    ] = None,
+    stream_advertise: Annotated[
+        str | None,
+        typer.Option(metavar="H:P", help="Where other executors reach that.", show_default="where it listens"),
+    ] = None,
     tls_client_ca: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Push mode: want certificates of these authorities from schedulers."),
@@ -212,6 +222,8 @@ def executor(
         "mode": mode,
         "listen": listen,
         "advertise": advertise,
+        "stream_listen": stream_listen,
+        "stream_advertise": stream_advertise,
         "tls_client_ca": tls_client_ca,
         "spark_conf": pairs("--spark-conf", spark_conf) if spark_conf else None,
         "tls_ca": tls_ca,

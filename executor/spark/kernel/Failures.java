@@ -162,6 +162,10 @@ public final class Failures {
         if (exchange != null) {
             return exchange.getMessage();
         }
+        Throwable broken = first(chain, BrokenStream.class);
+        if (broken != null) {
+            return broken.getMessage();
+        }
         if (isWorkerCrash(chain)) {
             return "a Python worker died while it ran a function of the query (killed, out of memory, or crashed in native code)";
         }

@@ -13,7 +13,7 @@ final class HeldInput implements ExchangeInput {
     static HeldInput drain(ExchangeSource source) throws java.io.IOException, InterruptedException {
         HeldInput all = new HeldInput();
         for (Frame frame = source.next(); frame != null; frame = source.next()) {
-            all.frames.add(frame);
+            all.frames.add(frame.copy());
         }
         source.close();
         return all;
@@ -21,6 +21,10 @@ final class HeldInput implements ExchangeInput {
 
     public int partitions() {
         return 1;
+    }
+
+    public int streamed() {
+        return -1;
     }
 
     public ExchangeSource open(int partition, TaskContext context) {

@@ -61,6 +61,7 @@ public final class Kernel {
     private final Tracker tracker;
     final LinkedBlockingQueue events = new LinkedBlockingQueue();
     private final Map runs = new ConcurrentHashMap();
+    private volatile Streams streams = null;
 
     /** *writer*: the life of this executor. */
     public Kernel(SparkContext sc, String exchangeDir, int slots, String writer) {
@@ -69,6 +70,42 @@ public final class Kernel {
         this.slots = slots;
         this.tracker = new Tracker(sc);
         sc.addSparkListener(tracker);
+    }
+
+    /** Let tasks here stream, and others read that: *spec* is that of `Streams`. Return the address where they do. */
+    public String openStreams(String spec) throws IOException {
+        streams = new Streams(store, JSON.readTree(spec));
+        return streams.address;
+    }
+
+    private Streams streams() {
+        Streams open = streams;
+        if (open == null) {
+            throw new IllegalStateException("this executor takes no part in streams");
+        }
+        return open;
+    }
+
+    /** Drop what a job has streamed, and take nothing more of it. */
+    public void closeStreams(String job) {
+        Streams open = streams;
+        if (open != null) {
+            open.closeJob(job);
+        }
+    }
+
+    /** Stop to serve and to read streams. */
+    public void stopStreams() {
+        Streams open = streams;
+        streams = null;
+        if (open != null) {
+            open.close();
+        }
+    }
+
+    /** Return {bytes of streams in memory, bytes of them ever written to files, tasks that they are of, requests that wait}. */
+    public long[] streamUse() {
+        return streams().use();
     }
 
     static Seq seq(Object[] items) {
@@ -159,7 +196,8 @@ public final class Kernel {
      * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
      *
      * <p>*spec* is JSON: {group, partitions, ordered, inputs: [null | {stage, directory, reads_all, partitions, producers: [..], nonces: [..],
-     * rows: [..], bytes}]}; *ordered*: the order of the rows matters; *leaves* has a plan where inputs has null.
+     * rows: [..], bytes} | {stage, attempt, job, reads_all, partitions, attempts: [..], addresses: [..], alone}]}; *ordered*: the order of the
+     * rows matters; *leaves* has a plan where inputs has null. An input with attempts is a stream, and `RemoteInput` says what is in it.
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List leaves) throws Exception {
         JsonNode s = JSON.readTree(spec);
@@ -168,7 +206,9 @@ public final class Kernel {
         long mostHashed = ((Long) session.sessionState().conf().getConf(
                 SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD())).longValue();
         SparkPlan plan = new HashJoins(inputs, mostHashed).visit((SparkPlan) decode(fragment), !s.get("ordered").asBoolean());
-        return bind(session, plan, s.get("partitions").asInt(), inputs);
+        Bound bound = bind(session, plan, s.get("partitions").asInt(), inputs);
+        Streams.decide(bound.rdd, inputs.streamed);
+        return bound;
     }
 
     /** The same, with leaves from wherever; the session is the active one of this thread. */
@@ -189,6 +229,7 @@ public final class Kernel {
     private final class Inputs implements Binder.Leaves, HashJoins.Sizes {
         private final JsonNode spec;
         private final List leaves;
+        final List streamed = new ArrayList();
 
         Inputs(JsonNode spec, List leaves) {
             this.spec = spec;
@@ -201,16 +242,31 @@ public final class Kernel {
                 return (SparkPlan) leaves.get(index);
             }
             Seq output = placeholder.output();
-            RDD rows = new ExchangeRDD(sc, files(input, broadcast), output.size());
+            RDD rows = new ExchangeRDD(sc, input.has("attempts") ? stream(index, input) : (ExchangeInput) files(input, broadcast), output.size());
             return new ExchangeScanExec(output, rows, "stage " + input.get("stage").asInt());
         }
 
         public long largestBucket(int index) {
             JsonNode input = item(spec, "inputs", index);
-            if (input.isNull() || input.get("reads_all").asBoolean() || input.get("producers").size() > MOST_INDEXES) {
+            if (input.isNull() || input.has("attempts") || input.get("reads_all").asBoolean() || input.get("producers").size() > MOST_INDEXES) {
                 return -1L;
             }
             return files(input, false).largestBucket();
+        }
+
+        private ExchangeInput stream(int index, JsonNode input) {
+            RemoteInput remote = streams().input(index, input);
+            if (!input.get("reads_all").asBoolean()) {
+                streamed.add(remote);
+                return remote;
+            }
+            try { // Spark's job that builds something of it must not wait for rows in a slot that their producers may need
+                return streams().hold(remote, spec.get("group").asText());
+            } catch (IOException e) {
+                throw new java.io.UncheckedIOException(e);
+            } catch (InterruptedException e) {
+                throw new org.apache.spark.TaskKilledException("interrupted");
+            }
         }
 
         private RowFileInput files(JsonNode input, boolean broadcast) {
@@ -239,8 +295,8 @@ public final class Kernel {
     /**
      * Begin to run partitions of a bound stage; returns at once. What becomes of each comes with `take`.
      *
-     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..], layout: exchange | result | sink, directory, buckets, names: [..], format,
-     * options: {..}, staging}; *expression* is the serialised bucket expression, or empty.
+     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..], layout: exchange | stream | result | sink, directory, buckets, names: [..], format,
+     * options: {..}, staging, job, stage, stage_attempt, task_attempts: [..]} (the last four for streams); *expression* is the serialised bucket expression, or empty.
      */
     public void submit(Bound bound, String spec, byte[] expression) throws Exception {
         JsonNode s = JSON.readTree(spec);
@@ -300,6 +356,11 @@ public final class Kernel {
         String layout = s.get("layout").asText();
         if (layout.equals("exchange")) {
             ExchangeOutput to = new RowFileOutput(store, s.get("directory").asText(), s.get("buckets").asInt());
+            to.prepare();
+            return exchange(bound, to, run, nonces, expression);
+        }
+        if (layout.equals("stream")) {
+            ExchangeOutput to = streams().output(s);
             to.prepare();
             return exchange(bound, to, run, nonces, expression);
         }
@@ -403,6 +464,7 @@ public final class Kernel {
 
     /** Leave the context as it was before this kernel came. */
     public void close() {
+        stopStreams();
         sc.removeSparkListener(tracker);
     }
 
@@ -426,6 +488,10 @@ public final class Kernel {
 
     /** Stop whatever runs in a job group, such as the broadcasts of a stage that is being bound. */
     public void cancelGroup(String group) {
+        Streams open = streams;
+        if (open != null) {
+            open.cancelGroup(group);
+        }
         sc.cancelJobGroup(group);
     }
 

@@ -21,8 +21,9 @@ final class Reads {
     }
 
     private static void walk(RDD rdd, int partition, Map found) {
-        if (rdd instanceof ExchangeRDD && ((ExchangeRDD) rdd).input instanceof StreamInput) {
-            Integer input = Integer.valueOf(((StreamInput) ((ExchangeRDD) rdd).input).input);
+        int index = rdd instanceof ExchangeRDD ? ((ExchangeRDD) rdd).input.streamed() : -1;
+        if (index >= 0) {
+            Integer input = Integer.valueOf(index);
             List buckets = (List) found.get(input);
             if (buckets == null) {
                 buckets = new ArrayList();

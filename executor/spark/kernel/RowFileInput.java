@@ -40,6 +40,10 @@ public final class RowFileInput implements ExchangeInput {
         return partitions;
     }
 
+    public int streamed() {
+        return -1;
+    }
+
     public ExchangeSource open(int i, TaskContext context) {
         int from = mode == SLICE ? (int) ((long) producers.length * i / partitions) : 0;
         int to = mode == SLICE ? (int) ((long) producers.length * (i + 1) / partitions) : producers.length;

@@ -13,18 +13,32 @@ import java.util.concurrent.atomic.AtomicLong;
 /** A file for frames that memory has no place for; made when first needed, gone when closed. */
 final class SpillFile {
     private final String directory;
+    private final String name;
     private final AtomicLong end = new AtomicLong();
     private FileChannel channel = null;
+    private boolean isClosed = false;
 
+    /** Make one in *directory* under a name that is nobody else's. */
     SpillFile(String directory) {
+        this(directory, null);
+    }
+
+    /** Make one called *name*, which nobody else uses, in *directory*, which is there by then. */
+    SpillFile(String directory, String name) {
         this.directory = directory;
+        this.name = name;
     }
 
     private synchronized FileChannel channel() throws IOException {
+        if (isClosed) {
+            throw new java.nio.channels.ClosedChannelException();
+        }
         if (channel == null) {
-            Path path = Files.createTempFile(Paths.get(directory, new String[0]), "spill-", ".frames", new java.nio.file.attribute.FileAttribute[0]);
+            Path path = name == null
+                    ? Files.createTempFile(Paths.get(directory, new String[0]), "spill-", ".frames", new java.nio.file.attribute.FileAttribute[0])
+                    : Paths.get(directory, new String[] {name});
             channel = FileChannel.open(path, new OpenOption[] {
-                StandardOpenOption.READ, StandardOpenOption.WRITE, StandardOpenOption.DELETE_ON_CLOSE});
+                StandardOpenOption.READ, StandardOpenOption.WRITE, StandardOpenOption.CREATE, StandardOpenOption.DELETE_ON_CLOSE});
         }
         return channel;
     }
@@ -57,6 +71,7 @@ final class SpillFile {
     }
 
     synchronized void close() {
+        isClosed = true;
         if (channel != null) {
             try {
                 channel.close();

@@ -126,6 +126,21 @@ public final class Store implements Serializable {
         }
     }
 
+    /** Whether the directory *name* was made here and has been removed since; a root that is away says nothing. */
+    boolean isGone(String name) {
+        return local && exists() && !Files.isDirectory(Paths.get(path(name), new String[0]), new java.nio.file.LinkOption[0]);
+    }
+
+    /**
+     * Return a place for what is to be read once by this process, in the directory *name*, which `prepare` made, and marked as
+     * unfinished; that of an exchange behind a URI is among this machine's temporary files.
+     */
+    SpillFile spill(String name, String file) {
+        return local
+                ? new SpillFile(path(name), "." + file + writer + ".tmp")
+                : new SpillFile(org.apache.spark.util.Utils.getLocalDir(org.apache.spark.SparkEnv.get().conf()));
+    }
+
     private void check() throws ExchangeFailure {
         if (!Files.isDirectory(Paths.get(root, new String[0]), new java.nio.file.LinkOption[0])) {
             throw new ExchangeFailure("exchange directory " + root + " is not there (or not a directory): create or mount it", null);

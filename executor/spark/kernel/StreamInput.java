@@ -12,7 +12,7 @@ final class StreamInput implements ExchangeInput {
     private final String run;
     private final int stage;
     private final int task;
-    final int input;
+    private final int input;
     private final int partitions;
 
     StreamInput(String run, int stage, int task, int input, int partitions) {
@@ -33,6 +33,10 @@ final class StreamInput implements ExchangeInput {
 
     public int partitions() {
         return partitions;
+    }
+
+    public int streamed() {
+        return input;
     }
 
     public ExchangeSource open(int partition, TaskContext context) {

@@ -90,7 +90,7 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
         long now = System.currentTimeMillis();
         fields.put("ended_ms", Long.valueOf(now));
         fields.put("rows_read", Long.valueOf(m.inputMetrics().recordsRead()));
-        fields.put("bytes_in", Long.valueOf(m.shuffleReadMetrics().localBytesRead()));
+        fields.put("bytes_in", Long.valueOf(m.shuffleReadMetrics().totalBytesRead()));
         fields.put("spill_bytes", Long.valueOf(m.diskBytesSpilled()));
         fields.put("peak_memory_bytes", Long.valueOf(m.peakExecutionMemory()));
         return new Outcome(partition, fields, inline);

@@ -7,10 +7,11 @@ fragment that a stage's tasks run.
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -125,7 +126,7 @@ class Cutter:
                 f"{str(e.java_exception.getMessage()).splitlines()[0]}, which cannot be sent to another process",
                 DEFAULT_ADVICE,
             ) from e
-        return self.stages
+        return _with_sole_readers(self.stages)
 
     # ------------------------------------------------------------ what can be cut
 
@@ -319,6 +320,28 @@ class Cutter:
 
 def _cannot_travel(error: Py4JJavaError) -> bool:
     return str(error.java_exception.getClass().getName()) == "java.io.NotSerializableException"
+
+
+def _with_sole_readers(stages: Sequence[CutStage]) -> list[CutStage]:
+    """Return *stages* with a word for each input that is the only one to read its producer."""
+    reads = Counter(source.stage_id for stage in stages for source in stage.plan.inputs if _is_exchange(source))
+    return [
+        replace(
+            stage,
+            plan=replace(
+                stage.plan,
+                inputs=tuple(
+                    replace(source, is_alone=reads[source.stage_id] == 1) if _is_exchange(source) else source
+                    for source in stage.plan.inputs
+                ),
+            ),
+        )
+        for stage in stages
+    ]
+
+
+def _is_exchange(source: StageSource) -> TypeGuard[ExchangeInput]:
+    return isinstance(source, ExchangeInput)
 
 
 def _looks_at_all_partitions(node: PlanNode) -> bool:

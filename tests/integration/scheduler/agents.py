@@ -20,6 +20,8 @@ from tests.integration.scheduler.scripted import Run
 class ScriptedWorker:
     """Reports what `run` makes of a task; one of which it makes nothing goes on until `finish`."""
 
+    stream_address = ""
+
     def __init__(self, run: Run) -> None:
         self.run = run
         self.ran = []

@@ -152,6 +152,7 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
 class ScriptedWorker:
     """Holds started tasks until the test ends them."""
 
+    stream_address: str = ""
     alive: bool = True
     cancels_obeyed: bool = True
     started: list = field(default_factory=list)

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from executor.main import pause_s
 from executor.settings import ExecutorSettings
+from onager.errors import InvalidSettingError
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:70000", "a:1,b"])
@@ -31,6 +32,29 @@ def test_the_environment_names_the_same_settings(monkeypatch):
     monkeypatch.setenv("ONAGER_EXECUTOR_SLOTS", "7")
     settings = ExecutorSettings()
     assert (settings.exchange_dir, settings.slots) == ("/from/env", 7)
+
+
+def test_a_port_for_streams_that_others_reach_needs_a_token_or_a_word(tmp_path):
+    open_to_all = {"exchange_dir": "/x", "stream_listen": "0.0.0.0:0"}
+    with pytest.raises(InvalidSettingError, match="other machines reach this address"):
+        ExecutorSettings(**open_to_all).check_stream_port()
+    ExecutorSettings(**open_to_all, insecure=True).check_stream_port()
+    ExecutorSettings(**open_to_all, auth_token_file=tmp_path).check_stream_port()
+    ExecutorSettings(exchange_dir="/x").check_stream_port()
+
+
+@pytest.mark.parametrize(
+    ("given", "is_reached"),
+    [
+        ({}, True),
+        ({"scheduler": "localhost:1,127.0.0.1:2"}, True),
+        ({"scheduler": "127.0.0.1:1,scheduler-2:1"}, False),
+        ({"scheduler": "scheduler-2:1", "stream_listen": "10.0.0.1:7"}, True),
+        ({"scheduler": "scheduler-2:1", "stream_advertise": "executor-1:7"}, True),
+    ],
+)
+def test_a_port_for_streams_on_loopback_is_not_offered_to_other_machines(given, is_reached):
+    assert ExecutorSettings(exchange_dir="/x", **given).is_stream_reached is is_reached
 
 
 def test_an_id_is_drawn_once_and_a_given_one_is_kept():

@@ -22,6 +22,7 @@ def plan(output=SINGLE, **fields):
             ExchangeInput(3, reads_all=True),
             LeafInput(b"\x01\x02", "parquet /data (2 files)"),
             ExchangeInput(1, False, 7),
+            ExchangeInput(2, False, 7, is_alone=True),
         ),
         "output": output,
         "partitions": 4,
@@ -47,6 +48,14 @@ def test_equal_plans_have_equal_bytes_whatever_the_order_of_their_settings():
     other = encode(plan(conf={"b": "2", "a": "1"}))
     assert digest(one) == digest(other)
     assert digest(one) != digest(encode(plan(conf={"a": "1", "b": "3"})))
+
+
+def test_of_an_input_of_which_nothing_is_said_others_may_read_too():
+    said = encode(plan(inputs=(ExchangeInput(2, False, 7, is_alone=True),)))
+    unsaid = said.replace(b'"is_alone":true,', b"")
+    length = int.from_bytes(said[10:14], "big") - (len(said) - len(unsaid))
+    unsaid = unsaid[:10] + length.to_bytes(4, "big") + unsaid[14:]
+    assert decode(unsaid).inputs == (ExchangeInput(2, False, 7),)
 
 
 def test_another_version_is_refused():

@@ -1,0 +1,43 @@
+"""The two stages whose exchange is measured, and the same query for plain Spark."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from executor.spark import plan_codec
+from executor.spark.jvm import Jvm
+from executor.spark.planner.cutter import Cutter
+
+CONF = {"spark.sql.adaptive.enabled": "false", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
+ROW_BYTES = 40
+"""Of Spark's own form of such a row: four columns of 8 bytes, and one word for which of them are null."""
+_BUCKETS = 4
+_COLUMNS = ("l_orderkey", "l_partkey", "l_quantity", "l_extendedprice")
+
+
+def frame_of(spark: SparkSession, source: str, *, has_exchange: bool = True) -> DataFrame:
+    """Return a frame that hands the rows of *source*, a file or empty for ten rows, over and gives none of them."""
+    rows = (
+        spark.read.parquet(source).select(*_COLUMNS)
+        if source
+        else spark.range(0, 10, 1, 2).selectExpr("id l_orderkey", "id l_partkey", "id l_quantity", "id l_extendedprice")
+    )
+    given = rows.repartition(_BUCKETS, "l_orderkey") if has_exchange else rows
+    return given.where("rand() > 2")
+
+
+def encoded_stages(spark: SparkSession, source: str, *, has_exchange: bool) -> list[bytes]:
+    """Return the frame's stages, encoded, producers first; they are numbered from 1."""
+    frame: Any = frame_of(spark, source, has_exchange=has_exchange)
+    with tempfile.TemporaryDirectory() as scratch:
+        cutter = Cutter(
+            Jvm.of(spark),
+            spark._jsparkSession,  # noqa: SLF001 - PySpark offers no public way to it
+            frame._jdf.queryExecution().executedPlan(),  # noqa: SLF001
+            conf=CONF,
+            column_names=frame.columns,
+            scratch=Path(scratch),
+        )
+        return [plan_codec.encode(stage.plan) for stage in cutter.cut()]

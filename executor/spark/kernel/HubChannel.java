@@ -1,0 +1,72 @@
+package onager.kernel;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+
+/** What one execution gives for one bucket, until it was read. All of it is guarded by the hub's lock. */
+final class HubChannel {
+    private final ArrayDeque frames = new ArrayDeque();
+    private long first = 0; // number of the oldest frame that is kept
+    /** Bytes of its frames in memory. */
+    long held = 0;
+    /** When a reader last asked; 0: none has. */
+    long askedNs = 0;
+    /** Whether readers have asked that do not let frames go. */
+    boolean isKept = false;
+    /** Whether nobody reads it any more. */
+    boolean isClosed = false;
+
+    void add(PackedFrame frame) {
+        frames.addLast(frame);
+        held += frame.isInMemory() ? frame.stored : 0;
+    }
+
+    /** Let go of the frames before number *from*; return how many bytes of memory that gives. */
+    long drop(long from) {
+        long before = held;
+        while (first < from && !frames.isEmpty()) {
+            PackedFrame frame = (PackedFrame) frames.removeFirst();
+            held -= frame.isInMemory() ? frame.stored : 0;
+            first++;
+        }
+        return before - held;
+    }
+
+    /** Nobody reads any more; return how many bytes of memory that gives. */
+    long close() {
+        isClosed = true;
+        return drop(Long.MAX_VALUE);
+    }
+
+    boolean has(long number) {
+        return number >= first;
+    }
+
+    /** Return frames from number *from* on, one at least where there is one, until they have *mostBytes*. */
+    List get(long from, int mostBytes) {
+        List found = new ArrayList();
+        long number = first;
+        int bytes = 0;
+        Iterator each = frames.iterator();
+        while (each.hasNext() && (found.isEmpty() || bytes < mostBytes)) {
+            PackedFrame frame = (PackedFrame) each.next();
+            if (number++ >= from) {
+                found.add(frame);
+                bytes += frame.stored;
+            }
+        }
+        return found;
+    }
+
+    /** The number of the frame that comes next. */
+    long end() {
+        return first + frames.size();
+    }
+
+    /** Whether all its frames are gone, or in nobody's way. */
+    boolean isEmpty() {
+        return frames.isEmpty();
+    }
+}

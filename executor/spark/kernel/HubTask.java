@@ -1,0 +1,118 @@
+package onager.kernel;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+
+/** One execution of a task as the hub of its executor knows it. All of it is guarded by the hub's lock. */
+final class HubTask {
+    /** Somebody asked for it before it began. */
+    static final int ABSENT = 0;
+    static final int OPEN = 1;
+    static final int FINISHED = 2;
+    static final int FAILED = 3;
+
+    final String name;
+    final String job;
+    /** Its stage's directory below the exchange's; null until it begins. */
+    String directory = null;
+    int state = ABSENT;
+    long sinceNs = System.nanoTime();
+    String why = "";
+    HubChannel[] channels = new HubChannel[0];
+    long[] rows = new long[0];
+    SpillFile spill = null;
+    /** Requests that wait for frames. */
+    final List polls = new ArrayList();
+    /** How many answers are being put together of frames that lie in the file. */
+    int reads = 0;
+    /** Buckets that nobody wants, said before the task began. */
+    final Set unwanted = new HashSet();
+
+    HubTask(String name) {
+        this.name = name;
+        this.job = StreamRequest.jobOf(name);
+    }
+
+    /** A request that waits. */
+    static final class Poll {
+        final StreamRequest request;
+        final StreamReply reply;
+        final long deadlineNs;
+
+        Poll(StreamRequest request, StreamReply reply) {
+            this.request = request;
+            this.reply = reply;
+            this.deadlineNs = System.nanoTime() + request.waitMs * 1000000L;
+        }
+    }
+
+    void begin(int buckets, String directory, SpillFile spill) {
+        state = OPEN;
+        sinceNs = System.nanoTime();
+        this.directory = directory;
+        this.spill = spill;
+        channels = new HubChannel[buckets];
+        for (int i = 0; i < buckets; i++) {
+            channels[i] = new HubChannel();
+            channels[i].isClosed = unwanted.contains(Integer.valueOf(i));
+        }
+    }
+
+    /** Return what there is to say to *request*, or null when that is nothing yet. What it lets go of is added to *freed*. */
+    StreamAnswer answer(StreamRequest request, long[] freed) {
+        if (state == FAILED) {
+            return StreamAnswer.failed(why);
+        }
+        if (state == ABSENT) {
+            return null;
+        }
+        if (request.buckets != channels.length) {
+            return StreamAnswer.failed(name + " has " + channels.length + " buckets, but one of " + request.buckets + " was asked for");
+        }
+        HubChannel channel = channels[request.bucket];
+        if (channel.isClosed || !channel.has(request.from)) {
+            return StreamAnswer.failed("bucket " + request.bucket + " of " + name + " was read before, or is wanted no more");
+        }
+        channel.askedNs = System.nanoTime();
+        if (request.drains) {
+            freed[0] += channel.drop(request.from);
+        } else {
+            channel.isKept = true;
+        }
+        List found = channel.get(request.from, request.mostBytes);
+        if (state == FINISHED && request.from + found.size() == channel.end()) {
+            if (request.drains) {
+                freed[0] += channel.close();
+            }
+            return StreamAnswer.last(found, rows[request.bucket]);
+        }
+        return found.isEmpty() ? null : StreamAnswer.frames(found);
+    }
+
+    /** Drop all frames; return how many bytes of memory that gives. */
+    long drop() {
+        long freed = 0;
+        for (int i = 0; i < channels.length; i++) {
+            freed += channels[i].close();
+        }
+        if (spill != null) {
+            spill.close();
+        }
+        return freed;
+    }
+
+    /** Give the file back when no frame is left that may be in it. */
+    void closeFileIfRead() {
+        if (state != FINISHED || reads > 0) {
+            return;
+        }
+        for (int i = 0; i < channels.length; i++) {
+            if (!channels[i].isEmpty()) {
+                return;
+            }
+        }
+        spill.close();
+    }
+}

@@ -1,0 +1,36 @@
+package onager.kernel;
+
+import java.util.ArrayDeque;
+
+/** What a reader knows of one execution's bucket; guarded by its source. */
+final class RemoteChannel {
+    final String address;
+    final String task;
+    final int bucket;
+    final ArrayDeque frames = new ArrayDeque();
+    /** The number of the frame to ask for next. */
+    long next = 0;
+    long rows = 0;
+    boolean isAsking = false;
+    boolean isEnded = false;
+    /** Since when the executor is not reached, or does not have the task; 0: it does. */
+    long lostNs = 0;
+    long absentNs = 0;
+    /** It is not asked again before. */
+    long notBeforeNs = 0;
+
+    RemoteChannel(String address, String task, int bucket) {
+        this.address = address;
+        this.task = task;
+        this.bucket = bucket;
+    }
+
+    /** Whether nothing more will come out of it. */
+    boolean isDone() {
+        return isEnded && frames.isEmpty();
+    }
+
+    public String toString() {
+        return "bucket " + bucket + " of task " + task + " at " + address;
+    }
+}

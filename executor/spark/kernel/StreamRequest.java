@@ -1,0 +1,74 @@
+package onager.kernel;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+
+/** What a reader asks of the hub of another executor: frames of a bucket from a place on, or that the bucket be dropped. */
+final class StreamRequest {
+    private static final byte VERSION = 1;
+
+    /** The execution: `job/stage.attempt/partition.attempt`. */
+    final String task;
+    final int bucket;
+    /** How many buckets the task has, as the reader believes; 0: it does not matter. */
+    final int buckets;
+    /** The number of the first frame that is wanted; those before have come. -1: no more is wanted at all. */
+    final long from;
+    /** After so many bytes the answer is full; a frame comes in any case. */
+    final int mostBytes;
+    final int waitMs;
+    /** Whether nobody else reads the bucket, so that what has come may go. */
+    final boolean drains;
+
+    StreamRequest(String task, int bucket, int buckets, long from, int mostBytes, int waitMs, boolean drains) {
+        this.task = task;
+        this.bucket = bucket;
+        this.buckets = buckets;
+        this.from = from;
+        this.mostBytes = mostBytes;
+        this.waitMs = waitMs;
+        this.drains = drains;
+    }
+
+    static StreamRequest close(String task, int bucket) {
+        return new StreamRequest(task, bucket, 0, -1L, 0, 0, true);
+    }
+
+    static String taskName(String job, int stage, int stageAttempt, int partition, int taskAttempt) {
+        return job + "/" + stage + "." + stageAttempt + "/" + partition + "." + taskAttempt;
+    }
+
+    /** Return the job of an execution. */
+    static String jobOf(String task) {
+        return task.substring(0, task.indexOf('/'));
+    }
+
+    boolean isClose() {
+        return from < 0L;
+    }
+
+    ByteBuffer encode() {
+        byte[] name = task.getBytes(StandardCharsets.UTF_8);
+        ByteBuffer out = ByteBuffer.allocate(30 + name.length);
+        out.put(VERSION).putInt(bucket).putInt(buckets).putLong(from).putInt(mostBytes).putInt(waitMs).put((byte) (drains ? 1 : 0));
+        out.putInt(name.length).put(name);
+        out.flip();
+        return out;
+    }
+
+    static StreamRequest decode(ByteBuffer in) {
+        byte version = in.get();
+        if (version != VERSION) {
+            throw new IllegalArgumentException("streams of version " + version + " are not known here: run the same version of Onager on every executor");
+        }
+        int bucket = in.getInt();
+        int buckets = in.getInt();
+        long from = in.getLong();
+        int mostBytes = in.getInt();
+        int waitMs = in.getInt();
+        boolean drains = in.get() == 1;
+        byte[] name = new byte[in.getInt()];
+        in.get(name);
+        return new StreamRequest(new String(name, StandardCharsets.UTF_8), bucket, buckets, from, mostBytes, waitMs, drains);
+    }
+}

@@ -1,0 +1,115 @@
+package onager.kernel;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.rdd.RDD;
+
+/** What an executor streams and reads of others' streams: its hub, the port before it, and the way out. */
+final class Streams {
+    private static final java.util.concurrent.atomic.AtomicInteger COUNT = new java.util.concurrent.atomic.AtomicInteger();
+
+    private final String name = "streams-" + COUNT.incrementAndGet();
+    private final StreamHub hub;
+    private final StreamServer server;
+    private final StreamPeers peers;
+    final String address;
+
+    /** *spec* is JSON: {host, port, advertise, token_file, and what `StreamLimits` takes}; the last two may be empty. */
+    Streams(Store store, JsonNode spec) throws IOException {
+        String tokens = spec.get("token_file").asText();
+        String advertised = spec.get("advertise").asText();
+        StreamSecrets secrets = tokens.isEmpty() ? null : new StreamSecrets(tokens);
+        hub = new StreamHub(name, store, new StreamLimits(spec));
+        try {
+            server = new StreamServer(hub, spec.get("host").asText(), spec.get("port").asInt(), secrets);
+        } catch (Throwable e) {
+            hub.close();
+            throw new IOException("no port could be opened: " + Failures.text(e), e);
+        }
+        address = advertised.isEmpty() ? spec.get("reached").asText() + ":" + server.port() : advertised;
+        peers = server.peers(name, hub, address);
+    }
+
+    /** Return an input that is read as a stream. */
+    RemoteInput input(int index, JsonNode spec) {
+        return new RemoteInput(name, index, spec);
+    }
+
+    /** Read an input whole, on this thread, which cancelling the job group *group* stops. */
+    HeldInput hold(RemoteInput input, String group) throws IOException, InterruptedException {
+        RemoteSource source = input.whole();
+        hub.enter(group, source);
+        try {
+            return HeldInput.drain(source);
+        } finally {
+            hub.leave(source);
+            source.close();
+        }
+    }
+
+    /** Tell the inputs of a bound stage which of their buckets have a single reader. */
+    static void decide(RDD rdd, List inputs) {
+        if (inputs.isEmpty()) {
+            return;
+        }
+        Map readers = new HashMap();
+        for (int i = 0; i < inputs.size(); i++) {
+            RemoteInput input = (RemoteInput) inputs.get(i);
+            readers.put(Integer.valueOf(input.streamed()), new int[input.partitions()]);
+        }
+        for (int p = 0; p < rdd.getNumPartitions(); p++) {
+            Iterator each;
+            try {
+                each = Reads.of(rdd, p).entrySet().iterator();
+            } catch (IllegalStateException e) {
+                return; // who reads what does not show: all of it is kept
+            }
+            while (each.hasNext()) {
+                Map.Entry entry = (Map.Entry) each.next();
+                int[] counts = (int[]) readers.get(entry.getKey());
+                List buckets = (List) entry.getValue();
+                for (int b = 0; b < buckets.size(); b++) {
+                    counts[((Integer) buckets.get(b)).intValue()]++;
+                }
+            }
+        }
+        for (int i = 0; i < inputs.size(); i++) {
+            RemoteInput input = (RemoteInput) inputs.get(i);
+            input.decide((int[]) readers.get(Integer.valueOf(input.streamed())));
+        }
+    }
+
+    /** Return where a stage's tasks put what they stream; *spec* as for `Kernel.submit`. */
+    HubOutput output(JsonNode spec) {
+        Map tasks = new HashMap();
+        for (int i = 0; i < spec.get("partitions").size(); i++) {
+            int partition = ((JsonNode) spec.get("partitions").get(i)).asInt();
+            int attempt = ((JsonNode) spec.get("task_attempts").get(i)).asInt();
+            String task = StreamRequest.taskName(spec.get("job").asText(), spec.get("stage").asInt(), spec.get("stage_attempt").asInt(), partition, attempt);
+            tasks.put(Integer.valueOf(partition), task);
+        }
+        return new HubOutput(name, spec.get("directory").asText(), tasks, spec.get("buckets").asInt());
+    }
+
+    void cancelGroup(String group) {
+        hub.cancelGroup(group);
+    }
+
+    void closeJob(String job) {
+        hub.closeJob(job);
+    }
+
+    long[] use() {
+        return hub.use();
+    }
+
+    void close() {
+        peers.close();
+        hub.close();
+        server.close();
+    }
+}

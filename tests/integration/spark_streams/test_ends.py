@@ -1,0 +1,197 @@
+"""How a stream ends other than by its end: failures are told from ends, and whatever is cancelled leaves nothing."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as fn
+from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
+
+from executor.spark.streams import StreamSettings
+from tests.integration.spark_runner.harness import cut
+from tests.integration.spark_streams.conftest import LIMITS, TOKENS
+from tests.integration.spark_streams.pipelined import await_true, busy, stream_use
+from tests.tcp_proxy import TcpProxy
+
+_SOON_S = 10.0
+"""It is two seconds on a machine that has nothing else to do."""
+
+
+def endless(spark):
+    """Rows for as long as anybody reads, and a reader that reads them all."""
+    return spark.range(0, 10**13, 1, 2).repartition(2, "id").groupBy().agg(fn.max("id"))
+
+
+def producers_away(stage_id, partition):
+    """Place the first stage with the second executor, and all others with the first."""
+    del partition
+    return 1 if stage_id == 1 else 0
+
+
+@pytest.fixture
+def proxy():
+    """A way to the second executor that can be cut; of a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    made = []
+
+    def make(target):
+        made.append(TcpProxy(target))
+        asyncio.run_coroutine_threadsafe(made[0].__aenter__(), loop).result(10)
+        return made[0], loop
+
+    yield make
+    for each in made:
+        asyncio.run_coroutine_threadsafe(each.__aexit__(), loop).result(15)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+def test_a_users_error_is_that_of_its_task_alone(spark, job):
+    frame = spark.range(0, 100_000, 1, 2).selectExpr("id", "assert_true(id != 99000) ok").repartition(2, "id")
+    stages = cut(spark, frame.groupBy().agg(fn.count("ok")))
+    job.launch(stages)
+    job.wait()
+    failures = job.failures()
+    assert failures.pop((1, 1)).error_class == "USER_RAISED_EXCEPTION"
+    assert failures
+    assert {failure.kind for failure in failures.values()} == {"io_error"}
+    assert any("USER_RAISED_EXCEPTION" in failure.message for failure in failures.values())
+    assert job.reports[stages[-1].stage_id, 0].HasField("failure")
+
+
+def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_other, new_job):
+    doomed = start_other().connect()
+    job = new_job(runner, doomed)
+    stages = cut(spark, endless(spark))
+    job.launch(stages, producers_away)
+    await_true(lambda: stream_use(doomed)[0] > 0)
+    os.kill(doomed.jvm.pid, signal.SIGKILL)
+    readers = job.wait((2, 0), (2, 1))
+    assert {report.failure.kind for report in readers} == {"io_error"}
+    assert f"the streams of {doomed.stream_address} cannot be reached" in readers[0].failure.message
+    assert job.wait((3, 0))[0].failure.kind == "io_error"
+    doomed.close()
+
+
+def test_a_connection_that_breaks_for_a_moment_loses_and_repeats_no_row(spark, job, other, proxy, tmp_path):
+    gate = tmp_path / "go"
+
+    @udf(LongType())
+    def waits(x):
+        while x > 20_000 and not gate.exists():
+            time.sleep(0.02)
+        return x
+
+    between, loop = proxy(other.stream_address)
+    job.addresses[1] = between.address
+    frame = spark.range(0, 200_000, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 256) h").repartition(2, "id")
+    stages = cut(spark, frame.select(waits("id").alias("n"), "h").groupBy().agg(fn.count("n"), fn.sum("n")))
+    job.launch(stages, producers_away)
+    await_true(lambda: between.has_connections and stream_use(other)[0] > 0)
+    loop.call_soon_threadsafe(between.cut)
+    await_true(lambda: between.counts["cut"])
+    gate.touch()
+    assert job.table(stages).to_pylist() == [{"count(n)": 200_000, "sum(n)": 200_000 * 199_999 // 2}]
+
+
+def test_a_connection_that_stays_broken_is_a_failure(spark, job, other, proxy):
+    between, loop = proxy(other.stream_address)
+    job.addresses[1] = between.address
+    stages = cut(spark, endless(spark))
+    job.launch(stages, producers_away)
+    await_true(lambda: between.has_connections)
+    loop.call_soon_threadsafe(between.refuse)
+    loop.call_soon_threadsafe(between.cut)
+    readers = job.wait((2, 0), (2, 1))
+    assert {report.failure.kind for report in readers} == {"io_error"}
+    job.cancel()
+
+
+def test_a_producer_that_never_comes_is_a_failure(spark, other, beside, new_job, token_file):
+    hasty = StreamSettings(token_file=token_file, limits=LIMITS | {"absent_ms": 300, "poll_ms": 100})
+    job = new_job(beside(hasty), other)
+    stages = cut(spark, spark.range(0, 10, 1, 1).repartition(1))
+    job.launch(stages, producers_away, only=[2])
+    (report,) = job.wait((2, 0))
+    assert report.failure.kind == "io_error"
+    assert f"has not begun at {other.stream_address}" in report.failure.message
+
+
+@pytest.mark.parametrize("tokens", [["a-token-of-somebody-else"], []])
+def test_who_has_another_token_or_none_reads_nothing(spark, other, beside, new_job, tmp_path, tokens):
+    path = tmp_path / "tokens"
+    path.write_text("\n".join(tokens))
+    stranger = beside(StreamSettings(token_file=path if tokens else None, limits=LIMITS))
+    job = new_job(stranger, other)
+    stages = cut(spark, spark.range(0, 1000, 1, 1).repartition(1))
+    job.launch(stages, producers_away)
+    (report,) = job.wait((2, 0))
+    assert report.failure.kind == "io_error"
+    assert f"the streams of {other.stream_address} refuse this executor" in report.failure.message
+
+
+def test_a_token_may_be_replaced_while_executors_run(spark, beside, other, new_job, tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text("a-token-of-somebody-else")
+    early = beside(StreamSettings(token_file=path, limits=LIMITS))
+    path.write_text(TOKENS[1] + "\n")  # the second line of the others' file, which counts, too
+    job = new_job(early, other)
+    stages = cut(spark, spark.range(0, 1000, 1, 2).repartition(2, "id"))
+    assert job.result(stages, producers_away).num_rows == 1000
+
+
+def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job, exchange_dir):
+    stages = cut(spark, endless(spark))
+    job.launch(stages)
+    await_true(lambda: all(stream_use(executor)[2] > 0 for executor in job.executors))
+    assert all(busy(executor) for executor in job.executors)
+    job.cancel()
+    cancelled_s = time.monotonic()
+    # What is not cancelled yet when its readers are is done, and what still reads has lost its producer.
+    reports = job.wait()
+    wrong = [report.failure for report in reports if report.failure.kind not in {"task_killed", "io_error", ""}]
+    assert not wrong, wrong[0].details
+    for executor in job.executors:
+        await_true(lambda e=executor: not busy(e), _SOON_S)
+    assert time.monotonic() - cancelled_s < _SOON_S
+    job.close()
+    for executor in job.executors:
+        held, _, tasks, waiting = stream_use(executor)
+        assert (held, tasks, waiting) == (0, 0, 0)
+    assert [path for path in (exchange_dir / job.job_id).rglob("*") if path.is_file()] == []
+
+
+def test_cancelled_while_it_waits_for_a_broadcast(spark, job):
+    @udf(LongType())
+    def sleeps(x):
+        time.sleep(100)
+        return x
+
+    few = spark.range(0, 4, 1, 1).select(sleeps("id").alias("v"))
+    frame = spark.range(0, 20, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v")
+    stages = cut(spark, frame)
+    job.launch(stages, producers_away)
+    await_true(lambda: stream_use(job.executors[1])[3] > 0)
+    job.cancel()
+    assert {report.failure.kind for report in job.wait()} == {"task_killed"}
+    for executor in job.executors:
+        await_true(lambda e=executor: not busy(e), _SOON_S)
+    await_true(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
+
+
+def test_a_job_whose_directory_goes_is_forgotten(spark, job, other, exchange_dir):
+    stages = cut(spark, spark.range(0, 1000, 1, 2).repartition(2, "id"))
+    job.launch(stages, producers_away, only=[1])
+    job.wait((1, 0), (1, 1))
+    assert stream_use(other)[2] == 2
+    for path in sorted(Path(exchange_dir / job.job_id).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    await_true(lambda: stream_use(other)[2] == 0, 30.0)

@@ -1,0 +1,88 @@
+"""Who waits for whom over streams: bounded memory, producers whose readers come late or not at all, and circles."""
+
+import time
+
+from pyspark.sql import functions as fn
+from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
+
+from executor.spark.streams import StreamSettings
+from tests.integration.spark_runner.harness import cut
+from tests.integration.spark_streams.conftest import LIMITS
+from tests.integration.spark_streams.pipelined import await_true, stream_use
+
+PATIENT = LIMITS | {"patience_ms": 60_000, "reader_patience_ms": 60_000}
+
+
+def gated(spark, gate):
+    """Return a function of rows that takes the first and then waits until the file *gate* is there."""
+
+    @udf(LongType())
+    def waits(x):
+        while not gate.exists():
+            time.sleep(0.02)
+        return x
+
+    return waits
+
+
+def long_rows(spark, rows, partitions=1):
+    return spark.range(0, rows, 1, partitions).selectExpr("id", "sha2(CAST(id AS STRING), 512) h")
+
+
+def test_a_writer_waits_while_its_reader_has_enough(spark, beside, other, new_job, token_file, tmp_path):
+    patient = beside(StreamSettings(token_file=token_file, limits=PATIENT))
+    gate = tmp_path / "go"
+    job = new_job(other, patient)
+    frame = long_rows(spark, 100_000).repartition(1).select(gated(spark, gate)("id").alias("n"), "h")
+    stages = cut(spark, frame.selectExpr("n", "length(h) l"))
+    job.launch(stages, lambda stage_id, _: 2 - stage_id)  # the producer at the patient one
+    await_true(lambda: stream_use(patient)[0] >= LIMITS["channel_bytes"] - LIMITS["frame_bytes"])
+    for _ in range(10):
+        held, spilled, _, _ = stream_use(patient)
+        assert held <= LIMITS["channel_bytes"]
+        assert spilled == 0
+        time.sleep(0.05)
+    assert not job.has_reported(1)
+    gate.touch()
+    assert job.table(stages).num_rows == 100_000
+    assert stream_use(patient)[1] == 0
+
+
+def test_a_writer_whose_reader_does_not_come_ends_all_the_same(spark, runner, other, new_job):
+    job = new_job()
+    before = stream_use(other)[1]
+    stages = cut(spark, long_rows(spark, 60_000).repartition(2, "id").selectExpr("id", "length(h) n"))
+    job.launch(stages, lambda stage_id, _: stage_id % 2, only=[1])
+    (report,) = job.wait((1, 0))
+    assert report.HasField("success")
+    held, spilled, _, _ = stream_use(other)
+    assert held <= LIMITS["memory_bytes"]
+    assert spilled - before > 4 << 20
+    assert report.success.metrics.spill_bytes >= spilled - before
+    job.launch(stages, lambda stage_id, _: stage_id % 2, only=[2])
+    assert job.table(stages).num_rows == 60_000
+
+
+def test_a_limit_stops_its_producers_early(spark, job):
+    numbers = spark.range(0, 10**12, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 512) h").repartition(2, "id")
+    stages = cut(spark, numbers.limit(10).selectExpr("length(h) n"))
+    table = job.result(stages)
+    assert table.column("n").to_pylist() == [128] * 10
+    for report in job.wait():  # the producers end by themselves: nobody cancels them
+        assert report.HasField("success")
+
+
+def test_two_paths_that_part_and_meet_do_not_stop(spark, job):
+    base = long_rows(spark, 60_000, 2).repartition(2, "id")
+    left = base.groupBy("id").agg(fn.max("h").alias("h"))
+    right = base.selectExpr("id + 1 AS id", "h AS h2").repartition(2, "id")
+    frame = left.join(right.hint("merge"), "id").groupBy().agg(fn.count("id"), fn.sum(fn.length("h2")))
+    stages = cut(spark, frame)
+    assert job.result(stages).to_pylist() == frame.toArrow().to_pylist()
+
+
+def test_a_self_join_does_not_stop(spark, job):
+    base = long_rows(spark, 40_000, 2).repartition(2, "h")
+    frame = base.join(base.selectExpr("id AS id2", "h").hint("merge"), "h").groupBy().agg(fn.count("id"))
+    assert job.result(cut(spark, frame)).to_pylist() == [{"count(id)": 40_000}]
