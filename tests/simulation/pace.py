@@ -106,8 +106,16 @@ class Pace:
         return [
             (j, self._by_true_time(j.graph))
             for j in jobs
-            if j.graph is not None and j.graph.is_active and j.job_id not in damaged
+            if j.graph is not None and j.graph.is_active and j.job_id not in damaged and self._is_readable(j.job_id)
         ]
+
+    def _is_readable(self, job_id: str) -> bool:
+        """Return whether a scheduler that runs can work on the job: one of the version before knows nothing of some."""
+        job = self._world.observer.jobs.get(job_id)
+        if job is None or job.graph is None or (job.graph.speculation is None and job.graph.pipeline is None):
+            return True
+        running = [r.process for r in self._world.replicas if r.process is not None and not r.process.is_paused]
+        return any(not process.is_old for process in running)
 
     def _by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
         """Return *graph* with those pauses before retries that are not over, going on at 0 ms.
@@ -171,7 +179,7 @@ class Pace:
             ("report", (life, key))
             for life, agent in self._agents
             for key, attempt in agent._attempts._held.items()
-            if attempt.state is AttemptState.FINISHED
+            if attempt.state is AttemptState.FINISHED and self._is_readable(key.job_id)
         ]
 
     # ---------------------------------------------------------------- turns
