@@ -26,6 +26,8 @@ _NEEDED: Final = "install Java 17 or newer, and let JAVA_HOME name it"
 _TOO_OLD: Final = "UnsupportedClassVersionError"
 _SILENCE: Final = "CMD: bad array subscript"
 """So ends Spark's script, with exit code 1, when the small JVM that puts the command together is killed."""
+_NOTE: Final = re.compile(r"(NOTE: )?Picked up (JDK_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS):")
+"""Java says so first whenever the variable is set: no reason for anything."""
 _IS_MISSING: Final = re.compile(r"JAVA_HOME is not set|java: (No such file|not found|Permission denied|Is a directory)")
 
 
@@ -54,7 +56,7 @@ class StartingJvm:
         except TimeoutExpired:
             return OnagerError(f"Spark could not be started: {error}")  # its JVM is there, and refuses something
         self._reader.join(_DEATH_S)
-        said = list(self._lines)
+        said = [line for line in self._lines if not _NOTE.match(line)]
         number = _signal_of(code)
         if number is not None:
             memory = "; that is what happens to it when memory runs out" if number is signal.SIGKILL else ""

@@ -20,9 +20,9 @@ ONLY_THE_SECOND = 'case "$*" in *org.apache.spark.launcher.Main*) exec "$REAL_JA
 """Spark's script runs Java to learn the command line, and then with that command line."""
 
 
-def started(java_home: Path) -> str:
+def started(java_home: Path, **variables: str) -> str:
     real = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-    environment = {**os.environ, "JAVA_HOME": str(java_home), "REAL_JAVA": str(real)}
+    environment = {**os.environ, "JAVA_HOME": str(java_home), "REAL_JAVA": str(real), **variables}
     done = subprocess.run(
         [sys.executable, "-c", START], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60
     )
@@ -62,11 +62,13 @@ def test_a_signal_is_named_and_starting_again_may_help(java, name):
 
 
 def test_a_signal_to_the_jvm_that_comes_before_is_told_too(java):
-    told = started(java("kill -KILL $$; sleep 5"))
+    told = started(java("echo 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1g' >&2; kill -KILL $$; sleep 5"))
     assert told.startswith("WorkerDiedError Spark's JVM was killed before it said anything")
 
 
 def test_what_else_ends_it_is_told_in_its_own_words(java):
-    told = started(java(f"{ONLY_THE_SECOND}\necho 'Could not reserve enough space for object heap' >&2; exit 3"))
-    assert "exit code 3, and said:\nCould not reserve enough space for object heap" in told
+    variables = dict.fromkeys(("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"), "-Xss512k")
+    fake = java(f"{ONLY_THE_SECOND}\necho 'Could not reserve enough space for object heap' >&2; exit 3")
+    told = started(fake, **variables)
+    assert told.endswith("exit code 3, and said:\nCould not reserve enough space for object heap")  # and no "Picked up"
     assert "Java" not in told
