@@ -24,7 +24,7 @@ from google.protobuf import json_format
 from executor.main import run
 from executor.settings import ExecutorSettings
 from executor.work import Assignment, OnReport, failure_report
-from onager.ids import TaskKey
+from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 
@@ -96,6 +96,10 @@ class BareWorker:
                 found[0].cancel()
                 failure = pb.Failure(kind="task_killed", message="stopped")
                 found[1](failure_report(key, failure, started_ms=0, ended_ms=0))
+
+    def kept_jobs(self) -> Collection[JobId]:
+        """Return none: nothing is kept."""
+        return ()
 
     def clean_up(self, request: pb.CleanUp) -> None:
         """Do nothing: there are no files."""

@@ -321,8 +321,9 @@ class Agent:
             raise UnknownExecutorError(executor_id)
 
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
-        """Add to a heartbeat what the exchange directory holds, and what polls say otherwise, or cannot when full."""
+        """Add to a heartbeat what is kept on disk and in memory, and what polls say otherwise, or cannot when full."""
         self._exchange.add_to(request)
+        request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
         if self._is_pushed_to:
             self._list_number += 1

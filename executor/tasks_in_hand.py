@@ -129,7 +129,7 @@ class TasksInHand:
         if request.dead_writers:
             return False  # the job goes on
         self._attempts.forget(job_id)
-        return True
+        return not request.memory_only
 
     # ---------------------------------------------------------------- what became of them
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from executor.exchange.look import Contents
-from onager.ids import BlobDigest, TaskKey
+from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 
@@ -43,6 +43,10 @@ class Worker(Protocol):
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
         """Stop *tasks*: each is soon reported with a failure, or with its success when that came first."""
+        ...
+
+    def kept_jobs(self) -> Collection[JobId]:
+        """Return the jobs of which something is kept in memory for tasks to come, or for others to read."""
         ...
 
     def clean_up(self, request: pb.CleanUp) -> None:

@@ -102,6 +102,11 @@ class Binder:
                 self._sessions.popitem(last=False)
         return session
 
+    def jobs(self) -> set[JobId]:
+        """Return the jobs of which stages are kept."""
+        with self._lock:
+            return {key.job_id for key in self._bound}
+
     def cancel(self, key: StageKey) -> None:
         """Stop the broadcasts and subqueries of a stage that is being bound."""
         self._kernel.cancelGroup(key.group)

@@ -144,6 +144,10 @@ class StageRunner:
         self.binder.close_job(JobId(job_id))
         self._close_streams(job_id)
 
+    def kept_jobs(self) -> set[JobId]:
+        """Return the jobs of which bound stages or streams are kept, until `close_job`."""
+        return self.binder.jobs() | {JobId(job_id) for job_id in list(self._streaming)}
+
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false it stays so."""
         return not self._closed and not self._is_jvm_lost and is_alive(self._spark)

@@ -121,6 +121,10 @@ class SparkWorker:
         self._control.cancel(tasks)
         self._runner.cancel(tasks)
 
+    def kept_jobs(self) -> Collection[JobId]:
+        """Return the jobs of which something is in memory; see `executor.work.Worker`."""
+        return self._runner.kept_jobs()
+
     def clean_up(self, request: pb.CleanUp) -> None:
         """Forget a job and remove its files but for those to keep, or what dead executors did not finish of them."""
         job_id = JobId(request.job_id)
@@ -130,6 +134,8 @@ class SparkWorker:
             return
         self._control.close_job(job_id)
         self._runner.close_job(job_id)
+        if request.memory_only:
+            return
         self._remove_job(job_id, tuple(request.keep_files) if request.keep_result else ())
         if request.HasField("sink"):
             remove_staging(request.sink.path, job_id)

@@ -857,18 +857,20 @@ class TaskReport(_message.Message):
     def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., holder: _Optional[str] = ...) -> None: ...
 
 class CleanUp(_message.Message):
-    __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers")
+    __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     KEEP_RESULT_FIELD_NUMBER: _ClassVar[int]
     KEEP_FILES_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     DEAD_WRITERS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_ONLY_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     keep_result: bool
     keep_files: _containers.RepeatedScalarFieldContainer[str]
     sink: Sink
     dead_writers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., dead_writers: _Optional[_Iterable[str]] = ...) -> None: ...
+    memory_only: bool
+    def __init__(self, job_id: _Optional[str] = ..., keep_result: _Optional[bool] = ..., keep_files: _Optional[_Iterable[str]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., dead_writers: _Optional[_Iterable[str]] = ..., memory_only: _Optional[bool] = ...) -> None: ...
 
 class ExchangeUse(_message.Message):
     __slots__ = ("bytes", "files", "free_bytes", "total_bytes", "looked_ms")
@@ -939,7 +941,7 @@ class SetAside(_message.Message):
     def __init__(self, until_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up", "exchange", "exchange_files")
+    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -948,6 +950,7 @@ class HeartbeatRequest(_message.Message):
     CLEANED_UP_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_FILES_FIELD_NUMBER: _ClassVar[int]
+    KEPT_JOBS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     draining: bool
@@ -956,7 +959,8 @@ class HeartbeatRequest(_message.Message):
     cleaned_up: _containers.RepeatedScalarFieldContainer[str]
     exchange: ExchangeUse
     exchange_files: _containers.RepeatedCompositeFieldContainer[ExchangeFiles]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ...) -> None: ...
+    kept_jobs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("cancel", "clean_ups", "set_aside")

@@ -148,6 +148,14 @@ class Housekeeping:
             clean_ups.append(clean_up_of(job.graph, keeps_result=head.has_result and head.state is JobState.SUCCESSFUL))
         return clean_ups
 
+    def forgotten(self, kept: Iterable[str]) -> list[pb.CleanUp]:
+        """Return what an executor need not keep in memory of the jobs *kept*: all of those that have ended.
+
+        Files are removed by one executor, memory is each executor's own. Jobs that are not known here may be new.
+        """
+        heads = [(job_id, self._heads.get(JobId(job_id))) for job_id in kept]
+        return [pb.CleanUp(job_id=job_id, memory_only=True) for job_id, head in heads if head and not head.is_active]
+
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         known = self._owed.get(job_id)
         if head is None or head.clean_up == "none":

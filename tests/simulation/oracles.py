@@ -176,6 +176,7 @@ class Oracles:
             if executor.process is not None and executor.agent is not None and executor.worker is not None:
                 found += [f"{executor.life} has {key}" for key in executor.agent._attempts.held()]
                 found += [f"{executor.life} runs {key}" for key in executor.worker._running]
+                found += [f"{executor.life} keeps {job_id}" for job_id in executor.worker.kept_jobs()]
         for place in self._world.replicas:
             if place.process is not None and place.replica is not None:
                 replica = place.replica

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from executor.work import Assignment, OnReport, failure_report
 from onager import result_files
-from onager.ids import TaskKey
+from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 from scheduler.jobs.job_specs import decode_spec
@@ -56,12 +56,14 @@ class SimulatedWorker:
         self._ledger = ledger
         self._running: dict[TaskKey, tuple[asyncio.TimerHandle, OnReport]] = {}
         self._is_alive = True
+        self._kept: set[JobId] = set()
 
     # ---------------------------------------------------------------- what the agent asks
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
         loop = asyncio.get_running_loop()
         self._ledger.given(self._life, assignment.task_set)
+        self._kept.add(JobId(assignment.task_set.job_id))
         for key in task_keys(assignment.task_set):
             self._ledger.began(self._life, key)
             takes_s = self._rng.uniform(0.01, 0.3)
@@ -85,7 +87,15 @@ class SimulatedWorker:
                 self._end_stream(key, is_well=False)
                 found[1](self._failed(key, pb.Failure(kind="task_killed", message="stopped")))
 
+    def kept_jobs(self) -> set[JobId]:
+        return self._kept
+
     def clean_up(self, request: pb.CleanUp) -> None:
+        if not request.dead_writers:
+            self._kept.discard(JobId(request.job_id))
+        if request.memory_only:
+            self._ledger.trace(f"{self._life} forgets {request.job_id}")
+            return
         kept = {name.rpartition("-")[2].removesuffix(".arrow"): None for name in request.keep_files}
         self._ledger.trace(f"{self._life} cleans up {request.job_id}, keeping {len(kept)}")
         self._exchange.clean(request.job_id, kept, f"{self._life} at {asyncio.get_running_loop().time():.3f}")

@@ -51,6 +51,9 @@ class ScriptedWorker:
     def exchange_contents(self):
         return None
 
+    def kept_jobs(self):
+        return ()
+
     def clean_up(self, request):
         pass
 

@@ -113,7 +113,9 @@ def test_closing_a_job_stops_what_runs_of_it(spark, job, tmp_path):
     launched = Launched(job, 1, stage.plan)
     while len(list(tmp_path.iterdir())) < 2:
         time.sleep(0.05)
+    assert job.runner.kept_jobs() == {job.job_id}
     job.runner.close_job(job.job_id)
+    assert not job.runner.kept_jobs()
     assert {r.failure.kind for r in launched.wait(2).values()} == {"task_killed"}
     assert slots_are_free(spark)
 

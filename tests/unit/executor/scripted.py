@@ -69,6 +69,7 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     refills: list = field(default_factory=list)
     cancels: list = field(default_factory=list)
     clean_ups: list = field(default_factory=list)
+    forgotten: list = field(default_factory=list)
     blobs: dict = field(default_factory=lambda: {PLAN_DIGEST: PLAN_BLOB})
     registrations: list = field(default_factory=list)
     heartbeats: list = field(default_factory=list)
@@ -97,8 +98,10 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         self.heartbeats.append(request)
         await self._fault(self.before, "heartbeat", request, context)
         cancels, self.cancels = self.cancels, []
-        clean_ups = self.clean_ups if request.list_number or request.exchange_files else []
+        clean_ups = list(self.clean_ups) if request.list_number or request.exchange_files else []
         self.clean_ups = [c for c in self.clean_ups if c not in clean_ups]
+        forgotten, self.forgotten = self.forgotten, []
+        clean_ups += [pb.CleanUp(job_id=job_id, memory_only=True) for job_id in forgotten]
         return pb.HeartbeatResponse(cancel=[task_id(k) for k in cancels], clean_ups=clean_ups)
 
     async def PollWork(self, request, context):
@@ -159,6 +162,7 @@ class ScriptedWorker:
     cancelled: list = field(default_factory=list)
     cleaned: list = field(default_factory=list)
     contents: Contents | None = None
+    kept: set = field(default_factory=set)
     running: dict = field(default_factory=dict)
     start_error: Exception | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -177,7 +181,11 @@ class ScriptedWorker:
             for k in tasks:
                 self.fail(k, "task_killed")
 
+    def kept_jobs(self) -> set:
+        return self.kept
+
     def clean_up(self, request) -> None:
+        self.kept.discard(request.job_id)
         self.cleaned.append(request.job_id)
 
     def exchange_contents(self) -> Contents | None:

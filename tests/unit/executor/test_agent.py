@@ -340,6 +340,19 @@ async def test_what_lies_in_the_exchange_is_told_and_what_the_dead_left_goes_wit
     assert not any(request.cleaned_up for request in r.gateway.heartbeats)
 
 
+@pytest.mark.parametrize("mode", ["pull", "push"])
+async def test_what_is_kept_of_jobs_is_told_and_forgotten_without_an_end_of_the_job(mode):
+    async with rig(mode=mode, heartbeat_interval_ms=20) as r:
+        r.worker.kept = {"job-2", "job-1"}
+        await until(lambda: any(request.kept_jobs == ["job-1", "job-2"] for request in r.gateway.heartbeats))
+        r.gateway.forgotten = ["job-1"]
+        await until(lambda: r.worker.cleaned == ["job-1"])
+        count = len(r.gateway.heartbeats)
+        await until(lambda: len(r.gateway.heartbeats) > count + 2)
+        assert r.gateway.heartbeats[-1].kept_jobs == ["job-2"]
+    assert not any(request.cleaned_up for request in [*r.gateway.heartbeats, *r.gateway.polls])
+
+
 async def test_a_job_is_cleaned_up_and_that_is_acknowledged_once():
     async with rig() as r:
         r.gateway.clean_ups = [pb.CleanUp(job_id="job-1")]

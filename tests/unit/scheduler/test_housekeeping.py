@@ -160,6 +160,16 @@ async def test_a_late_task_of_an_ended_job_leaves_nothing(house):
     assert house.heads.get(JOB).clean_up == "none"
 
 
+async def test_executors_forget_jobs_that_have_ended_and_no_others(house):
+    job = await running(house.jobs)
+    assert not house.keeping.forgotten([JOB, "job-new"])
+    await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
+    assert house.keeping.forgotten([JOB, "job-new"]) == [pb.CleanUp(job_id=JOB, memory_only=True)]
+    await house.keeping.prepare()
+    await house.keeping.cleaned_up([JOB])
+    assert house.keeping.forgotten([JOB]) == [pb.CleanUp(job_id=JOB, memory_only=True)]
+
+
 async def test_a_result_that_is_kept_is_no_leftover(house, clock):
     await ended(house, clock)
     await house.keeping.prepare()
