@@ -116,6 +116,8 @@ class Agent:
         self._empty = asyncio.Event()
         self._empty.set()
         self._list_number = 0
+        self._listed_s = clock.monotonic_s()
+        """When the latest list was sent."""
         self._patience: asyncio.Timeout | None = None
         """What ends the wait for the latest poll."""
         self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
@@ -203,16 +205,20 @@ class Agent:
     # ---------------------------------------------------------------- polling
 
     async def _poll(self) -> None:
+        """Poll whenever a slot is free, and now and then when none is: a launch that got lost may be waited for.
+
+        By the tasks that hold the slots, even, where a job's stages run together.
+        """
         backoff = Backoff(first_s=0.05, limit_s=1.0)
         while True:
             await self._membership.wait_until_registered()
             self._changed.clear()
-            if self._draining.is_set() or not self._attempts.free_slots:
-                await self._changed.wait()
+            if not self._offered_slots and self._next_list_in_s > 0:
+                await self._wait_for_change(self._next_list_in_s)
                 continue
             # A report's answer on its way may hold launches, and the list must not miss those.
             await self._reporter.wait_until_idle(timeout_s=1.0)
-            if not self._attempts.free_slots:
+            if not self._offered_slots and self._next_list_in_s > 0:
                 continue
             poll = self._spawn(self._poll_and_back_off(backoff))
             if poll is None:
@@ -224,6 +230,22 @@ class Agent:
                 continue  # a scheduler that gets another poll answers the one before
             finally:
                 self._patience = None
+
+    @property
+    def _offered_slots(self) -> int:
+        return 0 if self._draining.is_set() else self._attempts.free_slots
+
+    @property
+    def _next_list_in_s(self) -> float:
+        """Return how soon a list is due though there is no slot to offer: as often as polls without an answer end."""
+        return self._listed_s + self._settings.poll_wait_ms / 1000 - self._clock.monotonic_s()
+
+    async def _wait_for_change(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
 
     async def _poll_and_back_off(self, backoff: Backoff) -> None:
         try:
@@ -238,17 +260,17 @@ class Agent:
 
     async def _poll_once(self) -> None:
         self._list_number += 1
-        cleaned_up = list(self._cleaned_up)
+        began_s = self._listed_s = self._clock.monotonic_s()
+        cleaned_up, free_slots = list(self._cleaned_up), self._offered_slots
         request = pb.PollWorkRequest(
             executor_id=self._id,
             incarnation=self._identity.incarnation,
-            free_slots=self._attempts.free_slots,
+            free_slots=free_slots,
             list_number=self._list_number,
             running=self._held(),
-            wait_ms=self._settings.poll_wait_ms,
+            wait_ms=self._settings.poll_wait_ms if free_slots else 0,
             cleaned_up=cleaned_up,
         )
-        began_s = self._clock.monotonic_s()
         with self._reporter.polling():
             answer = await self._gateway.poll(request, self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S)
         self._cleaned_up = [job_id for job_id in self._cleaned_up if job_id not in cleaned_up]

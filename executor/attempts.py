@@ -115,13 +115,15 @@ class AttemptTable:
     ) -> Launch:
         """Hold the tasks of *task_set* that are new, and queue them.
 
-        Those that were polled for are refused when more than two tasks a slot would be held; of those pushed by
-        *origin* no more are taken than there are slots for, and those refused are not held. A task that is here
-        already is from *origin* now, unless who sent it first is one of *live_holders*.
+        Those that were polled for are refused when more than two tasks a slot would be held, or where they stream when
+        there is no slot, because what holds the slots may wait for them. Of those pushed by *origin* no more are taken
+        than there are slots for, and those refused are not held. A task that is here already is from *origin* now,
+        unless who sent it first is one of *live_holders*.
         """
         accepted, refused, known, over, elsewhere = [], [], [], [], []
         named = origin or (Origin("", task_set.reply_to) if task_set.reply_to else None)
-        room = 2 * self._slots - len(self._held) if origin is None else self._slots - self._unfinished
+        may_wait = origin is None and not task_set.pipelined
+        room = 2 * self._slots - len(self._held) if may_wait else self._slots - self._unfinished
         for key in task_keys(task_set):
             held = self._held.get(key)
             if held is not None:

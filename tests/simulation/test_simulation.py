@@ -55,6 +55,18 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
     assert simulate(seed + 1).digest not in told
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(471, id="a-launch-lost-with-a-slow-answer-while-its-reader-fills-the-executor"),
+        pytest.param(672418242003, id="a-launch-lost-with-a-repeated-poll-while-its-reader-fills-the-executor"),
+    ],
+)
+def test_what_a_seed_found_once_is_repaired(seed):
+    report = simulate(seed)
+    assert report.violation is None, report.told()
+
+
 def test_a_violation_tells_the_seed_what_came_before_and_how_to_run_it_again():
     report = simulate(1, planted="end-not-atomic")
     assert "seed 1: job " in report.told()

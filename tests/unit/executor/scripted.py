@@ -108,8 +108,9 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         self.polls.append(request)
         await self._fault(self.before, "poll", request, context)
         answer = pb.PollWorkResponse()
-        with suppress(TimeoutError):
-            answer.task_sets.append(await asyncio.wait_for(self.launches.get(), request.wait_ms / 1000))
+        with suppress(TimeoutError, asyncio.QueueEmpty):
+            waits = asyncio.wait_for(self.launches.get(), request.wait_ms / 1000) if request.wait_ms else None
+            answer.task_sets.append(await waits if waits else self.launches.get_nowait())
         answer.clean_ups.extend(self.clean_ups)
         answer.blobs.extend(self.sent_along)
         self.clean_ups = []

@@ -117,8 +117,8 @@ async def test_lists_are_numbered_and_name_what_is_held():
         assert list(r.gateway.polls[1].running) == [task_id(key(0))]
 
 
-async def test_with_no_free_slot_nothing_is_polled_but_cancels_arrive():
-    async with rig(slots=1) as r:
+async def test_with_no_free_slot_no_work_is_polled_for_but_cancels_arrive():
+    async with rig(slots=1, poll_wait_ms=30_000) as r:
         await r.gateway.launches.put(task_set(0))
         await until(lambda: r.worker.started)
         polls = len(r.gateway.polls)
@@ -129,6 +129,40 @@ async def test_with_no_free_slot_nothing_is_polled_but_cancels_arrive():
         await until(lambda: r.gateway.reports)
         assert r.worker.cancelled == [key(0)]
         assert r.gateway.outcomes() == {key(0): "task_killed"}
+
+
+async def test_with_no_free_slot_lists_are_sent_that_wait_for_nothing_and_offer_nothing():
+    async with rig(slots=1, poll_wait_ms=100) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        polls = len(r.gateway.polls)
+        await until(lambda: len(r.gateway.polls) >= polls + 2)
+        for poll in r.gateway.polls[polls:]:
+            assert (poll.free_slots, poll.wait_ms) == (0, 0)
+            assert list(poll.running) == [task_id(key(0))]
+        numbers = [poll.list_number for poll in r.gateway.polls]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_a_full_executor_that_hears_of_tasks_all_the_time_sends_lists_still():
+    async with rig(slots=1, poll_wait_ms=300) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        polls = len(r.gateway.polls)
+        async with asyncio.timeout(5):
+            while len(r.gateway.polls) == polls:
+                r.agent._note_change()
+                await asyncio.sleep(0.01)
+
+
+async def test_an_executor_that_leaves_sends_lists_and_offers_none_of_its_slots():
+    async with rig(slots=2, poll_wait_ms=100) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.agent.request_drain()
+        await until(lambda: r.gateway.polls[-1].free_slots == 0)
+        assert r.gateway.polls[-1].wait_ms == 0
+        assert list(r.gateway.polls[-1].running) == [task_id(key(0))]
 
 
 async def test_more_tasks_than_slots_wait_and_more_than_twice_as_many_are_refused():

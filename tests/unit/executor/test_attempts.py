@@ -56,6 +56,17 @@ def test_no_more_is_taken_of_what_is_pushed_than_there_are_slots_for():
     assert table.accept(task_set(2), origin=origin).accepted == (key(2),)  # its report may be under way still
 
 
+def test_a_task_that_streams_waits_for_no_slot_behind_tasks_that_may_read_from_it():
+    table = AttemptTable(2)
+    running(table, 0)
+    streams = task_set(1, 2, stage=2)
+    streams.pipelined = True
+    launch = table.accept(streams)
+    assert (launch.accepted, launch.refused) == ((key(1, stage=2),), (key(2, stage=2),))
+    assert table.held() == [key(0), key(1, stage=2), key(2, stage=2)]  # that one is to be reported
+    assert table.accept(task_set(3)).accepted == (key(3),)  # the slot of a durable job's task comes free by itself
+
+
 def test_who_launched_an_attempt_last_hears_of_it():
     table = AttemptTable(1)
     table.accept(task_set(0), origin=Origin("one", "h:1"))
