@@ -4,23 +4,38 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.TaskContext;
 
-/** An input that was read before, whole and into memory: what a broadcast or a subquery is made of. */
+/** An input that was read before, whole and into memory: what a broadcast or a subquery is made of, or what is read twice. */
 final class HeldInput implements ExchangeInput {
-    private final ArrayList frames = new ArrayList();
+    private final List[] frames; // by partition
 
-    private HeldInput() {}
-
-    static HeldInput drain(ExchangeSource source) throws java.io.IOException, InterruptedException {
-        HeldInput all = new HeldInput();
-        for (Frame frame = source.next(); frame != null; frame = source.next()) {
-            all.frames.add(frame.copy());
+    private HeldInput(int partitions) {
+        this.frames = new List[partitions];
+        for (int i = 0; i < partitions; i++) {
+            frames[i] = new ArrayList();
         }
-        source.close();
+    }
+
+    /** Read every partition to its end, one after another. */
+    static HeldInput drain(ExchangeSource[] partitions) throws java.io.IOException, InterruptedException {
+        HeldInput all = new HeldInput(partitions.length);
+        for (int i = 0; i < partitions.length; i++) {
+            for (Frame frame = partitions[i].next(); frame != null; frame = partitions[i].next()) {
+                all.frames[i].add(frame.copy());
+            }
+            partitions[i].close();
+        }
         return all;
     }
 
+    /** Hold *frames* as one of *partitions* partitions; the others are empty. */
+    static HeldInput only(List frames, int partition, int partitions) {
+        HeldInput made = new HeldInput(partitions);
+        made.frames[partition].addAll(frames);
+        return made;
+    }
+
     public int partitions() {
-        return 1;
+        return frames.length;
     }
 
     public int streamed() {
@@ -28,7 +43,7 @@ final class HeldInput implements ExchangeInput {
     }
 
     public ExchangeSource open(int partition, TaskContext context) {
-        return new Source(frames);
+        return new Source(frames[partition]);
     }
 
     private static final class Source implements ExchangeSource {

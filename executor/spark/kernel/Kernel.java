@@ -211,12 +211,8 @@ public final class Kernel {
         return bound;
     }
 
-    /** The same, with leaves from wherever; the session is the active one of this thread. */
-    static Bound bind(SparkSession session, byte[] fragment, int wanted, Binder.Leaves leaves) throws Exception {
-        return bind(session, (SparkPlan) decode(fragment), wanted, leaves);
-    }
-
-    private static Bound bind(SparkSession session, SparkPlan plan, int wanted, Binder.Leaves leaves) {
+    /** The same of a decoded fragment, with leaves from wherever; the session is the active one of this thread. */
+    static Bound bind(SparkSession session, SparkPlan plan, int wanted, Binder.Leaves leaves) {
         SparkPlan bound = new Binder(leaves).bind(plan, session);
         RDD rdd = bound.execute();
         if (rdd.getNumPartitions() != wanted) {

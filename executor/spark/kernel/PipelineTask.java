@@ -8,6 +8,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -72,15 +73,23 @@ final class PipelineTask extends Thread {
     private Outcome work() throws Exception {
         SparkSession session = pipeline.kernel.session(pipeline.base, spec.get("conf").toString());
         pipeline.kernel.enter(session, pipeline.run);
-        bound = Kernel.bind(session, fragment, spec.get("partitions").asInt(), new Inputs(session));
-        decide(Reads.of(bound.rdd, partition));
+        SparkPlan plan = (SparkPlan) Kernel.decode(fragment);
+        // Such a join reads its input in jobs of Spark's, and more than once: they must not hold slots while they wait for rows.
+        boolean isHeld = PlanTools.hasJoinOverAllPartitions(plan);
+        bound = Kernel.bind(session, plan, spec.get("partitions").asInt(), new Inputs(session, isHeld));
+        RDD rows = bound.rdd;
+        if (isHeld) {
+            rows = HeldRows.of(pipeline.sc, bound, partition);
+        } else {
+            decide(Reads.of(bound.rdd, partition));
+        }
         Map nonces = new HashMap();
         nonces.put(Integer.valueOf(partition), "r");
         Task body = spec.get("layout").asText().equals("result")
                 ? pipeline.kernel.task(bound, spec, pipeline.run, nonces, expression)
                 : Kernel.exchange(bound, new StreamOutput(pipeline.run, stage), pipeline.run, nonces, expression);
         body.isStrict = true;
-        IsolatedTask task = IsolatedTask.of(pipeline, bound.rdd, body, stage, partition);
+        IsolatedTask task = IsolatedTask.of(pipeline, rows, body, stage, partition);
         synchronized (this) {
             if (isUnwanted) {
                 throw new InterruptedException("stopped before it began");
@@ -116,9 +125,12 @@ final class PipelineTask extends Thread {
 
     private final class Inputs implements Binder.Leaves {
         private final SparkSession session;
+        private final boolean areHeld;
 
-        Inputs(SparkSession session) {
+        /** *areHeld*: every input is read before the plan is executed. */
+        Inputs(SparkSession session, boolean areHeld) {
             this.session = session;
+            this.areHeld = areHeld;
         }
 
         public SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast) {
@@ -134,8 +146,9 @@ final class PipelineTask extends Thread {
                 ExchangeInput from;
                 if (input.get("reads_all").asBoolean()) {
                     // Read here, whole: what Spark builds of it must not hold a slot of Spark's while it waits for rows.
-                    pipeline.exchange.decideAll(stage, partition, index);
-                    from = HeldInput.drain(pipeline.exchange.source(stage, partition, index, -1));
+                    from = held(index, 1);
+                } else if (areHeld) {
+                    from = held(index, input.get("partitions").asInt());
                 } else {
                     from = new StreamInput(pipeline.run, stage, partition, index, input.get("partitions").asInt());
                 }
@@ -145,6 +158,16 @@ final class PipelineTask extends Thread {
             } catch (Exception e) {
                 throw new IllegalStateException(e);
             }
+        }
+
+        /** Read an input to its end: as one partition, or as those that it has. */
+        private ExchangeInput held(int index, int partitions) throws Exception {
+            pipeline.exchange.decideAll(stage, partition, index);
+            ExchangeSource[] sources = new ExchangeSource[partitions];
+            for (int i = 0; i < partitions; i++) {
+                sources[i] = pipeline.exchange.source(stage, partition, index, partitions == 1 ? -1 : i);
+            }
+            return HeldInput.drain(sources);
         }
     }
 }

@@ -201,6 +201,19 @@ public final class PlanTools {
         return type.equals("FullOuter") || !buildsRight;
     }
 
+    /** Says whether a join in {@code plan} is of that kind: it reads its input twice, or shuffles. */
+    static boolean hasJoinOverAllPartitions(SparkPlan plan) {
+        if (plan instanceof BroadcastNestedLoopJoinExec && looksAtAllPartitions((BroadcastNestedLoopJoinExec) plan)) {
+            return true;
+        }
+        Iterator each = plan.children().iterator();
+        boolean found = false;
+        while (each.hasNext()) {
+            found = hasJoinOverAllPartitions((SparkPlan) each.next()) || found;
+        }
+        return found;
+    }
+
     /** Returns {@code child} in one partition. */
     public static SparkPlan inOneTask(SparkPlan child) {
         return new CoalesceExec(1, child);

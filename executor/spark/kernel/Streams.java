@@ -44,7 +44,7 @@ final class Streams {
         RemoteSource source = input.whole();
         hub.enter(group, source);
         try {
-            return HeldInput.drain(source);
+            return HeldInput.drain(new ExchangeSource[] {source});
         } finally {
             hub.leave(source);
             source.close();
