@@ -207,6 +207,7 @@ FRAMES = {
     "without duplicates": "return spark.table('sales').select('k', 'maybe').dropDuplicates(['k', 'maybe'])",
     "union by name with missing columns": "return spark.table('sales').select('id', 'k').unionByName(spark.table('groups'), allowMissingColumns=True)",
     "except and intersect all": "a, b = spark.table('sales').select('k'), spark.table('groups').select('k')\n    return a.exceptAll(b).intersectAll(a)",
+    "pivot": "return spark.table('sales').groupBy('k').pivot('maybe', [0, 1, 2]).agg(F.sum('amount'), F.count('id'))",
     "melt": "return spark.table('sales').select('id', 'k', 'maybe').unpivot('id', ['k', 'maybe'], 'what', 'v')",
     "cube and grouping sets": "t = spark.table('sales')\n    return t.cube('k', 'maybe').agg(F.grouping_id(), F.count('*')).union(t.groupingSets([['k'], []], 'k').agg(F.lit(1), F.lit(1), F.count('*')).toDF('a', 'b', 'c', 'd'))",
     "nulls replaced": "return spark.table('sales').select('id', 'maybe', 'name').fillna({'maybe': -1}).replace('name 3', 'three').dropna()",

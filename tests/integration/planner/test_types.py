@@ -32,6 +32,7 @@ SHOWN = {
     "hour interval": "cast(make_dt_interval(0, cast(id as int)) as interval hour to minute)",
     "array": "sequence(0, id % 4)",
     "array of nulls": "array(id, null)",
+    "struct": "struct(nullif(id, 7) as a, if(id = 9, null, struct(cast(nullif(id, 8) as string) as c)) as b)",
     "array of structs": "array(struct(nullif(id, 7) as a, nullif('x', 'y') as b), null)",
     "deep": "array(array(struct(array(id) as a)))",
 }
