@@ -55,3 +55,24 @@ def test_tasks_that_read_everything_say_so(spark):
     config = HarnessConfig(tasks=4, single_stage=True, conf=ONE_FILE_A_TASK)
     run = run_distributed(spark.table("lines_csv"), config, plant=fault("read everything", 1))
     assert [task.rows_read for task in run.tasks] == [100, 100, 100, 100]
+
+
+JOINED = """
+select p.id, g.label from parts p join (select /*+ repartition(2) */ * from groups) g on p.part = g.k
+where g.label = 'group 2'"""
+
+
+def test_files_that_no_row_joins_with_are_not_read(spark):
+    run = assert_distributed_eq(spark.sql(JOINED), HarnessConfig(tasks=4, conf=ONE_FILE_A_TASK))
+    scan = next(stage for stage in run.graph.stages if "Pruned" in stage.plan)
+    assert scan.tasks == 4
+    assert sum(task.rows_read for task in run.tasks_of(scan.stage_id)) == 25
+    whole = {**ONE_FILE_A_TASK, "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+    run = assert_distributed_eq(spark.sql(JOINED), HarnessConfig(tasks=4, conf=whole))
+    assert max(sum(task.rows_read for task in run.tasks_of(stage.stage_id)) for stage in run.graph.stages) == 100
+
+
+def test_files_that_a_subquery_leaves_out_are_not_read(spark):
+    text = "select id from parts where part = (select max(part) from parts)"
+    run = assert_distributed_eq(spark.sql(text), HarnessConfig(tasks=4, conf=ONE_FILE_A_TASK))
+    assert sum(task.rows_read for task in run.tasks_of(run.graph.stages[-1].stage_id)) == 25
