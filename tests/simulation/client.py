@@ -227,10 +227,14 @@ class SimulatedClient:
                 await asyncio.sleep(0.05 + self.rng.random() * 0.4)
 
     def _is_newest_away(self, error: OnagerError) -> bool:
-        """Return whether nobody is there just now who reads what a newer version wrote; somebody will be."""
+        """Return whether nobody is there just now who reads what a newer version wrote; somebody will be.
+
+        Of one that came a moment ago the others may not have heard.
+        """
         registered = self.world.observer.stored[Keyspace.Schedulers]
         running = [r for r in self.world.replicas if r.process is not None and not r.process.is_paused]
-        newest = [r for r in running if not r.process.is_old and r.name in registered]
+        known = [r for r in running if r.name in registered and self.world.loop.time() - r.began_s > 1.0]
+        newest = [r for r in known if not r.process.is_old]
         return isinstance(error, SchemaVersionError) and not newest
 
     @staticmethod
