@@ -11,6 +11,8 @@ FUSION_MAX_BYTES: Final = "onager.fusion.maxBytes"
 """Up to so much input a query is not cut; of Parquet and ORC files only the columns count that it needs."""
 SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
 """How much of its input one task after an exchange is to get."""
+SORT_PARALLEL_FROM_BYTES: Final = "onager.sort.parallelFromBytes"
+"""From so much input on several tasks sort it; 0: always."""
 
 WEIGHT: Final = "onager.weight"
 """A job's share of the slots against that of other jobs."""
@@ -26,7 +28,7 @@ SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
 SPECULATION_QUANTILE: Final = "onager.speculation.quantile"
 SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 
-PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES)
+PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES)
 """What whoever plans the job reads."""
 SCHEDULERS: Final = (
     WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE,

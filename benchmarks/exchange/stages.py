@@ -39,5 +39,6 @@ def encoded_stages(spark: SparkSession, source: str, *, has_exchange: bool) -> l
             conf=CONF,
             column_names=frame.columns,
             scratch=Path(scratch),
+            parallel_sort_bytes=0,
         )
         return [plan_codec.encode(stage.plan) for stage in cutter.cut()]

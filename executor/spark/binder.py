@@ -1,5 +1,6 @@
 """Stage plans made executable: decoded, bound to their inputs and executed up to their RDD, once per stage attempt."""
 
+import base64
 import hashlib
 import json
 import threading
@@ -152,7 +153,7 @@ class Binder:
     def _stream_spec(self, job_id: JobId, source: ExchangeInput, stream: pb.StreamedInput) -> dict[str, Any]:
         for address in {task.address for task in stream.tasks}:
             self._check_address(address)
-        return {
+        return _ranges_spec(source) | {
             "job": job_id,
             "stage": source.stage_id,
             "attempt": stream.stage_attempt,
@@ -166,7 +167,7 @@ class Binder:
 
 def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInputLocations) -> dict[str, Any]:
     outputs = location.outputs
-    return {
+    return _ranges_spec(source) | {
         "stage": source.stage_id,
         "directory": stage_directory(job_id, source.stage_id),
         "reads_all": source.reads_all,
@@ -176,3 +177,7 @@ def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInput
         "rows": [output.rows for output in outputs],
         "bytes": sum(output.bytes for output in outputs),
     }
+
+
+def _ranges_spec(source: ExchangeInput) -> dict[str, str]:
+    return {"ordering": base64.b64encode(source.ordering).decode()} if source.ordering else {}

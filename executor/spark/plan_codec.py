@@ -17,6 +17,7 @@ from executor.spark.stage_plan import (
     ResultOutput,
     RoundRobinOutput,
     SingleOutput,
+    SortedOutput,
     StageOutput,
     StagePlan,
     StageSource,
@@ -89,13 +90,16 @@ def digest(data: bytes) -> str:
 def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
     match source:
         case ExchangeInput():
-            return {
+            described = {
                 "kind": "exchange",
                 "stage_id": source.stage_id,
                 "reads_all": source.reads_all,
                 "partitions": source.partitions,
                 "is_alone": source.is_alone,
             }
+            if source.ordering:  # a kind of its own: whoever does not know of ranges must not read buckets
+                described |= {"kind": "ranges", "ordering": attach(source.ordering)}
+            return described
         case LeafInput():
             return {"kind": "leaf", "description": attach(source.description), "label": source.label}
 
@@ -104,6 +108,11 @@ def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
     if source["kind"] == "exchange":
         is_alone = source.get("is_alone", False)  # not said before streams
         return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"], is_alone)
+    if source["kind"] == "ranges":
+        ordering = attached(source["ordering"])
+        return ExchangeInput(
+            source["stage_id"], source["reads_all"], source["partitions"], source["is_alone"], ordering
+        )
     return LeafInput(attached(source["description"]), source["label"])
 
 
@@ -115,6 +124,8 @@ def _output_to_json(output: StageOutput, attach: Any) -> dict[str, Any]:
             return {"kind": "round_robin", "buckets": output.buckets}
         case SingleOutput():
             return {"kind": "single"}
+        case SortedOutput():
+            return {"kind": "sorted", "ordering": attach(output.ordering), "samples": output.samples}
         case ResultOutput():
             return {"kind": "result"}
 
@@ -127,6 +138,8 @@ def _output_from_json(output: dict[str, Any], attached: Any) -> StageOutput:
             return RoundRobinOutput(output["buckets"])
         case "single":
             return SingleOutput()
+        case "sorted":
+            return SortedOutput(attached(output["ordering"]), output["samples"])
         case "result":
             return ResultOutput()
         case kind:

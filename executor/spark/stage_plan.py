@@ -25,6 +25,8 @@ class ExchangeInput:
     partitions: int = 1
     is_alone: bool = False
     """Whether nothing else in the job reads that stage: what has been read of a stream need not be kept then."""
+    ordering: bytes = b""
+    """That of a producer with `SortedOutput`: partition i is range i of all of its runs. Otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,48 @@ class SingleOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class SortedOutput:
+    """Each task's rows, which the fragment sorts, in bucket 0, and keys at even distances of them in bucket 1.
+
+    The keys of all runs tell readers where ranges of about as many rows begin and end.
+    """
+
+    ordering: bytes
+    """Java-serialised ``Seq[SortOrder]``, not yet bound to the output."""
+    samples: int
+    """The most keys of a run; an even number."""
+
+
+@dataclass(frozen=True, slots=True)
 class ResultOutput:
     """The job's result: Arrow batches for the client, or the files of a sink; the task set says which."""
 
 
-StageOutput = HashOutput | RoundRobinOutput | SingleOutput | ResultOutput
+StageOutput = HashOutput | RoundRobinOutput | SingleOutput | SortedOutput | ResultOutput
+
+
+def buckets_of(output: StageOutput) -> int:
+    """Return how many buckets a task writes into the exchange; 0 for the result, which goes elsewhere."""
+    match output:
+        case HashOutput(buckets=buckets) | RoundRobinOutput(buckets=buckets):
+            return buckets
+        case SingleOutput():
+            return 1
+        case SortedOutput():
+            return 2
+        case ResultOutput():
+            return 0
+
+
+def expression_of(output: StageOutput) -> bytes:
+    """Return the serialised expression by which rows are laid out, or nothing."""
+    match output:
+        case HashOutput(expression=expression):
+            return expression
+        case SortedOutput(ordering=ordering):
+            return ordering
+        case _:
+            return b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from executor.spark.binder import Binder, StageKey, stage_key
 from executor.spark.jvm import Jvm
 from executor.spark.outcomes import take
 from executor.spark.session import is_alive
-from executor.spark.stage_plan import HashOutput, ResultOutput, RoundRobinOutput, SingleOutput, StagePlan
+from executor.spark.stage_plan import ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
 from executor.spark.streams import StreamSettings, check_reader, open_streams
 from onager.clock import Clock
 from onager.exchange_layout import local_path, stage_directory, staging_directory
@@ -195,12 +195,6 @@ class StageRunner:
         if run.is_streamed:
             spec |= self._stream_spec(run, todo)
         match plan.output:
-            case HashOutput(buckets=buckets, expression=expression):
-                return {"layout": "exchange"} | spec | {"buckets": buckets}, expression
-            case RoundRobinOutput(buckets=buckets):
-                return {"layout": "exchange"} | spec | {"buckets": buckets}, b""
-            case SingleOutput():
-                return {"layout": "exchange"} | spec | {"buckets": 1}, b""
             case ResultOutput() if task_set.output.kind == "sink":
                 sink = task_set.sink
                 return spec | {
@@ -212,11 +206,14 @@ class StageRunner:
                 }, b""
             case ResultOutput():
                 return spec | {"layout": "result", "names": plan.column_names}, b""
+            case output:
+                samples = {"samples": output.samples} if isinstance(output, SortedOutput) else {}
+                layout = {"layout": "stream" if run.is_streamed else "exchange", "buckets": buckets_of(output)}
+                return spec | samples | layout, expression_of(output)
 
     def _stream_spec(self, run: _Run, todo: list[tuple[int, Nonce]]) -> dict[str, Any]:
         attempts = {task.partition: task.task_attempt for task in run.task_set.tasks}
         return {
-            "layout": "stream",
             "job": run.task_set.job_id,
             "stage": run.task_set.stage_id,
             "stage_attempt": run.task_set.stage_attempt,

@@ -21,6 +21,8 @@ class HarnessConfig:
     """Bytes of rows in a frame."""
     memory_bytes: int = 256 * MIB
     """Bytes of frames that all channels hold together; more lie in a file."""
+    parallel_sort_bytes: int = 0
+    """How much a sort has to read to be done by several tasks (``onager.sort.parallelFromBytes`` of a job)."""
     single_stage: bool = False
     """Whether the query is known to be one stage. Otherwise a query that was not cut fails the assertion."""
     ordered: bool | None = None
@@ -36,6 +38,8 @@ class HarnessConfig:
         for name in ("tasks", "channel_frames", "channel_bytes", "frame_bytes", "memory_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"HarnessConfig.{name} is {getattr(self, name)}: give 1 or more")
+        if self.parallel_sort_bytes < 0:
+            raise ValueError(f"HarnessConfig.parallel_sort_bytes is {self.parallel_sort_bytes}: give 0 or more")
         if not self.timeout_s > 0:
             raise ValueError(f"HarnessConfig.timeout_s is {self.timeout_s}: give a number of seconds above 0")
         if not 0 <= self.relative_tolerance < 1:

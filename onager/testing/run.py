@@ -1,5 +1,6 @@
 """Running a query in pieces: every task of every stage at once, in this process."""
 
+import base64
 import contextlib
 import itertools
 import json
@@ -19,7 +20,15 @@ from pyspark.sql import DataFrame
 from executor.spark import plan_codec
 from executor.spark.jvm import Jvm
 from executor.spark.planner.job_session import jvm_session
-from executor.spark.stage_plan import ExchangeInput, HashOutput, LeafInput, ResultOutput, StagePlan
+from executor.spark.stage_plan import (
+    ExchangeInput,
+    LeafInput,
+    ResultOutput,
+    SortedOutput,
+    StagePlan,
+    buckets_of,
+    expression_of,
+)
 from onager.errors import OnagerError
 from onager.testing.config import MIB, HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
@@ -160,27 +169,26 @@ def _add(jvm: Jvm, pipeline: Any, stage: Stage) -> None:
         leaves = jvm.view.java.util.ArrayList()
         for source in plan.inputs:
             leaves.add(source.description if isinstance(source, LeafInput) else None)
-        expression = plan.output.expression if isinstance(plan.output, HashOutput) else b""
-        pipeline.addTask(stage.stage_id, partition, plan.fragment, leaves, expression)
+        pipeline.addTask(stage.stage_id, partition, plan.fragment, leaves, expression_of(plan.output))
 
 
 def _stage_spec(stage: Stage, plan: StagePlan) -> dict[str, Any]:
-    inputs = [
-        {"stage": source.stage_id, "reads_all": source.reads_all, "partitions": source.partitions}
-        if isinstance(source, ExchangeInput)
-        else None
-        for source in plan.inputs
-    ]
-    return {
+    samples = {"samples": plan.output.samples} if isinstance(plan.output, SortedOutput) else {}
+    return samples | {
         "stage": stage.stage_id,
         "partitions": plan.partitions,
         "layout": "result" if isinstance(plan.output, ResultOutput) else "exchange",
         "directory": f"stage-{stage.stage_id}",
-        "buckets": stage.buckets,
+        "buckets": buckets_of(plan.output),
         "names": plan.column_names,
         "conf": plan.conf,
-        "inputs": inputs,
+        "inputs": [_input_spec(source) if isinstance(source, ExchangeInput) else None for source in plan.inputs],
     }
+
+
+def _input_spec(source: ExchangeInput) -> dict[str, Any]:
+    ranges = {"ordering": base64.b64encode(source.ordering).decode()} if source.ordering else {}
+    return ranges | {"stage": source.stage_id, "reads_all": source.reads_all, "partitions": source.partitions}
 
 
 def _carry_out(pipeline: Any, config: HarnessConfig) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from executor.spark.stage_plan import (
     LeafInput,
     ResultOutput,
     RoundRobinOutput,
+    SortedOutput,
     StageOutput,
 )
 from onager.testing.config import HarnessConfig
@@ -50,7 +51,7 @@ class Stage:
     sources: tuple[str, ...]
     """What it reads itself: ``Parquet /data/lineitem (12 files)``."""
     partitioning: str
-    """How its output is laid out: ``hash(3)``, ``round robin(3)``, ``single``, or ``result``."""
+    """How its output is laid out: ``hash(3)``, ``round robin(3)``, ``single``, ``sorted runs``, or ``result``."""
     plan: str
     """Its part of the physical plan, as Spark prints plans."""
     encoded: bytes = field(repr=False)
@@ -122,7 +123,8 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
     with _PLANNING, changed_settings(session, own_settings(session), changes):
         datasets = jvm.package("org.apache.spark.sql.classic.Dataset")
         plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
-        stages = tuple(_stage(stage) for stage in cut_plan(session, plan, column_names))
+        cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes)
+        stages = tuple(_stage(stage) for stage in cut_stages)
         kernel = jvm.package("onager.kernel.Kernel")
         return StageGraph(stages, bytes(kernel.arrowSchema(jvm_session(session), plan, json.dumps(column_names))))
 
@@ -150,6 +152,8 @@ def _partitioning(output: StageOutput) -> str:
             return f"hash({buckets})"
         case RoundRobinOutput(buckets=buckets):
             return f"round robin({buckets})"
+        case SortedOutput():
+            return "sorted runs"
         case ResultOutput():
             return "result"
         case _:

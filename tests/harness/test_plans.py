@@ -78,6 +78,32 @@ def test_channels_grow_only_where_tasks_would_wait_in_a_circle(spark, tables):
     assert run.spilled_bytes > 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select id, name from sales order by name desc, id",
+        "select /*+ repartition_by_range(4, id) */ id, k from sales",
+        "select /*+ coalesce(2) */ id from (select /*+ repartition_by_range(5, name) */ * from sales)",
+        "select id from nothing order by id",
+    ],
+)
+def test_ranges_of_sorted_runs_with_the_smallest_channels(spark, tables, text):
+    run = assert_distributed_eq(spark.sql(text), TINY)
+    assert run.graph.stages[-2].partitioning == "sorted runs"
+    assert run.graph.stages[-1].tasks > 1
+    assert sum(task.rows > 0 for task in run.tasks_of(2)) == (len(run.tasks_of(2)) if run.rows else 0)
+
+
+def test_ranges_of_sorted_runs_below_a_join_that_looks_at_all_partitions(spark, tables):
+    text = """
+        select /*+ broadcast(a) */ a.id, b.label from sales a full join (
+            select /*+ coalesce(1) */ k, label from (select /*+ repartition_by_range(3, k) */ * from groups)
+        ) b on a.k > b.k + 3"""
+    run = assert_distributed_eq(spark.sql(text), TINY)
+    assert "sorted runs" in {stage.partitioning for stage in run.graph.stages}
+    assert "BroadcastNestedLoopJoin" in run.graph.stages[-1].plan
+
+
 @pytest.mark.parametrize("text", [SHAPES["cte"], SHAPES["exists"], ORDERED["top"], ORDERED["window limit"]])
 def test_some_shapes(spark, tables, text):
     assert_distributed_eq(spark.sql(text), TINY)

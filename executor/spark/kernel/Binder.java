@@ -9,6 +9,7 @@ import org.apache.spark.sql.execution.BaseSubqueryExec;
 import org.apache.spark.sql.execution.ExecSubqueryExpression;
 import org.apache.spark.sql.execution.QueryExecution$;
 import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import scala.collection.immutable.Seq;
@@ -25,6 +26,9 @@ public final class Binder {
     public interface Leaves {
         /** Return the leaf for input *index*; *broadcast*: it stands right below a broadcast, which takes any number of partitions. */
         SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
+
+        /** Return the leaf for input *index* with its rows in *order*, or null where it does not come so. */
+        SparkPlan sorted(int index, RDDScanExec placeholder, Seq order);
     }
 
     private final Leaves leaves;
@@ -63,7 +67,11 @@ public final class Binder {
             return known; // a broadcast that occurs twice is built once
         }
         int index = index(plan);
-        SparkPlan out;
+        SparkPlan out = sorted(plan);
+        if (out != null) {
+            made.put(plan, out);
+            return out;
+        }
         if (index >= 0) {
             out = leaves.leaf(index, (RDDScanExec) plan, broadcast);
         } else {
@@ -80,6 +88,16 @@ public final class Binder {
         }
         made.put(plan, out);
         return out;
+    }
+
+    /** What a sort over a placeholder becomes where the input can be had in that order, or null. */
+    private SparkPlan sorted(SparkPlan plan) {
+        if (!(plan instanceof SortExec)) {
+            return null;
+        }
+        SortExec sort = (SortExec) plan;
+        int index = index(sort.child());
+        return index < 0 ? null : leaves.sorted(index, (RDDScanExec) sort.child(), sort.sortOrder());
     }
 
     private final class Subqueries extends AbstractPartialFunction {

@@ -9,7 +9,6 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.rdd.ShuffledRDDPartition;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.unsafe.Platform;
 import scala.collection.AbstractIterator;
 import scala.reflect.ClassTag$;
 
@@ -43,10 +42,7 @@ public final class ExchangeRDD extends RDD {
         private final ExchangeSource source;
         private final TaskContext context;
         private final UnsafeRow row;
-        private Frame frame = null;
-        private int rowsLeft = 0;
-        private int at;
-        private int lengthAt;
+        private final FrameCursor at = new FrameCursor();
 
         Rows(ExchangeSource source, int fields, TaskContext context) {
             this.source = source;
@@ -60,27 +56,20 @@ public final class ExchangeRDD extends RDD {
         }
 
         public boolean hasNext() {
-            return rowsLeft > 0 || advance();
+            return at.hasNext() || advance();
         }
 
         public Object next() {
-            if (rowsLeft == 0 && !advance()) {
+            if (!at.hasNext() && !advance()) {
                 throw new java.util.NoSuchElementException();
             }
-            int size = frame.rowSize;
-            if (size < 0) {
-                size = Integer.reverseBytes(Platform.getInt(frame.bytes, Platform.BYTE_ARRAY_OFFSET + lengthAt));
-                lengthAt += 4;
-            }
-            row.pointTo(frame.bytes, Platform.BYTE_ARRAY_OFFSET + at, size);
-            at += size;
-            rowsLeft--;
+            at.next(row);
             return row;
         }
 
         /** Take the next frame. The row last handed out may lie in the one before, and stays whole while hasNext looks on. */
         private boolean advance() {
-            while (rowsLeft == 0) {
+            while (!at.hasNext()) {
                 context.killTaskIfInterrupted();
                 Frame next;
                 try {
@@ -95,10 +84,7 @@ public final class ExchangeRDD extends RDD {
                     source.close();
                     return false;
                 }
-                frame = next;
-                rowsLeft = next.rows;
-                at = 0;
-                lengthAt = next.lengthsAt();
+                at.start(next);
             }
             return true;
         }

@@ -5,8 +5,8 @@ import java.util.List;
 import org.apache.spark.TaskContext;
 
 /** An input that was read before, whole and into memory: what a broadcast or a subquery is made of, or what is read twice. */
-final class HeldInput implements ExchangeInput {
-    private final List[] frames; // by partition
+final class HeldInput implements ExchangeInput, SortedInput {
+    private final List[] frames; // by partition, or by run
 
     private HeldInput(int partitions) {
         this.frames = new List[partitions];
@@ -44,6 +44,14 @@ final class HeldInput implements ExchangeInput {
 
     public ExchangeSource open(int partition, TaskContext context) {
         return new Source(frames[partition]);
+    }
+
+    public int runs() {
+        return frames.length;
+    }
+
+    public ExchangeSource open(int run, long from, long to, TaskContext context) {
+        return open(run, context);
     }
 
     private static final class Source implements ExchangeSource {

@@ -28,18 +28,11 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.internal.SQLConf$;
-import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.MapType;
-import org.apache.spark.sql.types.Metadata;
-import org.apache.spark.sql.types.StringType$;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.YearMonthIntervalType;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag$;
@@ -50,14 +43,10 @@ import scala.reflect.ClassTag$;
  */
 public final class Kernel {
     private static final ObjectMapper JSON = new ObjectMapper();
-    /** Stored bytes of a broadcast's input for each task that reads it. */
-    private static final long BROADCAST_READ_BYTES = 4L << 20;
-    /** An input of more files is not looked into before it is joined. */
-    private static final int MOST_INDEXES = 64;
 
-    private final SparkContext sc;
-    private final Store store;
-    private final int slots;
+    final SparkContext sc;
+    final Store store;
+    final int slots;
     private final Tracker tracker;
     final LinkedBlockingQueue events = new LinkedBlockingQueue();
     private final Map runs = new ConcurrentHashMap();
@@ -78,7 +67,7 @@ public final class Kernel {
         return streams.address;
     }
 
-    private Streams streams() {
+    Streams streams() {
         Streams open = streams;
         if (open == null) {
             throw new IllegalStateException("this executor takes no part in streams");
@@ -112,7 +101,7 @@ public final class Kernel {
         return scala.jdk.javaapi.CollectionConverters.asScala(java.util.Arrays.asList(items)).toSeq();
     }
 
-    private static JsonNode item(JsonNode object, String list, int i) {
+    static JsonNode item(JsonNode object, String list, int i) {
         return (JsonNode) object.get(list).get(i);
     }
 
@@ -198,11 +187,12 @@ public final class Kernel {
      * <p>*spec* is JSON: {group, partitions, ordered, inputs: [null | {stage, directory, reads_all, partitions, producers: [..], nonces: [..],
      * rows: [..], bytes} | {stage, attempt, job, reads_all, partitions, attempts: [..], addresses: [..], alone}]}; *ordered*: the order of the
      * rows matters; *leaves* has a plan where inputs has null. An input with attempts is a stream, and `RemoteInput` says what is in it.
+     * One with *ordering* (as from `PlanTools.ordering`, in base 64) has sorted runs, of which partitions are ranges.
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List leaves) throws Exception {
         JsonNode s = JSON.readTree(spec);
         enter(session, s.get("group").asText());
-        Inputs inputs = new Inputs(s, leaves);
+        StageInputs inputs = new StageInputs(this, s, leaves);
         long mostHashed = ((Long) session.sessionState().conf().getConf(
                 SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD())).longValue();
         SparkPlan plan = new HashJoins(inputs, mostHashed).visit((SparkPlan) decode(fragment), !s.get("ordered").asBoolean());
@@ -222,77 +212,12 @@ public final class Kernel {
         return new Bound(session, bound, rdd);
     }
 
-    private final class Inputs implements Binder.Leaves, HashJoins.Sizes {
-        private final JsonNode spec;
-        private final List leaves;
-        final List streamed = new ArrayList();
-
-        Inputs(JsonNode spec, List leaves) {
-            this.spec = spec;
-            this.leaves = leaves;
-        }
-
-        public SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast) {
-            JsonNode input = item(spec, "inputs", index);
-            if (input.isNull()) {
-                return (SparkPlan) leaves.get(index);
-            }
-            Seq output = placeholder.output();
-            RDD rows = new ExchangeRDD(sc, input.has("attempts") ? stream(index, input) : (ExchangeInput) files(input, broadcast), output.size());
-            return new ExchangeScanExec(output, rows, "stage " + input.get("stage").asInt());
-        }
-
-        public long largestBucket(int index) {
-            JsonNode input = item(spec, "inputs", index);
-            if (input.isNull() || input.has("attempts") || input.get("reads_all").asBoolean() || input.get("producers").size() > MOST_INDEXES) {
-                return -1L;
-            }
-            return files(input, false).largestBucket();
-        }
-
-        private ExchangeInput stream(int index, JsonNode input) {
-            RemoteInput remote = streams().input(index, input);
-            if (!input.get("reads_all").asBoolean()) {
-                streamed.add(remote);
-                return remote;
-            }
-            try { // Spark's job that builds something of it must not wait for rows in a slot that their producers may need
-                return streams().hold(remote, spec.get("group").asText());
-            } catch (IOException e) {
-                throw new java.io.UncheckedIOException(e);
-            } catch (InterruptedException e) {
-                throw new org.apache.spark.TaskKilledException("interrupted");
-            }
-        }
-
-        private RowFileInput files(JsonNode input, boolean broadcast) {
-            int n = input.get("producers").size();
-            int[] producers = new int[n];
-            String[] nonces = new String[n];
-            long[] rows = new long[n];
-            for (int i = 0; i < n; i++) {
-                producers[i] = item(input, "producers", i).asInt();
-                nonces[i] = item(input, "nonces", i).asText();
-                rows[i] = item(input, "rows", i).asLong();
-            }
-            int partitions = input.get("partitions").asInt();
-            int mode = RowFileInput.BUCKET;
-            if (input.get("reads_all").asBoolean()) {
-                mode = RowFileInput.SLICE;
-                if (broadcast) {
-                    long pieces = 1 + input.get("bytes").asLong() / BROADCAST_READ_BYTES;
-                    partitions = (int) Math.max(1L, Math.min(pieces, (long) Math.min(n, slots)));
-                }
-            }
-            return new RowFileInput(store, input.get("directory").asText(), input.get("stage").asInt(), producers, nonces, rows, partitions, mode);
-        }
-    }
-
     /**
      * Begin to run partitions of a bound stage; returns at once. What becomes of each comes with `take`.
      *
      * <p>*spec* is JSON: {run, partitions: [..], nonces: [..], layout: exchange | stream | result | sink, directory, buckets, names: [..], format,
-     * options: {..}, staging, job, stage, stage_attempt, task_attempts: [..]} (the last four for streams); *expression* is the serialised bucket expression, or empty.
+     * options: {..}, staging, job, stage, stage_attempt, task_attempts: [..]} (the last four for streams); *expression* is the serialised bucket
+     * expression, or empty. With *samples* rows are sorted by *expression* (as from `PlanTools.ordering`), and so many keys go along with them.
      */
     public void submit(Bound bound, String spec, byte[] expression) throws Exception {
         JsonNode s = JSON.readTree(spec);
@@ -351,19 +276,20 @@ public final class Kernel {
     Task task(Bound bound, JsonNode s, String run, Map nonces, byte[] expression) throws Exception {
         String layout = s.get("layout").asText();
         if (layout.equals("exchange")) {
-            ExchangeOutput to = new RowFileOutput(store, s.get("directory").asText(), s.get("buckets").asInt());
+            int buckets = s.get("buckets").asInt();
+            ExchangeOutput to = new RowFileOutput(store, s.get("directory").asText(), buckets, s.has("samples") ? 1 : buckets);
             to.prepare();
-            return exchange(bound, to, run, nonces, expression);
+            return exchange(bound, to, s, run, nonces, expression);
         }
         if (layout.equals("stream")) {
             ExchangeOutput to = streams().output(s);
             to.prepare();
-            return exchange(bound, to, run, nonces, expression);
+            return exchange(bound, to, s, run, nonces, expression);
         }
-        StructType schema = named(bound.output, s.get("names"));
+        StructType schema = ResultSchema.named(bound.output, s.get("names"));
         if (layout.equals("result")) {
             String zone = bound.session.sessionState().conf().sessionLocalTimeZone();
-            return new WriteResult(run, nonces, bound.types, store, s.get("directory").asText(), shown(schema), zone, projection(schema, zone));
+            return new WriteResult(run, nonces, bound.types, store, s.get("directory").asText(), ResultSchema.shown(schema), zone, ResultSchema.projection(schema, zone));
         }
         scala.collection.immutable.Map options = options(s.get("options"));
         Configuration conf = bound.session.sessionState().newHadoopConfWithOptions(options);
@@ -376,8 +302,11 @@ public final class Kernel {
                 s.get("staging").asText());
     }
 
-    /** Make what puts a stage's rows into an exchange; *expression* is the serialised bucket expression, or empty. */
-    static Task exchange(Bound bound, ExchangeOutput to, String run, Map nonces, byte[] expression) throws Exception {
+    /** Make what puts a stage's rows into an exchange; *s* and *expression* as for `submit`. */
+    static Task exchange(Bound bound, ExchangeOutput to, JsonNode s, String run, Map nonces, byte[] expression) throws Exception {
+        if (s.has("samples")) {
+            return new WriteSorted(run, nonces, bound.types, to, KeyOrder.decoded(expression, bound.output), s.get("samples").asInt());
+        }
         Expression e = expression.length == 0 ? null : (Expression) decode(expression);
         return new WriteExchange(run, nonces, bound.types, to, e, bound.output);
     }
@@ -394,64 +323,9 @@ public final class Kernel {
         return org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$.MODULE$.apply(plain);
     }
 
-    private static StructType named(Seq output, JsonNode names) {
-        StructField[] fields = new StructField[output.size()];
-        for (int i = 0; i < fields.length; i++) {
-            Attribute a = (Attribute) output.apply(i);
-            String name = names == null || names.isNull() ? a.name() : ((JsonNode) names.get(i)).asText();
-            fields[i] = new StructField(name, a.dataType(), a.nullable(), a.metadata());
-        }
-        return new StructType(fields);
-    }
-
-    /** The result's schema as clients see it: Arrow's readers know no year-month intervals, so those are text. */
-    private static StructType shown(StructType schema) {
-        StructField[] fields = new StructField[schema.fields().length];
-        for (int i = 0; i < fields.length; i++) {
-            StructField f = schema.fields()[i];
-            boolean text = f.dataType() instanceof YearMonthIntervalType;
-            if (!text && nested(f.dataType())) {
-                throw new IllegalArgumentException("column " + f.name() + " holds a year-month interval inside " + f.dataType().simpleString()
-                        + ", which no Arrow reader takes: cast it to string");
-            }
-            fields[i] = text ? new StructField(f.name(), StringType$.MODULE$, f.nullable(), Metadata.empty()) : f;
-        }
-        return new StructType(fields);
-    }
-
-    private static boolean nested(DataType type) {
-        if (type instanceof ArrayType) {
-            return nested(((ArrayType) type).elementType());
-        }
-        if (type instanceof MapType) {
-            return nested(((MapType) type).keyType()) || nested(((MapType) type).valueType());
-        }
-        if (type instanceof StructType) {
-            StructField[] fields = ((StructType) type).fields();
-            for (int i = 0; i < fields.length; i++) {
-                if (nested(fields[i].dataType())) {
-                    return true;
-                }
-            }
-        }
-        return type instanceof YearMonthIntervalType;
-    }
-
-    private static Seq projection(StructType schema, String zone) {
-        Object[] columns = new Object[schema.fields().length];
-        boolean any = false;
-        for (int i = 0; i < columns.length; i++) {
-            StructField f = schema.fields()[i];
-            boolean text = f.dataType() instanceof YearMonthIntervalType;
-            any = any || text;
-            columns[i] = Spark43.column(i, f.dataType(), f.nullable(), text, zone);
-        }
-        return any ? seq(columns) : null;
-    }
-
     /** The Arrow IPC schema message of a result with *plan*'s output under *names*, a JSON list. */
     public static byte[] arrowSchema(SparkSession session, SparkPlan plan, String names) throws IOException {
-        StructType schema = shown(named(plan.output(), JSON.readTree(names)));
+        StructType schema = ResultSchema.shown(ResultSchema.named(plan.output(), JSON.readTree(names)));
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         MessageSerializer.serialize(new WriteChannel(Channels.newChannel(out)),
                 WriteResult.arrow(schema, session.sessionState().conf().sessionLocalTimeZone()));

@@ -85,7 +85,8 @@ public final class Pipeline {
 
     /**
      * Add a stage, after those that it reads. *spec* is JSON: {stage, partitions, layout: exchange | result, buckets, names, conf: {..},
-     * inputs: [null | {stage, reads_all, partitions}]}, null standing for a leaf that the task describes.
+     * inputs: [null | {stage, reads_all, partitions, ordering}]}, null standing for a leaf that the task describes; *ordering* and
+     * *samples* as for `Kernel`.
      */
     public void addStage(String spec) throws IOException {
         JsonNode s = JSON.readTree(spec);
@@ -97,9 +98,17 @@ public final class Pipeline {
             JsonNode input = (JsonNode) inputs.get(i);
             if (!input.isNull()) {
                 exchange.addInput(stage, i, input.get("stage").asInt());
+                if (input.has("ordering")) {
+                    exchange.addInput(stage, samplesOf(i, s), input.get("stage").asInt());
+                }
             }
         }
         stages.put(Integer.valueOf(stage), s);
+    }
+
+    /** The number of the input by which the stage *spec* reads the keys that go along with the sorted runs of its input *i*. */
+    static int samplesOf(int i, JsonNode spec) {
+        return spec.get("inputs").size() + i;
     }
 
     /** Add a task: its plan, the descriptions of its leaves (null where its stage's inputs are not), its bucket expression or nothing. */

@@ -87,7 +87,7 @@ final class PipelineTask extends Thread {
         nonces.put(Integer.valueOf(partition), "r");
         Task body = spec.get("layout").asText().equals("result")
                 ? pipeline.kernel.task(bound, spec, pipeline.run, nonces, expression)
-                : Kernel.exchange(bound, new StreamOutput(pipeline.run, stage), pipeline.run, nonces, expression);
+                : Kernel.exchange(bound, new StreamOutput(pipeline.run, stage), spec, pipeline.run, nonces, expression);
         body.isStrict = true;
         IsolatedTask task = IsolatedTask.of(pipeline, rows, body, stage, partition);
         synchronized (this) {
@@ -137,8 +137,34 @@ final class PipelineTask extends Thread {
             return pipeline.interposer().leaf(made(index, placeholder.output()), stage, partition);
         }
 
+        public SparkPlan sorted(int index, RDDScanExec placeholder, Seq order) {
+            JsonNode input = (JsonNode) spec.get("inputs").get(index);
+            if (input.isNull() || !input.has("ordering")) {
+                return null;
+            }
+            KeyOrder runs = StageInputs.order(input, placeholder.output());
+            if (!runs.satisfies(order)) {
+                return null;
+            }
+            return pipeline.interposer().leaf(ranges(index, runs, placeholder.output(), true), stage, partition);
+        }
+
+        /** The leaf for ranges of sorted runs. The keys of all runs are read here, so that the ranges are known. */
+        private SparkPlan ranges(int index, KeyOrder order, Seq output, boolean merges) {
+            JsonNode input = (JsonNode) spec.get("inputs").get(index);
+            int samples = Pipeline.samplesOf(index, spec);
+            int partitions = input.get("partitions").asInt();
+            SortedInput from = areHeld ? heldRuns(index) : new StreamInput(pipeline.run, stage, partition, index, partitions);
+            pipeline.exchange.decide(stage, partition, samples, new int[] {SortedInput.SAMPLES});
+            return RangeRDD.scan(pipeline.sc, from, pipeline.exchange.source(stage, partition, samples, SortedInput.SAMPLES), order,
+                    partitions, output, merges, "stage " + input.get("stage").asInt());
+        }
+
         private SparkPlan made(int index, Seq output) {
             JsonNode input = (JsonNode) spec.get("inputs").get(index);
+            if (input.has("ordering")) {
+                return ranges(index, StageInputs.order(input, output), output, false);
+            }
             try {
                 if (input.isNull()) {
                     return onager.kernel.Leaves.rebuild((byte[]) leaves.get(index), session);
@@ -168,6 +194,21 @@ final class PipelineTask extends Thread {
                 sources[i] = pipeline.exchange.source(stage, partition, index, partitions == 1 ? -1 : i);
             }
             return HeldInput.drain(sources);
+        }
+
+        private SortedInput heldRuns(int index) {
+            pipeline.exchange.decide(stage, partition, index, new int[] {SortedInput.ROWS});
+            ExchangeSource[] runs = new ExchangeSource[pipeline.exchange.producers(stage, index)];
+            for (int i = 0; i < runs.length; i++) {
+                runs[i] = pipeline.exchange.source(stage, partition, index, SortedInput.ROWS, i);
+            }
+            try {
+                return HeldInput.drain(runs);
+            } catch (java.io.IOException e) {
+                throw new java.io.UncheckedIOException(e);
+            } catch (InterruptedException e) {
+                throw new org.apache.spark.TaskKilledException("interrupted");
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.catalyst.plans.physical.RangePartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.ShufflePartitionIdPassThrough;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.classic.SparkSession;
@@ -158,7 +159,8 @@ public final class PlanTools {
     private static String particulars(SparkPlan node) {
         if (node instanceof ShuffleExchangeExec) {
             Partitioning partitioning = ((ShuffleExchangeExec) node).outputPartitioning();
-            return partitioning.getClass().getSimpleName().replace("$", "") + " " + partitioning.numPartitions();
+            return partitioning.getClass().getSimpleName().replace("$", "") + " " + partitioning.numPartitions() + " "
+                    + ((ShuffleExchangeExec) node).shuffleOrigin();
         }
         if (node instanceof ReusedExchangeExec) {
             SparkPlan exchange = ((ReusedExchangeExec) node).child();
@@ -303,6 +305,16 @@ public final class PlanTools {
             return serialize(((ShufflePartitionIdPassThrough) partitioning).partitionIdExpression());
         }
         return serialize(((HashPartitioning) partitioning).partitionIdExpression());
+    }
+
+    /** Returns the Java serialisation of the order by which an exchange divides rows into ranges. */
+    public static byte[] ordering(ShuffleExchangeExec exchange) throws IOException {
+        return serialize(((RangePartitioning) exchange.outputPartitioning()).ordering());
+    }
+
+    /** Returns each partition of {@code child} in the order by which an exchange divides rows into ranges. */
+    public static SparkPlan sorted(ShuffleExchangeExec exchange, SparkPlan child) {
+        return new SortExec(((RangePartitioning) exchange.outputPartitioning()).ordering(), false, child, 0);
     }
 
     /**

@@ -21,15 +21,10 @@ final class Reads {
     }
 
     private static void walk(RDD rdd, int partition, Map found) {
-        int index = rdd instanceof ExchangeRDD ? ((ExchangeRDD) rdd).input.streamed() : -1;
-        if (index >= 0) {
-            Integer input = Integer.valueOf(index);
-            List buckets = (List) found.get(input);
-            if (buckets == null) {
-                buckets = new ArrayList();
-                found.put(input, buckets);
-            }
-            buckets.add(Integer.valueOf(partition));
+        if (rdd instanceof ExchangeRDD) {
+            note(((ExchangeRDD) rdd).input.streamed(), partition, found);
+        } else if (rdd instanceof RangeRDD) {
+            note(((RangeRDD) rdd).input.streamed(), SortedInput.ROWS, found); // whichever range
         }
         Seq dependencies = rdd.dependencies();
         for (int i = 0; i < dependencies.size(); i++) {
@@ -42,5 +37,17 @@ final class Reads {
                 walk(dependency.rdd(), ((Integer) parents.apply(p)).intValue(), found);
             }
         }
+    }
+
+    private static void note(int input, int bucket, Map found) {
+        if (input < 0) {
+            return;
+        }
+        List buckets = (List) found.get(Integer.valueOf(input));
+        if (buckets == null) {
+            buckets = new ArrayList();
+            found.put(Integer.valueOf(input), buckets);
+        }
+        buckets.add(Integer.valueOf(bucket));
     }
 }

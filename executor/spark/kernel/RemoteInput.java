@@ -7,7 +7,7 @@ import java.util.List;
 import org.apache.spark.TaskContext;
 
 /** The output of a stage that runs, or has run, as the tasks of another one read it from the executors that have it. */
-public final class RemoteInput implements ExchangeInput {
+public final class RemoteInput implements ExchangeInput, SortedInput {
     private final String peers;
     private final int input;
     private final String[] tasks;
@@ -18,7 +18,8 @@ public final class RemoteInput implements ExchangeInput {
 
     /**
      * *peers*: by whom to ask; *input*: its place among the stage's; *spec*: {job, stage, attempt, attempts: [..], addresses: [..],
-     * partitions, alone}; *alone*: nothing else of the job reads that stage.
+     * partitions, alone}; *alone*: nothing else of the job reads that stage. With *ordering* its output is sorted runs, and partitions are
+     * ranges of them.
      */
     RemoteInput(String peers, int input, JsonNode spec) {
         int n = spec.get("attempts").size();
@@ -31,7 +32,7 @@ public final class RemoteInput implements ExchangeInput {
                     ((JsonNode) spec.get("attempts").get(i)).asInt());
             addresses[i] = ((JsonNode) spec.get("addresses").get(i)).asText();
         }
-        this.buckets = spec.get("partitions").asInt();
+        this.buckets = spec.has("ordering") ? BUCKETS : spec.get("partitions").asInt();
         this.isAlone = spec.get("alone").asBoolean();
     }
 
@@ -51,21 +52,37 @@ public final class RemoteInput implements ExchangeInput {
     }
 
     public ExchangeSource open(int partition, TaskContext context) {
-        return source(partition, drained.get(partition), context);
+        return source(partition, drained.get(partition), buckets == 1, context); // what is gathered may have been sorted before
     }
 
     /** Return what there is in the one bucket that its producers have; others may read it, too. */
     RemoteSource whole() {
-        return source(0, false, null);
+        return source(0, false, true, null);
     }
 
-    private RemoteSource source(int bucket, boolean drains, TaskContext context) {
+    public int runs() {
+        return tasks.length;
+    }
+
+    public ExchangeSource open(int run, long from, long to, TaskContext context) {
+        StreamPeers through = StreamPeers.of(peers);
+        List channel = new ArrayList();
+        channel.add(new RemoteChannel(addresses[run], tasks[run], ROWS));
+        long share = through.limits().prefetchBytes / tasks.length; // all runs are read at once
+        return new RemoteSource(through, through.limits(), channel, buckets, false, true, share, context);
+    }
+
+    /** Return the keys that were sampled of all runs, one run after the other; others read them, too. */
+    RemoteSource samples() {
+        return source(SAMPLES, false, true, null);
+    }
+
+    private RemoteSource source(int bucket, boolean drains, boolean inOrder, TaskContext context) {
         StreamPeers through = StreamPeers.of(peers);
         List channels = new ArrayList();
         for (int i = 0; i < tasks.length; i++) {
             channels.add(new RemoteChannel(addresses[i], tasks[i], bucket));
         }
-        // What is gathered into one partition may have been sorted before.
-        return new RemoteSource(through, through.limits(), channels, buckets, drains, buckets == 1, context);
+        return new RemoteSource(through, through.limits(), channels, buckets, drains, inOrder, through.limits().prefetchBytes, context);
     }
 }

@@ -28,6 +28,7 @@ final class RemoteSource implements ExchangeSource {
     private final int buckets;
     private final boolean drains;
     private final boolean inOrder;
+    private final long prefetchBytes;
     private final TaskContext context;
     private final List all;
     private final ArrayList live; // those that are not done
@@ -42,8 +43,12 @@ final class RemoteSource implements ExchangeSource {
     private byte[] plain = new byte[0];
     private byte[] before = new byte[0]; // that of the frame given out before
 
-    /** *channels*: in order of producers, which have *buckets* each; *drains*: nobody else reads them; *context*: null outside of a task. */
-    RemoteSource(StreamPeers peers, StreamLimits limits, List channels, int buckets, boolean drains, boolean inOrder, TaskContext context) {
+    /**
+     * *channels*: in order of producers, which have *buckets* each; *drains*: nobody else reads them; *prefetchBytes*: of frames that it
+     * may hold; *context*: null outside of a task.
+     */
+    RemoteSource(StreamPeers peers, StreamLimits limits, List channels, int buckets, boolean drains, boolean inOrder, long prefetchBytes,
+            TaskContext context) {
         this.peers = peers;
         this.limits = limits;
         this.all = channels;
@@ -51,10 +56,11 @@ final class RemoteSource implements ExchangeSource {
         this.buckets = buckets;
         this.drains = drains;
         this.inOrder = inOrder;
+        this.prefetchBytes = prefetchBytes;
         this.context = context;
         int atOnce = Math.max(1, Math.min(channels.size(), MOST_ASKED));
         this.waitMs = channels.size() > MOST_ASKED ? TURN_MS : limits.pollMs;
-        this.mostBytes = (int) Math.max((long) LEAST_BYTES, Math.min((long) MOST_BYTES, limits.prefetchBytes / atOnce));
+        this.mostBytes = (int) Math.max((long) LEAST_BYTES, Math.min((long) MOST_BYTES, prefetchBytes / atOnce));
     }
 
     public Frame next() throws IOException, InterruptedException {
@@ -120,7 +126,7 @@ final class RemoteSource implements ExchangeSource {
         for (int i = 0; i < live.size(); i++) {
             int at = inOrder ? i : (turn + i) % live.size();
             RemoteChannel channel = (RemoteChannel) live.get(at);
-            boolean mayAsk = buffered < limits.prefetchBytes || i == 0 && channel.frames.isEmpty();
+            boolean mayAsk = buffered < prefetchBytes || i == 0 && channel.frames.isEmpty();
             if (mayAsk && !channel.isAsking && !channel.isEnded && channel.notBeforeNs <= now) {
                 channel.isAsking = true;
                 asking++;

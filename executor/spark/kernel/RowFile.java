@@ -13,7 +13,7 @@ import java.util.zip.CRC32C;
  * <pre>
  * file    = frame* index trailer
  * frame   = LZ4 block of: row bytes one after another, then (only where rowSize is -1) the int32 length of each row
- * index   = buckets: int32, rows: int64, then by bucket: frames: int32, then by frame:
+ * index   = buckets: int32, rows (of those buckets that count): int64, then by bucket: frames: int32, then by frame:
  *           offset: int64, stored: int32, plain: int32, rows: int32, rowSize: int32, crc32c of the stored bytes: int32
  * trailer = index length: int32, crc32c of the index: int32, magic: int64
  * </pre>
@@ -24,6 +24,8 @@ public final class RowFile {
     public static final long MAGIC = 0x4F4E41474F525731L; // "ONAGORW1"
     public static final int TRAILER = 16;
     public static final int FRAME_ENTRY = 28;
+    /** Where in a frame's entry the number of its rows is. */
+    static final int ROWS_AT = 16;
     private static final long CACHED_BYTES = 32L << 20;
 
     public final long rows;

@@ -10,9 +10,9 @@ import org.apache.spark.TaskContext;
 
 /**
  * The output of a stage in row files, read from exactly the executions that are named. Partition i reads bucket i (BUCKET)
- * or all buckets of the i-th run of producers (SLICE: with one partition that is everything), in the order of producers.
+ * or all buckets of the i-th slice of producers (SLICE: with one partition that is everything), in the order of producers.
  */
-public final class RowFileInput implements ExchangeInput {
+public final class RowFileInput implements ExchangeInput, SortedInput {
     public static final int BUCKET = 0;
     public static final int SLICE = 1;
 
@@ -48,6 +48,22 @@ public final class RowFileInput implements ExchangeInput {
         int from = mode == SLICE ? (int) ((long) producers.length * i / partitions) : 0;
         int to = mode == SLICE ? (int) ((long) producers.length * (i + 1) / partitions) : producers.length;
         return new Frames(context, mode == BUCKET ? i : -1, from, to);
+    }
+
+    public int runs() {
+        return producers.length;
+    }
+
+    public ExchangeSource open(int run, long from, long to, TaskContext context) {
+        Frames frames = new Frames(context, ROWS, run, run + 1);
+        frames.firstRow = from;
+        frames.endRow = to;
+        return frames;
+    }
+
+    /** Open the keys that were sampled of all runs. */
+    ExchangeSource samples() {
+        return new Frames(null, SAMPLES, 0, producers.length);
     }
 
     /** Return the most bytes that any bucket holds, uncompressed; it takes a look at the index of every file. */
@@ -123,6 +139,10 @@ public final class RowFileInput implements ExchangeInput {
         private int lastBucket = -1;
         private ByteBuffer frames = null;
         private int framesLeft = 0;
+        /** The places of the rows that are wanted of a bucket, and that of the next frame's first row. */
+        private long firstRow = 0;
+        private long endRow = Long.MAX_VALUE;
+        private long nextRow = 0;
         private byte[] stored = new byte[0];
         private byte[] plain = new byte[0];
         private byte[] before = new byte[0]; // that of the frame given out before
@@ -147,7 +167,11 @@ public final class RowFileInput implements ExchangeInput {
                 while (true) {
                     if (framesLeft > 0) {
                         framesLeft--;
-                        return frame();
+                        if (isWanted()) {
+                            return frame();
+                        }
+                        frames.position(frames.position() + RowFile.FRAME_ENTRY);
+                        continue;
                     }
                     if (nextBucket <= lastBucket) {
                         frames = index.bucket(nextBucket++);
@@ -191,6 +215,13 @@ public final class RowFileInput implements ExchangeInput {
             lastBucket = bucket < 0 ? index.buckets() - 1 : bucket;
         }
 
+        /** Whether the next frame has rows that are wanted; it counts them. */
+        private boolean isWanted() {
+            long first = nextRow;
+            nextRow += frames.getInt(frames.position() + RowFile.ROWS_AT);
+            return first < endRow && nextRow > firstRow;
+        }
+
         private Frame frame() throws IOException {
             long offset = frames.getLong();
             int length = frames.getInt();
@@ -213,7 +244,9 @@ public final class RowFileInput implements ExchangeInput {
             } else if (lz4.decompress(stored, 0, length, plain, 0, size) != size) {
                 throw new IOException("a frame at byte " + offset + " is shorter than it says");
             }
-            context.taskMetrics().shuffleReadMetrics().incLocalBytesRead((long) length);
+            if (context != null) {
+                context.taskMetrics().shuffleReadMetrics().incLocalBytesRead((long) length);
+            }
             return new Frame(plain, size, rows, rowSize);
         }
     }

@@ -12,11 +12,14 @@ public final class RowFileOutput implements ExchangeOutput {
     private final Store store;
     private final String directory;
     private final int buckets;
+    private final int counted;
 
-    public RowFileOutput(Store store, String directory, int buckets) {
+    /** *counted*: of the first so many buckets rows are counted; what others hold goes along with them. */
+    public RowFileOutput(Store store, String directory, int buckets, int counted) {
         this.store = store;
         this.directory = directory;
         this.buckets = buckets;
+        this.counted = counted;
     }
 
     public int buckets() {
@@ -106,7 +109,7 @@ public final class RowFileOutput implements ExchangeOutput {
             for (int i = 0; i < buckets; i++) {
                 entries[i].flip();
                 length += 4 + entries[i].limit();
-                sum += rows[i];
+                sum += i < counted ? rows[i] : 0L;
             }
             ByteBuffer end = ByteBuffer.allocate(length + RowFile.TRAILER);
             end.putInt(buckets).putLong(sum);

@@ -6,6 +6,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.optimizer.BuildSide;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -29,6 +30,12 @@ final class Spark43 {
     static Object column(int ordinal, DataType type, boolean nullable, boolean asText, String zone) {
         BoundReference reference = new BoundReference(ordinal, type, nullable);
         return asText ? new Cast(reference, StringType$.MODULE$, scala.Option.apply(zone), EvalMode$.MODULE$.LEGACY()) : reference;
+    }
+
+    /** *order* of a row's column at *ordinal* instead of what it says. */
+    static SortOrder ofColumn(SortOrder order, int ordinal) {
+        BoundReference column = new BoundReference(ordinal, order.dataType(), order.nullable());
+        return new SortOrder(column, order.direction(), order.nullOrdering(), PlanTools.noItems());
     }
 
     /** *join* over other sides, of which *buildSide* goes into a hash table. */

@@ -105,6 +105,11 @@ public final class StreamExchange {
 
     /** Return what a task reads of an input: a bucket, or all of them (-1), producer after producer. Decided before. */
     public ExchangeSource source(int stage, int partition, int input, int bucket) {
+        return source(stage, partition, input, bucket, -1);
+    }
+
+    /** The same, of one task of the producer alone, unless that is -1. */
+    ExchangeSource source(int stage, int partition, int input, int bucket, int producer) {
         lock.lock();
         try {
             StreamTask task = stages.task(stage, partition);
@@ -112,7 +117,7 @@ public final class StreamExchange {
             List cursors = new ArrayList();
             for (int i = 0; i < from.length; i++) {
                 for (int b = 0; b < from[i].length; b++) {
-                    if (bucket < 0 || b == bucket) {
+                    if ((bucket < 0 || b == bucket) && (producer < 0 || i == producer)) {
                         cursors.add(unused(task, from[i][b]));
                     }
                 }
@@ -121,6 +126,11 @@ public final class StreamExchange {
         } finally {
             lock.unlock();
         }
+    }
+
+    /** How many tasks write what an input reads. */
+    int producers(int stage, int input) {
+        return stages.read(stage, input).length;
     }
 
     private static StreamChannel.Cursor unused(StreamTask task, StreamChannel channel) {

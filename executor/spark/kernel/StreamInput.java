@@ -5,7 +5,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.TaskContext;
 
 /** An input of one task over the streaming exchange of its process. The plan carries names alone, as it would over a network. */
-final class StreamInput implements ExchangeInput {
+final class StreamInput implements ExchangeInput, SortedInput {
     /** The exchanges of this process by the name of their run. */
     static final Map EXCHANGES = new ConcurrentHashMap();
 
@@ -41,5 +41,13 @@ final class StreamInput implements ExchangeInput {
 
     public ExchangeSource open(int partition, TaskContext context) {
         return exchange(run).source(stage, task, input, partition);
+    }
+
+    public int runs() {
+        return exchange(run).producers(stage, input);
+    }
+
+    public ExchangeSource open(int sorted, long from, long to, TaskContext context) {
+        return exchange(run).source(stage, task, input, ROWS, sorted);
     }
 }

@@ -39,9 +39,8 @@ final class Streams {
         return new RemoteInput(name, index, spec);
     }
 
-    /** Read an input whole, on this thread, which cancelling the job group *group* stops. */
-    HeldInput hold(RemoteInput input, String group) throws IOException, InterruptedException {
-        RemoteSource source = input.whole();
+    /** Read all of *source*, on this thread, which cancelling the job group *group* stops. */
+    HeldInput hold(RemoteSource source, String group) throws IOException, InterruptedException {
         hub.enter(group, source);
         try {
             return HeldInput.drain(new ExchangeSource[] {source});

@@ -24,6 +24,7 @@ from executor.spark.planner.naming import stage_name
 from executor.spark.planner.nodes import ADVICE, DEFAULT_ADVICE, EXCHANGES, KNOWN, LIMITS_TO_ONE, SUBQUERIES, Tasks
 from executor.spark.planner.outline import Outline, PlanNode
 from executor.spark.planner.python_code import check_python_functions
+from executor.spark.planner.sizing import samples_of_run
 from executor.spark.stage_plan import (
     PLACEHOLDER_PREFIX,
     ExchangeInput,
@@ -32,6 +33,7 @@ from executor.spark.stage_plan import (
     ResultOutput,
     RoundRobinOutput,
     SingleOutput,
+    SortedOutput,
     StageOutput,
     StagePlan,
     StageSource,
@@ -40,8 +42,7 @@ from onager.errors import UnsupportedPlanError
 
 HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
 """Those with an expression for the bucket; the second one is that of `repartitionById`."""
-SINGLE_PARTITIONINGS = frozenset({"SinglePartition", "RangePartitioning"})
-"""A range partitioning is one bucket for now: sorted in one task, so the order is that of plain Spark."""
+KNOWN_PARTITIONINGS = HASH_PARTITIONINGS | {"RangePartitioning", "RoundRobinPartitioning", "SinglePartition"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class CutStage:
     """What its leaves read."""
 
 
-def cut_plan(session: SparkSession, plan: Any, column_names: Sequence[str]) -> list[CutStage]:
+def cut_plan(
+    session: SparkSession, plan: Any, column_names: Sequence[str], *, parallel_sort_bytes: int
+) -> list[CutStage]:
     """Return the stages of *plan*, which *session* made under the settings that it has now, as `Cutter.cut` does."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
         cutter = Cutter(
@@ -69,6 +72,7 @@ def cut_plan(session: SparkSession, plan: Any, column_names: Sequence[str]) -> l
             conf=planned_settings(session),
             column_names=column_names,
             scratch=Path(scratch),
+            parallel_sort_bytes=parallel_sort_bytes,
         )
         return cutter.cut()
 
@@ -97,7 +101,9 @@ class Cutter:
         conf: dict[str, str],
         column_names: Sequence[str],
         scratch: Path,
+        parallel_sort_bytes: int,
     ) -> None:
+        """Cut *plan*; a sort that reads *parallel_sort_bytes* is done by several tasks."""
         self._jvm = jvm
         self._session = session
         self._scratch = scratch
@@ -105,6 +111,7 @@ class Cutter:
         self._outline = Outline(jvm, plan)
         self._conf = conf
         self._column_names = tuple(column_names)
+        self._parallel_sort_bytes = parallel_sort_bytes
         self._described: dict[int, leaves.DescribedLeaf] = {}
         self._partitions: dict[int, int] = {}
         self._produced: dict[int, int] = {}
@@ -141,22 +148,28 @@ class Cutter:
             )
         if node.kind == "ShuffleExchangeExec":
             partitioning = node.particulars.split(" ")[0]
-            known = HASH_PARTITIONINGS | SINGLE_PARTITIONINGS | {"RoundRobinPartitioning"}
-            if partitioning not in known:
+            if partitioning not in KNOWN_PARTITIONINGS:
                 raise UnsupportedPlanError(
                     f"an exchange by {partitioning}", "repartition by columns, or by a number of partitions alone"
                 )
 
     # ------------------------------------------------------------ stages
 
-    def _stage(self, root: PlanNode, output: StageOutput, *, limit: PlanNode | None = None) -> int:
-        """Cut out the stage that computes *root* (up to *limit*, in each partition), after its producers."""
+    def _stage(
+        self, root: PlanNode, output: StageOutput, *, limit: PlanNode | None = None, ranges: PlanNode | None = None
+    ) -> int:
+        """Cut out the stage that computes *root*, after its producers.
+
+        In each partition it goes up to *limit*, and is sorted as *ranges*, an exchange, has it.
+        """
         draft = _Draft()
         self._visit(root, draft)
         handles = [self._outline.handle(node) for node in draft.cut]
         fragment = self._tools.fragment(self._outline.handle(root), handles, draft.replacements)
         if limit is not None:
             fragment = self._tools.localLimit(self._outline.handle(limit), fragment)
+        if ranges is not None:
+            fragment = self._tools.sorted(self._outline.handle(ranges), fragment)
         written = self._scratch / f"fragment-{len(self.stages) + 1}"
         text = str(self._tools.finish(fragment, str(written)))
         plan = StagePlan(
@@ -170,7 +183,7 @@ class Cutter:
         self.stages.append(
             CutStage(
                 stage_id=len(self.stages) + 1,
-                name=stage_name(self._outline, root, self._described, limit=limit, arriving=draft.arriving),
+                name=self._name(root, draft, limit, is_sorted=ranges is not None),
                 plan=plan,
                 is_deterministic=is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving),
                 text=text,
@@ -179,21 +192,49 @@ class Cutter:
         )
         return len(self.stages)
 
+    def _name(self, root: PlanNode, draft: _Draft, limit: PlanNode | None, *, is_sorted: bool) -> str:
+        name = stage_name(self._outline, root, self._described, limit=limit, arriving=draft.arriving)
+        return f"{name} → sort" if is_sorted else name
+
     def _produce(self, exchange: PlanNode) -> int:
         """Return the id of the stage whose output *exchange* carries; cut it out when it is the first to ask."""
         if exchange.plan_id not in self._produced:
-            self._produced[exchange.plan_id] = self._stage(exchange.child, self._output(exchange))
+            output = self._output(exchange)
+            ranges = exchange if isinstance(output, SortedOutput) else None
+            self._produced[exchange.plan_id] = self._stage(exchange.child, output, ranges=ranges)
         return self._produced[exchange.plan_id]
 
     def _output(self, exchange: PlanNode) -> StageOutput:
         if exchange.kind != "ShuffleExchangeExec":
             return SingleOutput()
-        partitioning, buckets = exchange.particulars.split(" ")
-        if partitioning in SINGLE_PARTITIONINGS:
-            return SingleOutput()
-        if partitioning == "RoundRobinPartitioning":
-            return RoundRobinOutput(int(buckets))
-        return HashOutput(int(buckets), bytes(self._tools.bucketExpression(self._outline.handle(exchange))))
+        buckets = self._buckets(exchange)
+        match exchange.particulars.split(" ")[0]:
+            case partitioning if partitioning in HASH_PARTITIONINGS:
+                return HashOutput(buckets, bytes(self._tools.bucketExpression(self._outline.handle(exchange))))
+            case "RoundRobinPartitioning":
+                return RoundRobinOutput(buckets)
+            case "RangePartitioning" if buckets > 1:
+                ordering = bytes(self._tools.ordering(self._outline.handle(exchange)))
+                return SortedOutput(ordering, samples_of_run(self._tasks(exchange.child)))
+            case _:
+                return SingleOutput()
+
+    def _buckets(self, exchange: PlanNode) -> int:
+        """Return how many partitions a shuffle's output has."""
+        partitioning, buckets, origin = exchange.particulars.split(" ")
+        if partitioning != "RangePartitioning":
+            return int(buckets)
+        if exchange.subqueries:
+            return 1  # what a subquery gives is known within one fragment, and ranges concern two
+        is_asked_for = origin != "ENSURE_REQUIREMENTS"  # otherwise the query sorts
+        is_large = is_asked_for or self._input_bytes(exchange.child) >= self._parallel_sort_bytes
+        return int(buckets) if is_large else 1
+
+    def _input_bytes(self, node: PlanNode) -> int:
+        """Return how much is read of files and other leaves for the output of *node*."""
+        node = self._outline.original(node)
+        own = self._describe(node).input_bytes if node.kind in leaves.LEAVES else 0
+        return own + sum(self._input_bytes(child) for child in node.children)
 
     # ------------------------------------------------------------ nodes
 
@@ -261,7 +302,10 @@ class Cutter:
         if exchange.kind == "BroadcastExchangeExec":
             self._replace(draft, node, self._broadcast(draft, node))
             return
-        source = ExchangeInput(self._produce(exchange), reads_all=False, partitions=self._tasks(exchange))
+        producer = self._produce(exchange)
+        output = self.stages[producer - 1].plan.output
+        ordering = output.ordering if isinstance(output, SortedOutput) else b""
+        source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange), ordering=ordering)
         self._replace(draft, node, self._placeholder(draft, node, source))
 
     def _broadcast(self, draft: _Draft, node: PlanNode) -> Any:
@@ -301,8 +345,7 @@ class Cutter:
             exchange = self._outline.original(node)
             if exchange.kind == "BroadcastExchangeExec":
                 return 1
-            partitioning, buckets = exchange.particulars.split(" ")
-            return 1 if partitioning in SINGLE_PARTITIONINGS else int(buckets)
+            return self._buckets(exchange)
         rule = KNOWN[node.kind].tasks
         if rule is Tasks.ONE or _looks_at_all_partitions(node):
             return 1

@@ -26,7 +26,7 @@ def is_deterministic(
     *arriving* are the indexes of the nodes whose rows come from other stages although they are no exchanges.
 
     No: an expression like ``rand()`` or ``first()``; a limit, a window or Python code over unordered rows; dealing out
-    unordered rows in turn.
+    unordered rows in turn. Sorted runs are the same again but for ties, and ranges follow from them.
     """
     repeats, is_ordered = _judge(outline, root, arriving)
     if limit is not None or isinstance(output, RoundRobinOutput):

@@ -21,10 +21,11 @@ from executor.spark.planner.job_session import (
     register_views,
 )
 from executor.spark.planner.python_function import call_function, importable
-from executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, sizes
+from executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, setting_bytes, sizes
 from executor.spark.planner.sql_script import plan_script
-from executor.spark.stage_plan import ExchangeInput, HashOutput, ResultOutput, RoundRobinOutput
+from executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.errors import PlanningError, UnsupportedPlanError
+from onager.job_settings import SORT_PARALLEL_FROM_BYTES
 from onager.protocol import onager_pb2 as pb
 
 MOST_TEXT = 64 * 1024
@@ -198,7 +199,8 @@ class _Planning:
             input_bytes = self._input_bytes(execution.optimizedPlan())
             with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
                 self._plan = execution.executedPlan()
-                return cut_plan(self._session, self._plan, self._column_names)
+                sorts_from = setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES)
+                return cut_plan(self._session, self._plan, self._column_names, parallel_sort_bytes=sorts_from)
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
         """Return cut stages as the plan task's outcome, their encoded plans as blobs."""
@@ -217,15 +219,13 @@ class _Planning:
         reads: dict[int, str] = {}
         for source in stage.plan.inputs:
             if isinstance(source, ExchangeInput):
-                read = "all" if source.reads_all else "bucket"
+                read = "all" if source.reads_all or source.ordering else "bucket"
                 reads[source.stage_id] = "all" if reads.get(source.stage_id, read) == "all" else read
         match stage.plan.output:
             case ResultOutput():
                 layout = self._result_layout()
-            case HashOutput(buckets=buckets) | RoundRobinOutput(buckets=buckets):
-                layout = pb.OutputLayout(kind="exchange", buckets=buckets)
-            case _:
-                layout = pb.OutputLayout(kind="exchange", buckets=1)
+            case output:
+                layout = pb.OutputLayout(kind="exchange", buckets=buckets_of(output))
         return pb.PlannedStage(
             stage_id=stage.stage_id,
             name=stage.name,

@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 
 from onager.errors import InvalidSettingError
-from onager.job_settings import FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES
+from onager.job_settings import FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES
 
 MIB = 1024 * 1024
 
-DEFAULTS: dict[str, int] = {FUSION_MAX_BYTES: 64 * MIB, SHUFFLE_TARGET_BYTES: 64 * MIB}
+DEFAULTS: dict[str, int] = {
+    FUSION_MAX_BYTES: 64 * MIB,
+    SHUFFLE_TARGET_BYTES: 64 * MIB,
+    SORT_PARALLEL_FROM_BYTES: 128 * MIB,
+}
 """Settings of a job that are ours, in bytes."""
 
 HASHED_BYTES = "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold"
@@ -19,6 +23,9 @@ MIN_SPLITS = "spark.sql.files.minPartitionNum"
 MOST_SHUFFLE_PARTITIONS = 200
 WORTH_A_TASK_BYTES = MIB
 """Fewer bytes than this for each slot, and some slots had better stay empty."""
+
+MOST_SAMPLES = 1 << 19
+"""Keys of all sorted runs of a stage together, about."""
 
 CUT_SETTINGS: dict[str, str] = {
     "spark.sql.adaptive.enabled": "false",
@@ -78,6 +85,11 @@ def sizes(conf: Mapping[str, str], given: Mapping[str, str], input_bytes: int, c
         HASHED_BYTES: str(MOST_HASHED_BYTES),
     }
     return {key: value for key, value in made.items() if key not in given}
+
+
+def samples_of_run(runs: int) -> int:
+    """Return how many keys tell where ranges begin in each of *runs* sorted runs: all of them fit one task's memory."""
+    return min(max(MOST_SAMPLES // max(runs, 1) & ~1, 64), 1024)
 
 
 def fuses(conf: Mapping[str, str]) -> bool:

@@ -27,13 +27,21 @@ PLANNING_CONF = {
 }
 
 
-def cut(spark: SparkSession, frame: Any, conf: dict[str, str] | None = None) -> list[CutStage]:
+def cut(
+    spark: SparkSession, frame: Any, conf: dict[str, str] | None = None, *, parallel_sort_bytes: int = 1 << 40
+) -> list[CutStage]:
     """Cut a data frame that was planned under PLANNING_CONF."""
     plan = frame._jdf.queryExecution().executedPlan()
     conf = PLANNING_CONF | (conf or {})
     with tempfile.TemporaryDirectory() as scratch:
         cutter = Cutter(
-            Jvm.of(spark), spark._jsparkSession, plan, conf=conf, column_names=frame.columns, scratch=Path(scratch)
+            Jvm.of(spark),
+            spark._jsparkSession,
+            plan,
+            conf=conf,
+            column_names=frame.columns,
+            scratch=Path(scratch),
+            parallel_sort_bytes=parallel_sort_bytes,
         )
         return cutter.cut()
 

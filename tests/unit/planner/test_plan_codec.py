@@ -8,6 +8,7 @@ from executor.spark.stage_plan import (
     ResultOutput,
     RoundRobinOutput,
     SingleOutput,
+    SortedOutput,
     StagePlan,
 )
 from onager.errors import VersionMismatchError
@@ -33,10 +34,24 @@ def plan(output=SINGLE, **fields):
 
 
 @pytest.mark.parametrize(
-    "output", [SingleOutput(), ResultOutput(), RoundRobinOutput(5), HashOutput(9, b"\x80expression")]
+    "output",
+    [
+        SingleOutput(),
+        ResultOutput(),
+        RoundRobinOutput(5),
+        HashOutput(9, b"\x80expression"),
+        SortedOutput(b"\x80ordering", 256),
+    ],
 )
 def test_round_trip(output):
     assert decode(encode(plan(output))) == plan(output)
+
+
+def test_an_input_by_ranges():
+    inputs = (ExchangeInput(1, reads_all=False, partitions=4, ordering=b"\x80ordering"),)
+    encoded = encode(plan(inputs=inputs))
+    assert decode(encoded) == plan(inputs=inputs)
+    assert b'"kind":"exchange"' not in encoded  # who does not know of ranges would read buckets
 
 
 def test_a_stage_without_inputs():

@@ -2,7 +2,7 @@ import pytest
 
 from executor.spark.planner.cutter import combined
 from executor.spark.planner.nodes import KNOWN, Tasks
-from executor.spark.planner.sizing import MIB, is_fused, setting_bytes, shuffle_partitions, sizes
+from executor.spark.planner.sizing import MIB, is_fused, samples_of_run, setting_bytes, shuffle_partitions, sizes
 from onager.errors import InvalidSettingError
 
 
@@ -28,6 +28,11 @@ def test_what_the_user_sets_is_kept():
     made = sizes({}, {"spark.sql.shuffle.partitions": "17"}, 10**9, 4)
     assert "spark.sql.shuffle.partitions" not in made
     assert made["spark.sql.leafNodeDefaultParallelism"] == made["spark.sql.files.minPartitionNum"] == "4"
+
+
+@pytest.mark.parametrize(("runs", "expected"), [(0, 1024), (4, 1024), (600, 872), (1000, 524), (100_000, 64)])
+def test_keys_of_sorted_runs_are_an_even_number_and_never_too_many_together(runs, expected):
+    assert samples_of_run(runs) == expected
 
 
 WORDS = [
