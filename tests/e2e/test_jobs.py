@@ -95,11 +95,14 @@ def test_a_result_of_many_batches_comes_whole_and_in_order(cluster, conf):
     assert again.num_rows == 200_000
 
 
-def test_a_sort_in_parallel_comes_in_order(cluster):
-    text = "SELECT id * 7919 % 300007 AS n, repeat('x', 50) AS filler FROM range(300000) ORDER BY n DESC"
-    job = cluster.client.sql(text, conf=UNFUSED | {"onager.sort.parallelFromBytes": 0})
-    assert job.to_arrow().column("n").to_pylist() == sorted((i * 7919 % 300_007 for i in range(300_000)), reverse=True)
+@pytest.mark.parametrize("exchange", ["durable", "streaming"])
+def test_a_sort_in_parallel_comes_in_order(cluster, exchange):
+    text = "SELECT id * 7919 % 100003 AS n, repeat('x', 50) AS filler FROM range(100000) ORDER BY n DESC"
+    conf = UNFUSED | {"onager.sort.parallelFromBytes": 0, "onager.exchange": exchange}
+    job = cluster.client.sql(text, conf=conf)
+    assert job.to_arrow().column("n").to_pylist() == sorted((i * 7919 % 100_003 for i in range(100_000)), reverse=True)
     assert job.progress().stages[-1].partitions == 4
+    assert job.progress().exchange == exchange
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json", "orc"])

@@ -9,6 +9,7 @@ import java.util.List;
 final class HubChannel {
     private final ArrayDeque frames = new ArrayDeque();
     private long first = 0; // number of the oldest frame that is kept
+    private long rowsBefore = 0; // in frames that are not kept
     /** Bytes of its frames in memory. */
     long held = 0;
     /** When a reader last asked; 0: none has. */
@@ -29,6 +30,7 @@ final class HubChannel {
         while (first < from && !frames.isEmpty()) {
             PackedFrame frame = (PackedFrame) frames.removeFirst();
             held -= frame.isInMemory() ? frame.stored : 0;
+            rowsBefore += frame.rows;
             first++;
         }
         return before - held;
@@ -44,16 +46,39 @@ final class HubChannel {
         return number >= first;
     }
 
-    /** Return frames from number *from* on, one at least where there is one, until they have *mostBytes*. */
-    List get(long from, int mostBytes) {
-        List found = new ArrayList();
+    /** Frames that lie one after another, and those that were left out before them. */
+    static final class Found {
+        final List frames = new ArrayList();
+        int skippedFrames = 0;
+        long skippedRows = 0;
+
+        /** How many frames a reader is further with it. */
+        int count() {
+            return skippedFrames + frames.size();
+        }
+    }
+
+    /**
+     * Return frames from number *from* on, one at least where there is one, until they have *mostBytes*; those that end before row
+     * *firstRow* are left out.
+     */
+    Found get(long from, long firstRow, int mostBytes) {
+        Found found = new Found();
         long number = first;
+        long row = rowsBefore;
         int bytes = 0;
         Iterator each = frames.iterator();
-        while (each.hasNext() && (found.isEmpty() || bytes < mostBytes)) {
+        while (each.hasNext() && (found.frames.isEmpty() || bytes < mostBytes)) {
             PackedFrame frame = (PackedFrame) each.next();
-            if (number++ >= from) {
-                found.add(frame);
+            row += frame.rows;
+            if (number++ < from) {
+                continue;
+            }
+            if (row <= firstRow) {
+                found.skippedFrames++;
+                found.skippedRows += frame.rows;
+            } else {
+                found.frames.add(frame);
                 bytes += frame.stored;
             }
         }

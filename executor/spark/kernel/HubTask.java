@@ -81,14 +81,14 @@ final class HubTask {
         } else {
             channel.isKept = true;
         }
-        List found = channel.get(request.from, request.mostBytes);
-        if (state == FINISHED && request.from + found.size() == channel.end()) {
+        HubChannel.Found found = channel.get(request.from, request.firstRow, request.mostBytes);
+        if (state == FINISHED && request.from + found.count() == channel.end()) {
             if (request.drains) {
                 freed[0] += channel.close();
             }
             return StreamAnswer.last(found, rows[request.bucket]);
         }
-        return found.isEmpty() ? null : StreamAnswer.frames(found);
+        return found.count() == 0 ? null : StreamAnswer.frames(found);
     }
 
     /** Drop all frames; return how many bytes of memory that gives. */

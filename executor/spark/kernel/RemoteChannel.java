@@ -7,6 +7,8 @@ final class RemoteChannel {
     final String address;
     final String task;
     final int bucket;
+    /** The row of the bucket from which on it is wanted. */
+    final long firstRow;
     final ArrayDeque frames = new ArrayDeque();
     /** The number of the frame to ask for next. */
     long next = 0;
@@ -19,10 +21,11 @@ final class RemoteChannel {
     /** It is not asked again before. */
     long notBeforeNs = 0;
 
-    RemoteChannel(String address, String task, int bucket) {
+    RemoteChannel(String address, String task, int bucket, long firstRow) {
         this.address = address;
         this.task = task;
         this.bucket = bucket;
+        this.firstRow = firstRow;
     }
 
     /** Whether nothing more will come out of it. */

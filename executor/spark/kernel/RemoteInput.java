@@ -67,7 +67,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
     public ExchangeSource open(int run, long from, long to, TaskContext context) {
         StreamPeers through = StreamPeers.of(peers);
         List channel = new ArrayList();
-        channel.add(new RemoteChannel(addresses[run], tasks[run], ROWS));
+        channel.add(new RemoteChannel(addresses[run], tasks[run], ROWS, from));
         long share = through.limits().prefetchBytes / tasks.length; // all runs are read at once
         return new RemoteSource(through, through.limits(), channel, buckets, false, true, share, context);
     }
@@ -81,7 +81,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
         StreamPeers through = StreamPeers.of(peers);
         List channels = new ArrayList();
         for (int i = 0; i < tasks.length; i++) {
-            channels.add(new RemoteChannel(addresses[i], tasks[i], bucket));
+            channels.add(new RemoteChannel(addresses[i], tasks[i], bucket, 0L));
         }
         return new RemoteSource(through, through.limits(), channels, buckets, drains, inOrder, through.limits().prefetchBytes, context);
     }

@@ -165,7 +165,8 @@ final class RemoteSource implements ExchangeSource {
             }
         };
         try {
-            peers.ask(channel.address, new StreamRequest(channel.task, channel.bucket, buckets, channel.next, mostBytes, waitMs, drains), reply);
+            peers.ask(channel.address, new StreamRequest(channel.task, channel.bucket, buckets, channel.next, channel.firstRow, mostBytes, waitMs,
+                    drains), reply);
         } catch (IOException e) {
             retry(channel, e);
         } catch (RuntimeException e) {
@@ -204,6 +205,8 @@ final class RemoteSource implements ExchangeSource {
             return;
         }
         channel.absentNs = 0;
+        channel.next += answer.skippedFrames;
+        channel.rows += answer.skippedRows;
         for (int i = 0; i < answer.frames.size() && !isClosed; i++) {
             PackedFrame frame = (PackedFrame) answer.frames.get(i);
             channel.frames.addLast(frame);

@@ -385,7 +385,7 @@ public final class StreamHub {
                 HubTask.Poll poll = (HubTask.Poll) task.polls.get(i);
                 if (poll.deadlineNs <= now) {
                     task.polls.remove(i);
-                    StreamAnswer nothing = task.state == HubTask.ABSENT ? StreamAnswer.absent() : StreamAnswer.frames(new ArrayList());
+                    StreamAnswer nothing = task.state == HubTask.ABSENT ? StreamAnswer.absent() : StreamAnswer.nothing();
                     done.add(new Object[] {poll, nothing, null});
                 }
             }

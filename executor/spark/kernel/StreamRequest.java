@@ -5,7 +5,7 @@ import java.nio.charset.StandardCharsets;
 
 /** What a reader asks of the hub of another executor: frames of a bucket from a place on, or that the bucket be dropped. */
 final class StreamRequest {
-    private static final byte VERSION = 1;
+    private static final byte VERSION = 2;
 
     /** The execution: `job/stage.attempt/partition.attempt`. */
     final String task;
@@ -14,24 +14,27 @@ final class StreamRequest {
     final int buckets;
     /** The number of the first frame that is wanted; those before have come. -1: no more is wanted at all. */
     final long from;
+    /** Frames whose rows all come before this one of the bucket are not wanted, but counted. */
+    final long firstRow;
     /** After so many bytes the answer is full; a frame comes in any case. */
     final int mostBytes;
     final int waitMs;
     /** Whether nobody else reads the bucket, so that what has come may go. */
     final boolean drains;
 
-    StreamRequest(String task, int bucket, int buckets, long from, int mostBytes, int waitMs, boolean drains) {
+    StreamRequest(String task, int bucket, int buckets, long from, long firstRow, int mostBytes, int waitMs, boolean drains) {
         this.task = task;
         this.bucket = bucket;
         this.buckets = buckets;
         this.from = from;
+        this.firstRow = firstRow;
         this.mostBytes = mostBytes;
         this.waitMs = waitMs;
         this.drains = drains;
     }
 
     static StreamRequest close(String task, int bucket) {
-        return new StreamRequest(task, bucket, 0, -1L, 0, 0, true);
+        return new StreamRequest(task, bucket, 0, -1L, 0L, 0, 0, true);
     }
 
     static String taskName(String job, int stage, int stageAttempt, int partition, int taskAttempt) {
@@ -49,8 +52,9 @@ final class StreamRequest {
 
     ByteBuffer encode() {
         byte[] name = task.getBytes(StandardCharsets.UTF_8);
-        ByteBuffer out = ByteBuffer.allocate(30 + name.length);
-        out.put(VERSION).putInt(bucket).putInt(buckets).putLong(from).putInt(mostBytes).putInt(waitMs).put((byte) (drains ? 1 : 0));
+        ByteBuffer out = ByteBuffer.allocate(38 + name.length);
+        out.put(VERSION).putInt(bucket).putInt(buckets).putLong(from).putLong(firstRow).putInt(mostBytes).putInt(waitMs)
+                .put((byte) (drains ? 1 : 0));
         out.putInt(name.length).put(name);
         out.flip();
         return out;
@@ -64,11 +68,12 @@ final class StreamRequest {
         int bucket = in.getInt();
         int buckets = in.getInt();
         long from = in.getLong();
+        long firstRow = in.getLong();
         int mostBytes = in.getInt();
         int waitMs = in.getInt();
         boolean drains = in.get() == 1;
         byte[] name = new byte[in.getInt()];
         in.get(name);
-        return new StreamRequest(new String(name, StandardCharsets.UTF_8), bucket, buckets, from, mostBytes, waitMs, drains);
+        return new StreamRequest(new String(name, StandardCharsets.UTF_8), bucket, buckets, from, firstRow, mostBytes, waitMs, drains);
     }
 }

@@ -67,6 +67,16 @@ def test_a_users_error_is_that_of_its_task_alone(spark, job):
     assert job.reports[stages[-1].stage_id, 0].HasField("failure")
 
 
+def test_who_waits_for_the_keys_of_sorted_runs_hears_that_one_failed(spark, job):
+    frame = spark.range(0, 1000, 1, 2).selectExpr("id % 7 n", "assert_true(id != 990) ok").orderBy("n")
+    stages = cut(spark, frame, parallel_sort_bytes=0)
+    job.launch(stages)
+    failures = {key: report.failure for key, report in zip([(1, 1), (2, 0)], job.wait((1, 1), (2, 0)), strict=True)}
+    assert failures[1, 1].error_class == "USER_RAISED_EXCEPTION"
+    assert failures[2, 0].kind == "io_error"
+    assert "USER_RAISED_EXCEPTION" in failures[2, 0].message
+
+
 def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_other, new_job):
     doomed = start_other().connect()
     job = new_job(runner, doomed)

@@ -87,6 +87,17 @@ def test_a_gathered_stage_is_in_the_order_of_its_producers(spark, job):
     assert job.result(cut(spark, frame)).column("id").to_pylist() == frame.toArrow().column("id").to_pylist()
 
 
+def test_a_sort_in_parallel_reads_little_more_than_each_tasks_range(spark, job):
+    text = "SELECT id * 7919 % 60007 AS n, sha2(string(id), 256) AS filler FROM RANGE(0, 60000, 1, 4) ORDER BY n DESC"
+    stages = cut(spark, spark.sql(text), parallel_sort_bytes=0)
+    assert [stage.plan.partitions for stage in stages] == [4, 3]
+    table = job.result(stages)
+    assert table.column("n").to_pylist() == sorted((i * 7919 % 60007 for i in range(60_000)), reverse=True)
+    job.wait()
+    written = sum(success.metrics.bytes_out for (stage, _), success in _successes(job) if stage == 1)
+    assert written < sum(success.metrics.bytes_in for _, success in _successes(job)) < 1.5 * written
+
+
 def test_stages_without_rows_end(spark, job):
     frame = spark.range(0, 5, 1, 2).where("id > rand() + 10").repartition(3, "id")
     assert job.result(cut(spark, frame)).num_rows == 0
