@@ -9,13 +9,13 @@ import pytest
 from tests.etcd import EtcdCluster
 from tests.etcd.cluster import RUNNING
 from tests.etcd.known_bugs import KNOWN_BUGS, about
+from tests.jvm_options import java_options
 
 _TOLD: list[tuple[str, str]] = []
 
 
 def pytest_configure() -> None:
-    # Tests' JVMs live for a minute or so: what the second compiler does for them costs more than it brings, by far.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
     # What runs in the background of a shell ignores interrupts, and so would every process that a test starts. A
     # handler is not handed down as an ignored signal is.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,0 +1,15 @@
+"""What the tests' JVMs are started with: they live for a minute or so, and starting is much of what they do."""
+
+from pathlib import Path
+
+CLASSES = Path(__file__).resolve().parents[1] / "var" / "spark-classes"
+"""Where tests/spark_classes.py leaves Spark's classes as the JVM has them in memory."""
+SILENT = "-Xlog:disable -Xlog:all=error:stderr"
+"""Spark's scripts read what Java prints: no warning that the classes do not fit may be in it."""
+QUICK = "-XX:TieredStopAtLevel=1"
+"""What the second compiler does for such a JVM costs more than it brings, by far."""
+
+
+def java_options() -> str:
+    made = next(CLASSES.glob("*.jsa"), None)
+    return f"{QUICK} -XX:SharedArchiveFile={made} {SILENT}" if made and " " not in str(made) else QUICK
