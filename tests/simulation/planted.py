@@ -44,6 +44,7 @@ from state_backend import (
     Put,
 )
 from state_backend.kept_lease import KeptLease
+from tests.simulation.planted_pipelines import OF_PIPELINES
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_watches import OF_WATCHES
 
@@ -445,6 +446,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "refused-launch-forgotten": _refused_launch_is_forgotten,
     "pushed-launch-runs-twice": _pushed_launch_runs_twice,
     "no-turns": _jobs_take_no_turns,
+    **OF_PIPELINES,
     **OF_WATCHES,
     **OF_RECORDS,
 }

@@ -7,9 +7,11 @@ from tests.simulation.world import ENOUGH, first_finding, simulate
 
 LATELY = {
     "a-loser-counts": 28,
+    "abandoned-tasks-run-on": 471,
     "accepted-in-memory": 50,
     "both-attempts-count": 42,
     "dead-holders-stay": 36,
+    "full-executor-is-silent": 471,
     "lease-end-not-told": 77,
     "lost-launch-not-repeated": 69,
     "newest-written-at-once": 67,
@@ -17,6 +19,10 @@ LATELY = {
     "other-replicas-not-woken": 41,
     "refused-launch-forgotten": 30,
     "slots-written-over": 583,
+    "stale-attempt-read": 400,
+    "streamed-attempts-not-raised": 7,
+    "streamed-outputs-kept": 7,
+    "streaming-task-tried-alone": 12,
     "watch-begins-now": 42,
 }
 """Where those were found lately that take many: tried first, to save time."""

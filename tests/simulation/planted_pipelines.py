@@ -1,0 +1,89 @@
+"""Bugs that jobs whose stages run together could have; see `planted`."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from execution_graph import ExecutionGraph, RunningStage, StreamedInput, SuccessfulStage, streams_of
+from execution_graph.pipelined import _begun_anew
+from executor.agent import Agent
+from onager.ids import TaskKey
+from scheduler.tasks.job_actor import LocalActor
+
+_unwanted = LocalActor.unwanted
+
+
+def _outputs_are_kept() -> AbstractContextManager[Any]:
+    """What was streamed counts as written when the job goes on over the durable exchange."""
+    return mock.patch("execution_graph.pipelined._without_outputs", lambda ledger: ledger)
+
+
+def _attempts_are_not_raised() -> AbstractContextManager[Any]:
+    """A stage goes on in the attempt in which it streamed: what was made for that is sent again."""
+
+    def begun_anew(stage: Any) -> Any:
+        after = _begun_anew(stage)
+        return replace(after, attempt=stage.attempt)
+
+    return mock.patch("execution_graph.pipelined._begun_anew", begun_anew)
+
+
+def _readers_are_told_first_attempts() -> AbstractContextManager[Any]:
+    """A reader is sent to the first attempt of a task, whichever it is that runs."""
+
+    def first(graph: ExecutionGraph, stage_id: int) -> tuple[StreamedInput, ...]:
+        return tuple(replace(s, tasks=tuple((0, life) for _, life in s.tasks)) for s in streams_of(graph, stage_id))
+
+    return mock.patch("scheduler.tasks.streams.streams_of", first)
+
+
+def _readers_start_before_all_are_at_work() -> AbstractContextManager[Any]:
+    """A reader starts with the first task of its producer, and knows nothing of the others."""
+
+    def can_be_read(producer: Any, *, may_read_early: bool) -> bool:
+        return isinstance(producer, SuccessfulStage) or (
+            may_read_early and isinstance(producer, RunningStage) and bool(producer.running)
+        )
+
+    return mock.patch("execution_graph.settling._can_be_read", can_be_read)
+
+
+def _failures_are_tried_again_alone() -> AbstractContextManager[Any]:
+    """A task that failed is tried again, while its readers wait for the attempt that they were told of."""
+    return mock.patch("execution_graph.outcomes.is_streaming", return_value=False)
+
+
+@contextmanager
+def _abandoned_tasks_run_on() -> Any:
+    """Nobody stops the tasks of stages that stream no more, which wait for others that are gone."""
+
+    async def unwanted(self: LocalActor, executor_id: str, incarnation: str, held: Any) -> list[TaskKey]:
+        found = await _unwanted(self, executor_id, incarnation, held)
+        graphs = {key.job_id: self._jobs.cached(key.job_id) for key in found}
+        given_up = {
+            job_id
+            for job_id, job in graphs.items()
+            if job is not None and job.graph.is_active and job.graph.pipeline is not None and job.graph.pipeline.reason
+        }
+        return [key for key in found if key.job_id not in given_up]
+
+    with mock.patch.object(LocalActor, "unwanted", unwanted):
+        yield
+
+
+def _full_executors_are_silent() -> AbstractContextManager[Any]:
+    """An executor without a free slot sends no lists: nothing disproves a launch that its tasks may wait for."""
+    return mock.patch.object(Agent, "_next_list_in_s", 3_600.0)
+
+
+OF_PIPELINES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    "streamed-outputs-kept": _outputs_are_kept,
+    "streamed-attempts-not-raised": _attempts_are_not_raised,
+    "stale-attempt-read": _readers_are_told_first_attempts,
+    "readers-start-early": _readers_start_before_all_are_at_work,
+    "streaming-task-tried-alone": _failures_are_tried_again_alone,
+    "abandoned-tasks-run-on": _abandoned_tasks_run_on,
+    "full-executor-is-silent": _full_executors_are_silent,
+}
