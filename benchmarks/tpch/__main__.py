@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tpch --sf 0.1 [--queries 1,3] [--forced] [--runs 2] --json FILE``."""
+"""``python -m benchmarks.tpch --sf 0.1 [--queries 1,3] [--forced] [--runs 2] [--compare-exchanges] --json FILE``."""
 
 import argparse
 import json
@@ -19,10 +19,14 @@ from benchmarks.tpch import QUERY_NUMBERS, query_text
 from benchmarks.tpch.breakdown import Breakdown, breakdown
 from benchmarks.tpch.comparison import difference
 from benchmarks.tpch.data import generate, views
+from benchmarks.tpch.exchanges import EXCHANGES, compare
+from benchmarks.tpch.exchanges import report as report_exchanges
 from onager.errors import OnagerError
 
 FORCED_CONF = {"onager.fusion.maxBytes": "0"}
 """Nothing is run as a single stage: every exchange is cut."""
+TOGETHER = (8, 8)
+"""Slots of executors that stages are to run together on."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,10 @@ def main() -> None:
     """Measure, print a table, write the JSON; exit code 1 unless every result was equal."""
     options = _options()
     data = generate(options.sf)
+    if options.compare_exchanges:
+        slots = options.slots or TOGETHER
+        found = compare(options.queries, data, slots=slots, runs=options.runs, conf=FORCED_CONF)
+        sys.exit(0 if report_exchanges(found, sf=options.sf, slots=slots, path=options.json) else 1)
     queries = {number: Measured(number) for number in options.queries}
     results = _run_onager(options, data, queries)
     with tempfile.TemporaryDirectory(prefix="onager-bench-") as out:
@@ -67,6 +75,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--queries", type=_numbers, default=QUERY_NUMBERS, help="numbers, with commas between them")
     parser.add_argument("--forced", action="store_true", help="cut every exchange; two executors of one slot")
     parser.add_argument("--runs", type=int, default=2, help="timed runs of each query, after one to warm up")
+    parser.add_argument("--exchange", choices=EXCHANGES, default="durable", help="how rows go from stage to stage")
+    parser.add_argument("--slots", type=_slots_of, help="slots of each executor, with commas between them")
+    parser.add_argument(
+        "--compare-exchanges",
+        action="store_true",
+        help="run every query over both exchanges, with every exchange cut; plain Spark is left out",
+    )
     parser.add_argument("--json", type=Path, required=True, help="where the figures go")
     return parser.parse_args()
 
@@ -76,6 +91,10 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not set(numbers) <= set(QUERY_NUMBERS):
         raise argparse.ArgumentTypeError("queries are numbered 1 to 22")
     return numbers
+
+
+def _slots_of(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def _run_onager(options: argparse.Namespace, data: Path, queries: dict[int, Measured]) -> dict[int, pa.Table]:
@@ -93,11 +112,12 @@ def _run_onager(options: argparse.Namespace, data: Path, queries: dict[int, Meas
 
 def _slots(options: argparse.Namespace) -> tuple[int, ...]:
     """Return the slots of each executor."""
-    return (1, 1) if options.forced else (2,)
+    return options.slots or ((1, 1) if options.forced else (2,))
 
 
 def _measure(client: onager.OnagerClient, data: Path, measured: Measured, options: argparse.Namespace) -> pa.Table:
-    text, conf = query_text(measured.query), FORCED_CONF if options.forced else {}
+    text, conf = query_text(measured.query), {"onager.exchange": options.exchange}
+    conf |= FORCED_CONF if options.forced else {}
     for run in range(1 + options.runs):
         start_s = time.perf_counter()
         job = client.sql(text, views=views(data), conf=conf, name=f"q{measured.query}")
@@ -131,6 +151,7 @@ def _report(options: argparse.Namespace, spark_version: str, queries: list[Measu
     return {
         "sf": options.sf,
         "forced": options.forced,
+        "exchange": options.exchange,
         "spark": spark_version,
         "cores": os.cpu_count(),
         "queries": [_row(query) for query in queries],
