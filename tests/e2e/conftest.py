@@ -60,15 +60,20 @@ def make_module_cluster(tmp_path_factory, request) -> Iterator:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(tmp_path_factory, request) -> Iterator[Cluster]:
-    """A cluster of two executors with a slot each, for tests that leave it as they found it."""
+def _shared_cluster(tmp_path_factory, request) -> Iterator[Cluster]:
     for make in clusters(tmp_path_factory, request):
         made = make()
         made.start_scheduler()
         for name in ("e-1", "e-2"):
             made.launch_executor(name, slots=1)
-        made.await_executors("e-1", "e-2")
         yield made
+
+
+@pytest.fixture
+def shared_cluster(_shared_cluster) -> Cluster:
+    """A cluster of two executors with a slot each, for tests that leave it as they found it."""
+    _shared_cluster.await_executors("e-1", "e-2")
+    return _shared_cluster
 
 
 def clusters(tmp_path_factory, request) -> Iterator:

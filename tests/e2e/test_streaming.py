@@ -1,0 +1,104 @@
+"""Jobs that stream, over real executors: the right rows, at once, whatever is killed or cancelled, and nothing left."""
+
+import time
+
+import pytest
+
+from onager.errors import JobCancelledError, JobFailedError
+from tests.e2e.cluster import Cluster, until
+from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
+
+pytestmark = pytest.mark.timeout(300)
+
+STREAMING = {**UNFUSED, "onager.exchange": "streaming"}
+ENDLESS = "(SELECT /*+ REPARTITION(3, id) */ id FROM range(0, 20000000000, 1, 1))"
+"""A task that writes for hours, which leaves a slot for those that read it."""
+ROWS = 200_000
+
+
+@pytest.fixture
+def cluster(shared_cluster) -> Cluster:
+    return shared_cluster
+
+
+def start_gated(cluster: Cluster, gate: Gate):
+    """Start a job whose first task has given most of its rows, and waits, while the stage that reads it runs."""
+    arguments = {"gate": str(gate.directory), "rows": ROWS}
+    job = cluster.client.python(f"{JOBS}:gated_exchange", args=arguments, conf=STREAMING)
+    gate.wait()
+    until(lambda: running_stages(job) >= 2, 60, "a reader at work beside the task that it reads")
+    return job
+
+
+def running_stages(job) -> int:
+    return sum(stage.running > 0 for stage in job.progress().stages)
+
+
+def check(job) -> None:
+    assert job.to_arrow().to_pylist() == [{"n": 2 * ROWS, "s": ROWS * (2 * ROWS - 1)}]
+
+
+def is_nothing_left(cluster: Cluster, job) -> bool:
+    is_idle = not any(executor.running for executor in cluster.client.executors())
+    return is_idle and not (cluster.exchange_dir / job.id).exists()
+
+
+@pytest.mark.parametrize("number", [9, 21])
+def test_queries_that_stream_give_what_plain_spark_gives(cluster, tpch, spark, number):
+    job = cluster.client.sql(query(number), views=tpch, conf=STREAMING)
+    assert rows(job.to_arrow()) == rows(spark.sql(query(number)).toArrow())
+    progress = job.progress()
+    assert (progress.exchange, progress.durable_because) == ("streaming", "")
+    assert {stage.attempt for stage in progress.stages} == {0}
+    assert len(progress.stages) > 2, "there was nothing to stream"
+
+
+def test_readers_run_beside_the_tasks_that_they_read(cluster, gate):
+    job = start_gated(cluster, gate)
+    assert "exchange: streaming" in cluster.cli("job", job.id).stdout
+    gate.open()
+    check(job)
+    assert job.progress().exchange == "streaming"
+
+
+def test_a_limit_ends_a_job_whose_input_goes_on_for_hours(cluster):
+    job = cluster.client.sql(f"SELECT * FROM {ENDLESS} LIMIT 5", conf=STREAMING)
+    assert job.to_arrow().num_rows == 5
+    assert job.progress().exchange == "streaming"
+    until(lambda: is_nothing_left(cluster, job), 5, "idle executors, and no file")
+
+
+def test_a_job_cancelled_while_it_streams_leaves_idle_executors_and_no_file(cluster):
+    job = cluster.client.sql(f"SELECT count(*) AS n FROM {ENDLESS}", conf=STREAMING)
+    until(lambda: running_stages(job) >= 2, 90, "stages that run together")
+    began_s = time.monotonic()
+    job.cancel("enough")
+    until(lambda: is_nothing_left(cluster, job), 2, "idle executors, and no file")
+    assert time.monotonic() - began_s < 2
+    with pytest.raises(JobCancelledError):
+        job.wait(timeout=5)
+
+
+def test_a_users_error_is_the_jobs_and_not_what_its_readers_meet(cluster):
+    numbers = "SELECT /*+ REPARTITION(3, id) */ id, 1 / (id - 7) AS y FROM range(0, 10, 1, 2)"
+    job = cluster.client.sql(f"SELECT count(y) AS n FROM ({numbers})", conf=STREAMING)
+    with pytest.raises(JobFailedError) as caught:
+        job.wait(timeout=60)
+    assert caught.value.error_class == "DIVIDE_BY_ZERO"
+    assert job.progress().exchange == "streaming"
+
+
+def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster, gate):
+    """The last test: the executor is started again, and whoever uses the cluster next waits for that."""
+    job = start_gated(cluster, gate)
+    cluster.executors["e-2"].kill()
+    until(lambda: job.progress().exchange == "durable", 30, "the end of the streaming")
+    assert "executor e-2" in job.progress().durable_because
+    gate.open()
+    check(job)
+    progress = job.progress()
+    assert progress.state == "successful"
+    assert max(stage.attempt for stage in progress.stages) == 1
+    assert "exchange: durable (streaming was given up: executor e-2" in cluster.cli("job", job.id).stdout
+    until(lambda: is_nothing_left(cluster, job), 10, "an idle executor, and no file")
+    cluster.launch_executor("e-2", slots=1)
