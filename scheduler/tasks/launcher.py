@@ -54,6 +54,10 @@ class OnLaunched(Protocol):
         """The executor has *keys* from another scheduler that lives, and reports to that."""
         ...
 
+    def withdrawn(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
+        """Nobody wants *keys* any more, and they were never sent: nothing will be reported of them."""
+        ...
+
     def failed(self) -> None:
         """A call failed, and will be made again."""
         ...
@@ -72,6 +76,8 @@ class _Outbox:
     stub: Any
     task_sets: "OrderedDict[_StageKey, pb.TaskSet]" = field(default_factory=OrderedDict)
     cancels: dict[TaskKey, None] = field(default_factory=dict)
+    doubtful: set[TaskKey] = field(default_factory=set)
+    """Launches among them that were sent and not answered: they may have come there."""
     sent_plans: set[str] = field(default_factory=set)
     sending: "asyncio.Task[None] | None" = None
     pause_s: float = _FIRST_PAUSE_S
@@ -126,7 +132,8 @@ class Launcher:
         """Stop tasks; what is not launched yet never will be."""
         outbox = self._outbox(record)
         outbox.cancels |= dict.fromkeys(keys)
-        self._withdraw(outbox, outbox.cancels)
+        if never_sent := self._withdraw(outbox, outbox.cancels):
+            self._listener.withdrawn(record, never_sent)
         self._send(outbox)
 
     def check(self, address: str) -> None:
@@ -212,9 +219,12 @@ class Launcher:
             self._put_back(outbox, chosen)
             raise
         outbox.sent_plans.update(task_set.plan_digest for task_set in chosen.values() if task_set.plan_digest)
-        self._tell(record, [key for task_set in chosen.values() for key in task_keys(task_set)], answer)
+        keys = [key for task_set in chosen.values() for key in task_keys(task_set)]
+        outbox.doubtful.difference_update(keys)
+        self._tell(record, keys, answer)
 
     def _put_back(self, outbox: _Outbox, task_sets: dict[_StageKey, pb.TaskSet]) -> None:
+        outbox.doubtful.update(key for task_set in task_sets.values() for key in task_keys(task_set))
         later = list(outbox.task_sets.values())
         outbox.task_sets = OrderedDict(task_sets)
         for task_set in later:
@@ -258,6 +268,7 @@ class Launcher:
         keys = [key for task_set in outbox.task_sets.values() for key in task_keys(task_set)]
         outbox.task_sets.clear()
         outbox.cancels.clear()
+        outbox.doubtful.clear()
         return keys
 
     async def _send_cancels(self, outbox: _Outbox) -> None:
@@ -271,9 +282,12 @@ class Launcher:
         for key in keys:
             outbox.cancels.pop(key, None)
 
-    def _withdraw(self, outbox: _Outbox, keys: Iterable[TaskKey]) -> None:
+    def _withdraw(self, outbox: _Outbox, keys: Iterable[TaskKey]) -> list[TaskKey]:
+        """Take launches out that wait to be sent; return those of them that never were."""
         unwanted = set(keys)
+        found: list[TaskKey] = []
         for stage, task_set in list(outbox.task_sets.items()):
+            found += [key for key in task_keys(task_set) if key in unwanted]
             left = [task for key, task in zip(task_keys(task_set), task_set.tasks, strict=True) if key not in unwanted]
             if not left:
                 del outbox.task_sets[stage]
@@ -281,6 +295,9 @@ class Launcher:
                 kept = [pb.TaskAttempt(partition=t.partition, task_attempt=t.task_attempt) for t in left]
                 del task_set.tasks[:]
                 task_set.tasks.extend(kept)
+        never_sent = [key for key in found if key not in outbox.doubtful]
+        outbox.doubtful.difference_update(found)
+        return never_sent
 
     async def _call(self, outbox: _Outbox, method: str, request: Any) -> Any:
         address = outbox.record.address

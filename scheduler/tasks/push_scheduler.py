@@ -374,6 +374,10 @@ class PushScheduler:
         self.observer.given_up(len(keys))
         self.ledger.forget(ExecutorId(record.executor_id), keys)
 
+    def withdrawn(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
+        """Free the slots of tasks that were stopped before they were on their way."""
+        self.ledger.forget(ExecutorId(record.executor_id), keys)
+
     def failed(self) -> None:
         """Note that a call to an executor failed, and will be made again."""
         self.observer.failed()

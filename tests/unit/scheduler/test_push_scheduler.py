@@ -149,7 +149,8 @@ async def test_slots_are_given_back_whose_tasks_are_not_sent_because_the_executo
 async def test_tasks_that_are_sent_no_more_are_in_nobodys_books():
     push = PushScheduler.__new__(PushScheduler)
     push.ledger = SlotLedger()
-    keys = [TaskKey(JOB, StageId(1), 0, Partition(p), 0) for p in range(2)]
+    keys = [TaskKey(JOB, StageId(1), 0, Partition(p), 0) for p in range(3)]
     push.ledger.adopt(E1, LIFE, keys, 0.0)
     push.given_up(SimpleNamespace(executor_id="e1"), keys[:1])
-    assert [push.ledger.has(E1, key) for key in keys] == [False, True]
+    push.withdrawn(SimpleNamespace(executor_id="e1"), keys[1:2])
+    assert [push.ledger.has(E1, key) for key in keys] == [False, False, True]
