@@ -259,21 +259,18 @@ class Agent:
             backoff.reset()
 
     async def _poll_once(self) -> None:
-        self._list_number += 1
-        began_s = self._listed_s = self._clock.monotonic_s()
-        cleaned_up, free_slots = list(self._cleaned_up), self._offered_slots
-        request = pb.PollWorkRequest(
-            executor_id=self._id,
-            incarnation=self._identity.incarnation,
-            free_slots=free_slots,
-            list_number=self._list_number,
-            running=self._held(),
-            wait_ms=self._settings.poll_wait_ms if free_slots else 0,
-            cleaned_up=cleaned_up,
-        )
+        request = self._poll_request()
+
+        def again() -> pb.PollWorkRequest:
+            nonlocal request
+            request = self._poll_request()
+            return request
+
+        began_s = self._listed_s
+        timeout_s = self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S
         with self._reporter.polling():
-            answer = await self._gateway.poll(request, self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S)
-        self._cleaned_up = [job_id for job_id in self._cleaned_up if job_id not in cleaned_up]
+            answer = await self._gateway.poll(request, timeout_s, again)
+        self._cleaned_up = [job_id for job_id in self._cleaned_up if job_id not in request.cleaned_up]
         self._set_aside.hear(answer)
         for blob in answer.blobs:
             self._blobs.offer(BlobDigest(blob.digest), blob.content)
@@ -283,6 +280,20 @@ class Agent:
         now_s = self._clock.monotonic_s()
         if not answer.task_sets and now_s - began_s < _CALM_S:
             await asyncio.sleep(self._pace.wait_s(now_s))
+
+    def _poll_request(self) -> pb.PollWorkRequest:
+        self._list_number += 1
+        self._listed_s = self._clock.monotonic_s()
+        free_slots = self._offered_slots
+        return pb.PollWorkRequest(
+            executor_id=self._id,
+            incarnation=self._identity.incarnation,
+            free_slots=free_slots,
+            list_number=self._list_number,
+            running=self._held(),
+            wait_ms=self._settings.poll_wait_ms if free_slots else 0,
+            cleaned_up=self._cleaned_up,
+        )
 
     def _poll_again(self) -> None:
         """Poll at once, even if a poll waits: its list shows which launches have got lost."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -69,9 +70,14 @@ class SchedulerGateway:
         answer: pb.HeartbeatResponse = await self._call("Heartbeat", request, timeout_s)
         return answer
 
-    async def poll(self, request: pb.PollWorkRequest, timeout_s: float) -> pb.PollWorkResponse:
-        """Wait for work."""
-        answer: pb.PollWorkResponse = await self._call("PollWork", request, timeout_s)
+    async def poll(
+        self, request: pb.PollWorkRequest, timeout_s: float, again: Callable[[], pb.PollWorkRequest] | None = None
+    ) -> pb.PollWorkResponse:
+        """Wait for work; schedulers after the first are asked *again*, with a later list.
+
+        One that did not answer may have launched something, which the list that it was sent does not disprove.
+        """
+        answer: pb.PollWorkResponse = await self._call("PollWork", request, timeout_s, again)
         return answer
 
     async def report(
@@ -86,7 +92,7 @@ class SchedulerGateway:
         again.CopyFrom(request)
         if not repeats_offer:
             again.freed_slots = 0
-        answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s, again)
+        answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s, lambda: again)
         return answer
 
     def is_passed_over(self, address: str) -> bool:
@@ -112,8 +118,10 @@ class SchedulerGateway:
             )
         return content
 
-    async def _call(self, method: str, request: object, timeout_s: float, again: object | None = None) -> Any:
-        """Return the first answer; schedulers after the first are asked *again*, if it is given, instead."""
+    async def _call(
+        self, method: str, request: object, timeout_s: float, again: Callable[[], object] | None = None
+    ) -> Any:
+        """Return the first answer; schedulers after the first are asked what *again* returns, if it is given."""
         reasons = []
         unsafe: TlsError | None = None
         for _ in self._addresses:
@@ -132,7 +140,7 @@ class SchedulerGateway:
             else:
                 self._note(is_lost=False)
                 return answer
-            request = request if again is None else again
+            request = request if again is None else again()
         self._note(is_lost=True, why="; ".join(reasons))
         raise unsafe or SchedulerUnreachableError(self.addresses, "; ".join(reasons))
 

@@ -94,6 +94,7 @@ class Replica:
             executors=lambda: self.executors.taking_work(),  # noqa: PLW0108 - made below
             reply_to=self._reply_to,
             streams=streams,
+            on_room=self._wake_for_tasks,
         )
         self.others = OtherReplicas(
             self.peers,
@@ -305,6 +306,9 @@ class Replica:
 
     def _on_load(self, job_id: JobId) -> None:
         self.watchers.changed(job_id)
+        self._wake_for_tasks()
+
+    def _wake_for_tasks(self) -> None:
         if self.queue.has_runnable:
             self.dispatcher.wake()
             self.push.wake()

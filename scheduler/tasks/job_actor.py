@@ -79,10 +79,12 @@ class LocalActor:
         executors: Callable[[], Collection[str]] = frozenset,
         reply_to: Callable[[JobId], str] = lambda _: "",
         streams: Streams | None = None,
+        on_room: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; *cluster_slots* and *executors* tell of those executors that take work.
 
-        *reply_to* tells where reports of a job are to go first; empty for any replica.
+        *reply_to* tells where reports of a job are to go first; empty for any replica. *on_room* is called when jobs of
+        a session with a limit may be given slots again that were kept for one of them.
         """
         self._jobs = jobs
         self._writers = writers
@@ -95,6 +97,7 @@ class LocalActor:
         self._executors = executors
         self._reply_to = reply_to
         self._streams = streams
+        self._on_room = on_room
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._catching_up = asyncio.Lock()
         self._rounds_asked = self._rounds_done = 0
@@ -123,7 +126,7 @@ class LocalActor:
         shares = [Share(slot, tasks) for slot, tasks in by_slot.items()]
         try:
             launches = await self.coordinator(job_id).launch(
-                shares, self._cluster_slots(), room=self._queue.room(job_id)
+                shares, self._cluster_slots(), limit=lambda: self._queue.room(job_id)
             )
         except Exception as error:
             log.warning(
@@ -171,8 +174,7 @@ class LocalActor:
     async def _update_job(
         self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
     ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
-        room = self._queue.room(job_id)
-        planned = freed if room < float("inf") else 0
+        planned = freed if self._queue.room(job_id) < float("inf") else 0
         self._queue.plan(job_id, planned)
         try:
             job = await self._job_with(job_id, mine.keys)
@@ -183,7 +185,7 @@ class LocalActor:
                 events,
                 Share(executor, min(freed, self._max_launches)),
                 self._cluster_slots(),
-                limit=min(room, self._queue.allowance(job_id)),
+                limit=lambda: min(self._queue.room(job_id), self._queue.allowance(job_id)),
             )
         except SchemaVersionError as error:
             log.warning("reports_left_to_others", job_id=job_id, reports=len(mine.keys), error=str(error))
@@ -198,7 +200,9 @@ class LocalActor:
             )
             return job_id, [], 0, []
         finally:
-            self._queue.give_back(job_id, planned)
+            if planned:
+                self._queue.give_back(job_id, planned)
+                self._on_room()  # what was committed meanwhile found the session full
         self._queue.grant(job_id, sum(launch.tasks for launch in launches))
         return job_id, mine.keys, freed, self._addressed(job_id, launches)
 

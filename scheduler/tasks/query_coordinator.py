@@ -29,6 +29,13 @@ from scheduler.tasks.reservations import Launch
 from scheduler.tasks.stage_coordinator import StageCoordinator
 from scheduler.tasks.streams import Streams
 
+Limit = Callable[[], float]
+"""Tells how many tasks of a job may run, as of the moment of the decision: others of its session get some meanwhile."""
+
+
+def _no_limit() -> float:
+    return math.inf
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -72,10 +79,10 @@ class QueryCoordinator:
         """Set stages running that were left resolved, by a replica that died between."""
         await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
 
-    async def launch(self, shares: Sequence[Share], cluster_slots: int, *, room: float = math.inf) -> list[Launch]:
+    async def launch(self, shares: Sequence[Share], cluster_slots: int, *, limit: Limit = _no_limit) -> list[Launch]:
         """Hand out up to each share's number of tasks, and return those that now are in the executors' hands.
 
-        The job is given no more than makes *room* running ones.
+        The job is given no more than makes *limit* running ones.
         """
         decided = _Decided()
 
@@ -83,7 +90,7 @@ class QueryCoordinator:
             decided.events = []
             graph = self._revive(graph, decided)
             for share in shares:
-                graph = self._pop(graph, share, room, decided)
+                graph = self._pop(graph, share, limit(), decided)
             return Decision(decided.events, graph)
 
         graph = await self._writers.record(self.job_id, decide)
@@ -95,7 +102,7 @@ class QueryCoordinator:
         share: Share,
         cluster_slots: int,
         *,
-        limit: float = math.inf,
+        limit: Limit = _no_limit,
     ) -> list[Launch]:
         """Apply what an executor reported, and hand it the next tasks in the same append.
 
@@ -109,7 +116,7 @@ class QueryCoordinator:
             if not share.tasks:
                 return Decision(events, graph)
             graph = self._revive(graph, decided)
-            graph = self._pop(graph, share, limit, decided)
+            graph = self._pop(graph, share, limit(), decided)
             return Decision([*events, *decided.events], graph)
 
         graph = await self._writers.record(self.job_id, decide)

@@ -58,8 +58,10 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(471, id="a-launch-lost-with-a-slow-answer-while-its-reader-fills-the-executor"),
-        pytest.param(672418242003, id="a-launch-lost-with-a-repeated-poll-while-its-reader-fills-the-executor"),
+        pytest.param(7000081, id="a-task-cancelled-before-it-was-sent-keeps-its-slot"),
+        pytest.param(7000426, id="a-session-gets-a-task-while-a-report-of-another-job-of-it-is-stored"),
+        pytest.param(7000430, id="nobody-hears-that-a-session-has-room-again"),
+        pytest.param(7000570, id="a-poll-that-waits-turns-to-another-scheduler-with-its-old-list"),
     ],
 )
 def test_what_a_seed_found_once_is_repaired(seed):

@@ -92,6 +92,15 @@ async def test_who_acts_and_is_gone_is_passed_over_and_a_list_goes_beside_the_po
         assert polling.reports[1].freed_slots == 1, "it was not even asked: nothing can have got lost"
 
 
+async def test_whoever_is_polled_next_gets_a_later_list_that_may_disprove_what_the_one_before_did():
+    async with rig(slots=2, schedulers=2, poll_wait_ms=5_000) as r:
+        polling, acting = r.gateways
+        await until(lambda: polling.polls)
+        await r.servers[0].stop(None)
+        await until(lambda: acting.polls)
+        assert acting.polls[0].list_number > polling.polls[-1].list_number
+
+
 async def test_one_that_is_silent_keeps_no_report_from_others():
     async with rig(slots=2, schedulers=2) as r:
         polling, acting = r.gateways

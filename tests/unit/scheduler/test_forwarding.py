@@ -376,6 +376,33 @@ async def test_a_session_keeps_to_its_limit_exactly_where_one_replica_acts(pair)
         assert len(keys) == 8, "the other session takes what is left"
 
 
+async def test_slots_kept_while_a_report_is_stored_are_for_all_of_the_session_again(pair):
+    job_id, waiting = job_of(HERE, 0), job_of(HERE, 1)
+    for each in (job_id, waiting):
+        await pair.run_job(each, 50, terms=JobTerms(session="s", session_max_tasks=2))
+    keys = await pair.fill(1)
+    pair.here.dispatcher._wake.clear()
+    assert len(await pair.finish(keys)) == 1
+    assert pair.here.queue.has_runnable
+    assert pair.here.dispatcher._wake.is_set(), "a slot may be free that nobody had use for"
+
+
+async def test_a_session_is_counted_when_the_next_task_is_chosen_and_not_when_the_report_came(pair, monkeypatch):
+    limited, other = job_of(HERE, 0), job_of(HERE, 1)
+    await pair.run_job(limited, 50, terms=JobTerms(session="s", session_max_tasks=1))
+    (key,) = await pair.fill(1)
+    await pair.run_job(other, 50, terms=JobTerms(session="s"), at_ms=2)
+    read = pair.here.local._reader.read
+
+    async def read_slowly(*given):
+        assert [k.job_id for k in await pair.fill(1)] == [other]
+        return await read(*given)
+
+    monkeypatch.setattr(pair.here.local._reader, "read", read_slowly)
+    assert [k.job_id for k in await pair.finish([key])] == [other]
+    assert (pair.running(limited), pair.running(other)) == (0, 2)
+
+
 # ---------------------------------------------------------------- what is known of other replicas' jobs
 
 

@@ -104,5 +104,5 @@ async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
     await writers.record(JOB, lambda _: Decision([planned(10)]))
     await coordinator.launch([Share(SLOT, 4)], 1)
     reported = [succeeded(1, 0), succeeded(1, 1)]
-    launches = await coordinator.report(reported, Share(SLOT, 2), 4, limit=3.0)
+    launches = await coordinator.report(reported, Share(SLOT, 2), 4, limit=lambda: 3.0)
     assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2
