@@ -14,12 +14,21 @@ from tests.jvm_options import java_options
 _TOLD: list[tuple[str, str]] = []
 
 
+_JAVA_OPTIONS_ARE_GIVEN = "JDK_JAVA_OPTIONS" in os.environ
+
+
 def pytest_configure() -> None:
-    os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
     # What runs in the background of a shell ignores interrupts, and so would every process that a test starts. A
     # handler is not handed down as an ignored signal is.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    # For each test: `scripts/test` makes Spark's classes while the first tests run.
+    if not _JAVA_OPTIONS_ARE_GIVEN:
+        os.environ["JDK_JAVA_OPTIONS"] = java_options()
 
 
 @pytest.fixture
