@@ -14,6 +14,8 @@ pytestmark = pytest.mark.timeout(600)
 
 QUERIES = (3, 6, 12)
 CLIENTS = 2
+REST_S = 0.7
+"""Between a client's queries: load, and not all that two cores can do."""
 # Each executor starts twice: what is compiled well is not worth its compilation.
 SPARK = ("spark.driver.memory=768m", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 SMALL = tuple(flag for setting in SPARK for flag in ("--spark-conf", setting))
@@ -44,6 +46,7 @@ class Client(threading.Thread):
                 except Exception as error:  # noqa: BLE001 whatever a user gets is to be told
                     self.trouble.append(repr(error))
                 self.done += 1
+                self.stopping.wait(REST_S)
 
 
 @pytest.fixture
