@@ -101,22 +101,30 @@ def test_a_dataset_is_written_by_the_cluster_and_published(cluster, tmp_path):
 def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
     text = "SELECT count(*) AS n FROM (SELECT /*+ REPARTITION(2, id) */ id FROM range(0, 100, 1, 6))"
     jobs = []
-    for _ in range(3):
+
+    def tasks_together() -> list[int]:
+        """Run a job more, and return of how many tasks each Spark job of the scan was."""
         jobs.append(cluster.client.sql(text, conf=UNFUSED))
         assert jobs[-1].to_arrow().to_pylist() == [{"n": 100}]
-    told = [json.loads(line) for path in events.rglob("events_*") for line in path.read_text().splitlines()]
-    started = [event for event in told if event["Event"] == "SparkListenerJobStart"]
-    runs = {e["Job ID"]: e["Properties"].get("spark.jobGroup.id", "") for e in started}
-    mine = Counter(run for run in runs.values() if run.startswith(tuple(f"{job.id}/1." for job in jobs)))
-    tasks = [e["Stage Infos"][0]["Number of Tasks"] for e in started if runs.get(e["Job ID"]) in mine]
-    assert set(mine.values()) == {1}
-    assert sum(tasks) == 6 * len(jobs)
+        started = [event for event in told(events) if event["Event"] == "SparkListenerJobStart"]
+        runs = {e["Job ID"]: e["Properties"].get("spark.jobGroup.id", "") for e in started}
+        mine = Counter(run for run in runs.values() if run.startswith(tuple(f"{job.id}/1." for job in jobs)))
+        assert set(mine.values()) == {1}
+        return [e["Stage Infos"][0]["Number of Tasks"] for e in started if runs.get(e["Job ID"]) in mine]
+
     # Whenever both slots are free; a scheduler that hears of one before the other fills that one.
-    assert max(tasks) == SLOTS
-    ran_in = {e["Task Info"]["Executor ID"] for e in told if e["Event"] == "SparkListenerTaskEnd"}
+    tasks = until(lambda: found if max(found := tasks_together()) == SLOTS else None, 60, "a job of two tasks")
+    assert sum(tasks) == 6 * len(jobs)
+    ran_in = {e["Task Info"]["Executor ID"] for e in told(events) if e["Event"] == "SparkListenerTaskEnd"}
     assert "driver" not in ran_in
-    cores = [e["Executor Info"]["Total Cores"] for e in told if e["Event"] == "SparkListenerExecutorAdded"]
+    cores = [e["Executor Info"]["Total Cores"] for e in told(events) if e["Event"] == "SparkListenerExecutorAdded"]
     assert sum(cores) == SLOTS
+
+
+def told(events: Path) -> list[dict]:
+    """Return the events in Spark's logs, as far as their lines are whole."""
+    whole = [path.read_text().rpartition("\n")[0] for path in events.rglob("events_*")]
+    return [json.loads(line) for text in whole for line in text.splitlines()]
 
 
 def test_a_cancelled_job_leaves_the_cluster_free(cluster, gate: Gate):
