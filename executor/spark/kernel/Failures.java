@@ -72,6 +72,9 @@ public final class Failures {
         if (isWorkerCrash(chain) || isClusterLoss(chain) || first(chain, OutOfMemoryError.class) != null) {
             return true;
         }
+        if (first(chain, BrokenStream.class) != null || first(chain, ExchangeFailure.class) != null) {
+            return true; // a Python function whose rows break off fails, too, and that is not its fault
+        }
         SparkThrowable said = said(chain);
         if (said != null && said.getCondition() != null && said.getCondition().startsWith("FAILED_EXECUTE_UDF")) {
             return false; // the user's own function raised it

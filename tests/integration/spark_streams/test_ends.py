@@ -77,6 +77,18 @@ def test_who_waits_for_the_keys_of_sorted_runs_hears_that_one_failed(spark, job)
     assert "USER_RAISED_EXCEPTION" in failures[2, 0].message
 
 
+def test_a_python_function_whose_rows_break_off_is_not_at_fault(spark, job):
+    def same(batches):
+        yield from batches
+
+    frame = spark.range(0, 1000, 1, 2).selectExpr("id", "isnull(assert_true(id < 0)) ok").repartition(2, "id")
+    stages = cut(spark, frame.mapInArrow(same, "id long, ok boolean"))
+    job.launch(stages)
+    readers = job.wait((2, 0), (2, 1))
+    assert {report.failure.kind for report in readers} == {"io_error"}
+    assert "USER_RAISED_EXCEPTION" in readers[0].failure.message
+
+
 def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_other, new_job):
     doomed = start_other().connect()
     job = new_job(runner, doomed)
