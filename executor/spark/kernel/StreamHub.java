@@ -144,8 +144,6 @@ public final class StreamHub {
     private PackedFrame spill(HubTask task, PackedFrame frame) throws IOException {
         try {
             return frame.spilled(task.spill);
-        } catch (java.nio.channels.ClosedByInterruptException e) {
-            throw e;
         } catch (java.nio.channels.ClosedChannelException e) {
             throw new BrokenStream("stopped: what " + task.name + " streams is wanted no more", e);
         } catch (IOException e) {
