@@ -68,7 +68,7 @@ final class HubTask {
         if (state == ABSENT) {
             return null;
         }
-        if (request.buckets != channels.length) {
+        if (request.buckets != channels.length || request.bucket < 0 || request.bucket >= channels.length) {
             return StreamAnswer.failed(name + " has " + channels.length + " buckets, but one of " + request.buckets + " was asked for");
         }
         HubChannel channel = channels[request.bucket];

@@ -70,7 +70,7 @@ public final class Kernel {
     Streams streams() {
         Streams open = streams;
         if (open == null) {
-            throw new IllegalStateException("this executor takes no part in streams");
+            throw new java.io.UncheckedIOException(new IOException("this executor takes no part in streams"));
         }
         return open;
     }

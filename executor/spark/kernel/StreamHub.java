@@ -25,8 +25,6 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class StreamHub {
     private static final Map HUBS = new ConcurrentHashMap();
     private static final int MOST_CLOSED_JOBS = 4096;
-    private static final long TICK_MS = 250L;
-    private static final long LOOK_NS = 5000000000L;
     /** How long what is said of tasks that never come is kept. */
     private static final long ABSENT_NS = 300L * 1000000000L;
 
@@ -38,11 +36,9 @@ public final class StreamHub {
     private final Condition changed = lock.newCondition();
     private final Map tasks = new LinkedHashMap();
     private final Set closedJobs = new java.util.LinkedHashSet();
-    private final Map sources = new ConcurrentHashMap(); // what is read on behalf of a job group
-    private final Thread keeper;
+    private final StreamKeeper keeper;
     private long held = 0;
     private long spilled = 0;
-    private long lookedNs = System.nanoTime();
     private boolean isClosed = false;
 
     /** *name*: that of no other hub in this process. */
@@ -51,19 +47,14 @@ public final class StreamHub {
         this.store = store;
         this.limits = limits;
         HUBS.put(name, this);
-        keeper = new Thread("onager-stream-keeper") {
-            public void run() {
-                keep();
-            }
-        };
-        keeper.setDaemon(true);
+        keeper = new StreamKeeper(this, store);
         keeper.start();
     }
 
     static StreamHub of(String name) {
         StreamHub hub = (StreamHub) HUBS.get(name);
         if (hub == null) {
-            throw new IllegalStateException("the streams of this executor are closed");
+            throw new java.io.UncheckedIOException(new IOException("the streams of this executor are closed"));
         }
         return hub;
     }
@@ -261,26 +252,6 @@ public final class StreamHub {
         }
     }
 
-    /** Let *source* be stopped with the job group *group* until it is taken out again. */
-    void enter(String group, RemoteSource source) {
-        sources.put(source, group);
-    }
-
-    void leave(RemoteSource source) {
-        sources.remove(source);
-    }
-
-    /** Stop what is read on behalf of a job group. */
-    void cancelGroup(String group) {
-        Iterator each = sources.entrySet().iterator();
-        while (each.hasNext()) {
-            Map.Entry entry = (Map.Entry) each.next();
-            if (group.equals(entry.getValue())) {
-                ((RemoteSource) entry.getKey()).stop();
-            }
-        }
-    }
-
     // ------------------------------------------------------------ the lock is held
 
     private HubTask find(String name) {
@@ -317,17 +288,15 @@ public final class StreamHub {
             Object[] one = (Object[]) done.get(i);
             StreamReply reply = ((HubTask.Poll) one[0]).reply;
             StreamAnswer answer = (StreamAnswer) one[1];
-            if (answer.hasToRead()) {
-                StreamAnswer loaded = answer.loaded();
-                lock.lock();
-                try {
-                    ((HubTask) one[2]).reads--;
-                } finally {
-                    lock.unlock();
-                }
-                answer = loaded;
+            boolean hasToRead = answer.hasToRead();
+            try {
+                reply.answer(hasToRead ? answer.loaded() : answer);
+            } catch (Throwable e) { // no memory for it, say: who waits must hear something, and this thread has other work
+                reply.lose(e);
             }
-            reply.answer(answer);
+            if (hasToRead) {
+                endRead((HubTask) one[2]);
+            }
         }
         for (int i = 0; i < done.size(); i++) {
             HubTask task = (HubTask) ((Object[]) done.get(i))[2];
@@ -342,38 +311,33 @@ public final class StreamHub {
         }
     }
 
-    // ------------------------------------------------------------ keeping order
-
-    private void keep() {
-        while (true) {
-            List done = new ArrayList();
-            Set lookAt = null;
-            lock.lock();
-            try {
-                if (isClosed) {
-                    return;
-                }
-                expire(done);
-                if (System.nanoTime() - lookedNs > LOOK_NS) {
-                    lookedNs = System.nanoTime();
-                    lookAt = directories();
-                }
-            } finally {
-                lock.unlock();
-            }
-            deliver(done);
-            if (lookAt != null) {
-                closeGone(lookAt);
-            }
-            try {
-                Thread.sleep(TICK_MS);
-            } catch (InterruptedException e) {
-                return;
-            }
+    private void endRead(HubTask task) {
+        lock.lock();
+        try {
+            task.reads--;
+        } finally {
+            lock.unlock();
         }
     }
 
-    /** Answer those who have waited long enough, and forget tasks that never came. */
+    // ------------------------------------------------------------ keeping order
+
+    /** Answer those who have waited long enough, and forget tasks that never came; false once the hub is closed. */
+    boolean expire() {
+        List done = new ArrayList();
+        lock.lock();
+        try {
+            if (isClosed) {
+                return false;
+            }
+            expire(done);
+        } finally {
+            lock.unlock();
+        }
+        deliver(done);
+        return true;
+    }
+
     private void expire(List done) {
         long now = System.nanoTime();
         Iterator each = tasks.values().iterator();
@@ -394,27 +358,21 @@ public final class StreamHub {
     }
 
     /** Return `{job, directory}` of every stage that streams, as text with a tab between. */
-    private Set directories() {
+    Set directories() {
         Set all = new HashSet();
-        Iterator each = tasks.values().iterator();
-        while (each.hasNext()) {
-            HubTask task = (HubTask) each.next();
-            if (task.directory != null) {
-                all.add(task.job + "\t" + task.directory);
+        lock.lock();
+        try {
+            Iterator each = tasks.values().iterator();
+            while (each.hasNext()) {
+                HubTask task = (HubTask) each.next();
+                if (task.directory != null) {
+                    all.add(task.job + "\t" + task.directory);
+                }
             }
+        } finally {
+            lock.unlock();
         }
         return all;
-    }
-
-    /** Close the jobs whose directories somebody has removed: they have ended. */
-    private void closeGone(Set directories) {
-        Iterator each = directories.iterator();
-        while (each.hasNext()) {
-            String[] one = ((String) each.next()).split("\t");
-            if (store.isGone(one[1])) {
-                closeJob(one[0]);
-            }
-        }
     }
 
     /** Drop all that a job has streamed, and stop whoever waits; nothing of it will be taken any more. */

@@ -42,7 +42,7 @@ final class StreamPeers {
     static StreamPeers of(String name) {
         StreamPeers found = (StreamPeers) PEERS.get(name);
         if (found == null) {
-            throw new IllegalStateException("the streams of this executor are closed");
+            throw new java.io.UncheckedIOException(new IOException("the streams of this executor are closed"));
         }
         return found;
     }
@@ -63,7 +63,14 @@ final class StreamPeers {
         }
         client(address).sendRpc(request.encode(), new RpcResponseCallback() {
             public void onSuccess(ByteBuffer response) {
-                reply.answer(StreamAnswer.decode(response));
+                StreamAnswer answer;
+                try {
+                    answer = StreamAnswer.decode(response);
+                } catch (Throwable e) { // no memory for it, say: whoever asked must hear of it, and may ask again
+                    reply.lose(new IOException("an answer cannot be read", e));
+                    return;
+                }
+                reply.answer(answer);
             }
 
             public void onFailure(Throwable e) {

@@ -16,6 +16,7 @@ final class Streams {
     private final StreamHub hub;
     private final StreamServer server;
     private final StreamPeers peers;
+    private final Map held = new java.util.concurrent.ConcurrentHashMap(); // what is read whole, and on behalf of which job group
     final String address;
 
     /** *spec* is JSON: {host, port, advertise, token_file, and what `StreamLimits` takes}; the last two may be empty. */
@@ -41,11 +42,11 @@ final class Streams {
 
     /** Read all of *source*, on this thread, which cancelling the job group *group* stops. */
     HeldInput hold(RemoteSource source, String group) throws IOException, InterruptedException {
-        hub.enter(group, source);
+        held.put(source, group);
         try {
             return HeldInput.drain(new ExchangeSource[] {source});
         } finally {
-            hub.leave(source);
+            held.remove(source);
             source.close();
         }
     }
@@ -94,8 +95,15 @@ final class Streams {
         return new HubOutput(name, spec.get("directory").asText(), tasks, spec.get("buckets").asInt());
     }
 
+    /** Stop what is read whole on behalf of a job group. */
     void cancelGroup(String group) {
-        hub.cancelGroup(group);
+        Iterator each = held.entrySet().iterator();
+        while (each.hasNext()) {
+            Map.Entry entry = (Map.Entry) each.next();
+            if (group.equals(entry.getValue())) {
+                ((RemoteSource) entry.getKey()).stop();
+            }
+        }
     }
 
     void closeJob(String job) {
