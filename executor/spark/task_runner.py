@@ -13,6 +13,7 @@ gives to other stages is kept by the kernel instead, and others read it at `stre
 where they are.
 """
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from execution_graph.failures import FailureKind
@@ -171,6 +173,7 @@ class StageRunner:
             if not run.open:  # cancelled before it began
                 self._forget(run)
                 return
+            self._expect_streams(run)
             bound = self.binder.bound(run.task_set, plan)
             with self._lock:
                 todo = sorted((partition, nonce) for partition, (_, nonce) in run.open.items())
@@ -182,7 +185,18 @@ class StageRunner:
             else:
                 self._forget(run)
         except Exception as e:  # noqa: BLE001 - whatever it is belongs into the reports
-            self._fail_rest(run, failures.from_exception(self.kernel, e))
+            self._give_up(run, failures.from_exception(self.kernel, e))
+
+    def _expect_streams(self, run: _Run) -> None:
+        """Let readers know that there is something to wait for: binding takes as long as what is broadcast in it."""
+        if run.is_streamed:
+            self.kernel.expectStreams(json.dumps(self._stream_spec(run, _partitions(run))))
+
+    def _give_up(self, run: _Run, failure: pb.Failure) -> None:
+        if run.is_streamed:
+            with contextlib.suppress(Py4JError, OSError):
+                self.kernel.giveUpStreams(json.dumps(self._stream_spec(run, _partitions(run))), failure.message)
+        self._fail_rest(run, failure)
 
     def _output_spec(self, run: _Run, plan: StagePlan, todo: list[tuple[int, Nonce]]) -> tuple[dict[str, Any], bytes]:
         task_set = run.task_set
@@ -193,7 +207,7 @@ class StageRunner:
             "directory": stage_directory(task_set.job_id, task_set.stage_id),
         }
         if run.is_streamed:
-            spec |= self._stream_spec(run, todo)
+            spec |= self._stream_spec(run, spec["partitions"])
         match plan.output:
             case ResultOutput() if task_set.output.kind == "sink":
                 sink = task_set.sink
@@ -211,13 +225,14 @@ class StageRunner:
                 layout = {"layout": "stream" if run.is_streamed else "exchange", "buckets": buckets_of(output)}
                 return spec | samples | layout, expression_of(output)
 
-    def _stream_spec(self, run: _Run, todo: list[tuple[int, Nonce]]) -> dict[str, Any]:
+    def _stream_spec(self, run: _Run, partitions: list[int]) -> dict[str, Any]:
         attempts = {task.partition: task.task_attempt for task in run.task_set.tasks}
         return {
             "job": run.task_set.job_id,
             "stage": run.task_set.stage_id,
             "stage_attempt": run.task_set.stage_attempt,
-            "task_attempts": [attempts[partition] for partition, _ in todo],
+            "partitions": partitions,
+            "task_attempts": [attempts[partition] for partition in partitions],
         }
 
     def _note_streams(self, task_set: pb.TaskSet) -> None:
@@ -342,6 +357,10 @@ class StageRunner:
             run.on_report(report)
         except Exception:
             log.exception("report_callback_failed", run=run.name)
+
+
+def _partitions(run: _Run) -> list[int]:
+    return [task.partition for task in run.task_set.tasks]
 
 
 def _report_of(key: TaskKey, started_ms: int, ended_ms: int, failure: pb.Failure | None) -> pb.TaskReport:

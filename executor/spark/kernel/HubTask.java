@@ -18,6 +18,8 @@ final class HubTask {
     /** Its stage's directory below the exchange's; null until it begins. */
     String directory = null;
     int state = ABSENT;
+    /** Whether it will begin here, or say why it does not. */
+    boolean isExpected = false;
     long sinceNs = System.nanoTime();
     String why = "";
     HubChannel[] channels = new HubChannel[0];
@@ -58,6 +60,11 @@ final class HubTask {
             channels[i] = new HubChannel();
             channels[i].isClosed = unwanted.contains(Integer.valueOf(i));
         }
+    }
+
+    /** Whether nothing is known here of it but that somebody asked. */
+    boolean isAbsent() {
+        return state == ABSENT && !isExpected;
     }
 
     /** Return what there is to say to *request*, or null when that is nothing yet. What it lets go of is added to *freed*. */

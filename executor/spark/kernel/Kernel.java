@@ -75,6 +75,19 @@ public final class Kernel {
         return open;
     }
 
+    /**
+     * Know of tasks that will stream once their stage is bound, which may take as long as what is broadcast in it; *spec*: what `submit`
+     * takes for streams.
+     */
+    public void expectStreams(String spec) throws IOException {
+        streams().expect(JSON.readTree(spec));
+    }
+
+    /** Those of them that have not begun will not. */
+    public void giveUpStreams(String spec, String why) throws IOException {
+        streams().giveUp(JSON.readTree(spec), why);
+    }
+
     /** Drop what a job has streamed, and take nothing more of it. */
     public void closeStreams(String job) {
         Streams open = streams;

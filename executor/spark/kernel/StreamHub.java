@@ -70,6 +70,33 @@ public final class StreamHub {
         store.prepare(directory);
     }
 
+    /** Know that the execution *name* will begin here, however long it takes to make it ready: readers wait for it. */
+    void expect(String name) {
+        lock.lock();
+        try {
+            if (!isClosed && !closedJobs.contains(StreamRequest.jobOf(name))) {
+                find(name).isExpected = true;
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The execution *name*, which was expected, will not begin. */
+    void giveUp(String name, String why) {
+        List done = new ArrayList();
+        lock.lock();
+        try {
+            HubTask task = (HubTask) tasks.get(name);
+            if (task != null && task.state == HubTask.ABSENT) {
+                fail(task, why, done);
+            }
+        } finally {
+            lock.unlock();
+        }
+        deliver(done);
+    }
+
     /** Return where the execution *task* puts its frames; it begins now. */
     HubTask begin(String task, int buckets, String directory, String file) throws IOException {
         SpillFile spill = store.spill(directory, file);
@@ -347,11 +374,11 @@ public final class StreamHub {
                 HubTask.Poll poll = (HubTask.Poll) task.polls.get(i);
                 if (poll.deadlineNs <= now) {
                     task.polls.remove(i);
-                    StreamAnswer nothing = task.state == HubTask.ABSENT ? StreamAnswer.absent() : StreamAnswer.nothing();
+                    StreamAnswer nothing = task.isAbsent() ? StreamAnswer.absent() : StreamAnswer.nothing();
                     done.add(new Object[] {poll, nothing, null});
                 }
             }
-            if (task.state == HubTask.ABSENT && task.polls.isEmpty() && (task.unwanted.isEmpty() || now - task.sinceNs > ABSENT_NS)) {
+            if (task.isAbsent() && task.polls.isEmpty() && (task.unwanted.isEmpty() || now - task.sinceNs > ABSENT_NS)) {
                 each.remove();
             }
         }

@@ -83,8 +83,8 @@ final class Streams {
         }
     }
 
-    /** Return where a stage's tasks put what they stream; *spec* as for `Kernel.submit`. */
-    HubOutput output(JsonNode spec) {
+    /** Return the names of a stage's executions by partition, as Integer to String; *spec* as for `Kernel.submit`. */
+    private static Map names(JsonNode spec) {
         Map tasks = new HashMap();
         for (int i = 0; i < spec.get("partitions").size(); i++) {
             int partition = ((JsonNode) spec.get("partitions").get(i)).asInt();
@@ -92,7 +92,29 @@ final class Streams {
             String task = StreamRequest.taskName(spec.get("job").asText(), spec.get("stage").asInt(), spec.get("stage_attempt").asInt(), partition, attempt);
             tasks.put(Integer.valueOf(partition), task);
         }
-        return new HubOutput(name, spec.get("directory").asText(), tasks, spec.get("buckets").asInt());
+        return tasks;
+    }
+
+    /** Know of tasks that will begin here; *spec* as for `Kernel.submit`. */
+    void expect(JsonNode spec) {
+        Iterator each = names(spec).values().iterator();
+        while (each.hasNext()) {
+            hub.expect((String) each.next());
+        }
+    }
+
+    /** Tell readers of tasks that were expected that they will not begin. */
+    void giveUp(JsonNode spec, String why) {
+        Iterator each = names(spec).values().iterator();
+        while (each.hasNext()) {
+            String task = (String) each.next();
+            hub.giveUp(task, "task " + task + " could not begin: " + why);
+        }
+    }
+
+    /** Return where a stage's tasks put what they stream; *spec* as for `Kernel.submit`. */
+    HubOutput output(JsonNode spec) {
+        return new HubOutput(name, spec.get("directory").asText(), names(spec), spec.get("buckets").asInt());
     }
 
     /** Stop what is read whole on behalf of a job group. */

@@ -86,3 +86,28 @@ def test_a_self_join_does_not_stop(spark, job):
     base = long_rows(spark, 40_000, 2).repartition(2, "h")
     frame = base.join(base.selectExpr("id AS id2", "h").hint("merge"), "h").groupBy().agg(fn.count("id"))
     assert job.result(cut(spark, frame)).to_pylist() == [{"count(id)": 40_000}]
+
+
+def test_a_stage_that_waits_for_its_broadcast_is_waited_for(spark, beside, other, new_job, token_file, tmp_path):
+    hasty = beside(StreamSettings(token_file=token_file, limits=LIMITS | {"absent_ms": 300, "poll_ms": 100}))
+    gate = tmp_path / "go"
+    few = spark.range(0, 10, 1, 1).select(gated(spark, gate)("id").alias("v"))
+    frame = spark.range(0, 1000, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v").repartition(2, "v")
+    stages = cut(spark, frame)
+    job = new_job(hasty, other)
+    job.launch(stages, lambda stage_id, _: 0 if stage_id == stages[-1].stage_id else 1)
+    for _ in range(15):
+        assert not job.failures()
+        time.sleep(0.1)
+    gate.touch()
+    assert job.table(stages).num_rows == 10
+
+
+def test_readers_of_a_stage_that_cannot_be_made_ready_hear_of_it(spark, job):
+    few = spark.range(0, 10, 1, 1).selectExpr("id v", "isnull(assert_true(id < 0)) ok")
+    frame = spark.range(0, 1000, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v").repartition(2, "v")
+    stages = cut(spark, frame)
+    job.launch(stages)
+    failures = [report.failure for report in job.wait(*[(stage.stage_id, 0) for stage in stages])]
+    assert [failure.kind for failure in failures] == ["user_error", "io_error", "io_error"]
+    assert "could not begin" in failures[2].message
