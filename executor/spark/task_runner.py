@@ -143,8 +143,11 @@ class StageRunner:
             runs = [run for run in self._runs.values() if run.task_set.job_id == job_id]
         for run in runs:
             self._cancel(run, {key for key, _ in list(run.open.values())}, "the job has ended")
-        self.binder.close_job(JobId(job_id))
-        self._close_streams(job_id)
+        try:
+            self.binder.close_job(JobId(job_id))
+            self._close_streams(job_id)
+        except (Py4JError, OSError) as e:  # the JVM is gone, and what was kept with it
+            log.warning("close_failed", job_id=job_id, error=str(e))
 
     def kept_jobs(self) -> set[JobId]:
         """Return the jobs of which bound stages or streams are kept, until `close_job`."""

@@ -100,6 +100,7 @@ def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_o
     assert {report.failure.kind for report in readers} == {"io_error"}
     assert f"the streams of {doomed.stream_address} cannot be reached" in readers[0].failure.message
     assert job.wait((3, 0))[0].failure.kind == "io_error"
+    doomed.close_job(job.job_id)  # which is asked of an executor whose JVM is gone, too
     doomed.close()
 
 
