@@ -288,8 +288,9 @@ class Cutter:
         described = self._describe(node)
         draft.input_bytes += described.input_bytes
         leaf = self._placeholder(draft, node, LeafInput(described.description, described.label))
-        if node.subqueries:
-            # Partition filters that wait for a subquery: what they leave out is known when the stage is bound.
+        if node.subqueries and node.kind == leaves.FILE_LEAF:
+            # Partition filters that wait for a subquery: what they leave out is known when the stage is bound. Of other
+            # sources there are only such here that the join applies as well.
             self._visit_subqueries(node, draft)
             scan = self._outline.handle(node)
             filtered = self._jvm.package("onager.kernel.Leaves").underRuntimeFilters(scan, leaf, described.partitions)
