@@ -1,6 +1,7 @@
 """One SparkSession, made as anybody makes one, and small tables for all tests of this directory."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -32,6 +33,9 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
+        # Plain Spark's part of a comparison: a few rows need neither 200 partitions nor plans that change as they run.
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.adaptive.enabled", "false")
         .config("spark.python.task.killTimeout", "500ms")
         .getOrCreate()
     )
@@ -65,9 +69,8 @@ def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def left_behind(spark) -> list[str]:
     """Return threads and Spark jobs of runs that have not ended."""
-    threads = jvm_with_kernel(spark).view.java.lang.Thread.getAllStackTraces().keySet()
-    names = [str(thread.getName()) for thread in threads]
-    return [name for name in names if name.startswith("onager-")] + list(
+    threads = jvm_with_kernel(spark).view.java.lang.Thread.getAllStackTraces().keySet().toString()  # all in one call
+    return re.findall(r"Thread\[(?:#\d+,)?(onager-[^,]*)", threads) + list(
         spark.sparkContext.statusTracker().getActiveJobsIds()
     )
 
