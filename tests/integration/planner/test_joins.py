@@ -1,40 +1,18 @@
-"""Every type of join by every way of joining: with null keys, keys that repeat, and a condition beside the keys."""
+"""Every type of join by every way of joining, by existence, of several keys, and by the nearest row."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import pytest
 
-EQUAL = "l.k = r.k and l.id + r.n > 5"
-LESS = "l.id < r.n * 4"
-TYPES = ("inner", "left", "right", "full", "left semi", "left anti")
-SIDES = {
-    "l": "(select id, if(id % 6 = 0, null, id % 5) k from range(0, 30, 1, 3))",
-    "r": "(select id n, if(id % 4 = 0, null, id % 7) k from range(0, 14, 1, 2))",
-}
+from tests.integration.planner.joins import LEFT, OPERATORS, RIGHT, WAYS, joined
+
 PLAIN_MERGE = {"spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "0"}
 """Otherwise sides that turn out small are hashed after all."""
 
-# (way, hint, types, condition, the operator that has to be in the plan)
-WAYS = [
-    ("broadcast right", "broadcast(r)", ("inner", "left", "left semi", "left anti"), EQUAL, "BroadcastHashJoin"),
-    ("broadcast left", "broadcast(l)", ("inner", "right"), EQUAL, "BroadcastHashJoin"),
-    ("merge", "merge(r)", TYPES, EQUAL, "SortMergeJoin"),
-    ("hash right", "shuffle_hash(r)", TYPES, EQUAL, "ShuffledHashJoin"),
-    ("hash left", "shuffle_hash(l)", ("inner", "left", "right", "full"), EQUAL, "ShuffledHashJoin"),
-    ("nested loop, right", "broadcast(r)", TYPES, LESS, "BroadcastNestedLoopJoin"),
-    ("nested loop, left", "broadcast(l)", TYPES, LESS, "BroadcastNestedLoopJoin"),
-    ("cartesian", "shuffle_replicate_nl(r)", ("inner", "cross"), LESS, "CartesianProduct"),
-    ("broadcast right, no condition", "broadcast(r)", TYPES, "true", "BroadcastNestedLoopJoin"),
-]
-CASES = [(way, hint, kind, on, operator) for way, hint, kinds, on, operator in WAYS for kind in kinds]
 
-
-@pytest.mark.parametrize(
-    ("hint", "kind", "on", "operator"), [case[1:] for case in CASES], ids=[f"{c[2]} {c[0]}" for c in CASES]
-)
-def test_join(check, hint, kind, on, operator):
-    columns = "l.id, l.k" if kind in {"left semi", "left anti"} else "l.id, l.k, r.n, r.k"
-    text = f"select /*+ {hint} */ {columns} from {SIDES['l']} l {kind} join {SIDES['r']} r on {on}"
-    assert operator in check(text, conf=PLAIN_MERGE).plan
+@pytest.mark.parametrize(("hint", "types", "on", "operator"), [way[1:] for way in WAYS], ids=[way[0] for way in WAYS])
+def test_every_type(check, hint, types, on, operator):
+    plan = check(joined(hint, types, on), conf=PLAIN_MERGE).plan
+    assert {name for name in OPERATORS if name in plan} == {operator}
 
 
 EXISTENCE = {
@@ -48,8 +26,8 @@ EXISTENCE = {
 @pytest.mark.parametrize(("hint", "on", "operator"), EXISTENCE.values(), ids=EXISTENCE.keys())
 def test_exists_beside_another_condition(check, hint, on, operator):
     text = f"""
-        select l.id from {SIDES["l"]} l
-        where l.id % 7 = 0 or exists (select /*+ {hint} */ 1 from {SIDES["r"]} r where {on})"""
+        select l.id from {LEFT} l
+        where l.id % 7 = 0 or exists (select /*+ {hint} */ 1 from {RIGHT} r where {on})"""
     plan = check(text, conf=PLAIN_MERGE).plan
     assert operator in plan
     assert "ExistenceJoin" in plan
@@ -80,6 +58,6 @@ def as_of(executor):
 @pytest.mark.parametrize("kind", ["", "left"])
 def test_as_of(check, as_of, kind):
     text = f"""
-        select l.id, l.k, r.n from {SIDES["l"]} l {kind} asof join {SIDES["r"]} r
+        select l.id, l.k, r.n from {LEFT} l {kind} asof join {RIGHT} r
         match_condition (l.id >= r.n) on l.k = r.k"""
     assert "SortMergeAsOfJoin" in check(text, conf=as_of).plan
