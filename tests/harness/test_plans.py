@@ -5,7 +5,6 @@ import pytest
 from pyspark.sql.types import LongType
 
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
-from tests.integration.planner.shapes import ORDERED, SHAPES
 
 TINY = HarnessConfig(channel_frames=1, frame_bytes=64)
 
@@ -102,11 +101,6 @@ def test_ranges_of_sorted_runs_below_a_join_that_looks_at_all_partitions(spark, 
     run = assert_distributed_eq(spark.sql(text), TINY)
     assert "sorted runs" in {stage.partitioning for stage in run.graph.stages}
     assert "BroadcastNestedLoopJoin" in run.graph.stages[-1].plan
-
-
-@pytest.mark.parametrize("text", [SHAPES["cte"], SHAPES["exists"], ORDERED["top"], ORDERED["window limit"]])
-def test_some_shapes(spark, tables, text):
-    assert_distributed_eq(spark.sql(text), TINY)
 
 
 def test_views_functions_and_settings_of_the_session_count(spark, tables):

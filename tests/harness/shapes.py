@@ -97,6 +97,7 @@ SHAPES = {
     "partition by join": "select p.id, g.label from parts p join groups g on p.part = g.k where g.label = 'group 2'",
     "no column": "select from_k.n from (select count(*) n from (select 1 from sales)) from_k",
     "repartition": "select /*+ repartition(4) */ id, k from sales",
+    "repartition by range": "select /*+ repartition_by_range(3, k) */ id, k from sales",
     "repartition by": "select /*+ repartition(4, k) */ id, k from sales",
     "rebalance": "select /*+ rebalance(k) */ id, k from sales",
     "coalesce": "select /*+ coalesce(1) */ id from sales",

@@ -1,8 +1,6 @@
 """More shapes of queries: grouping, windows, subqueries, set operations, rows made of rows, limits, files' own columns."""
 # ruff: noqa: E501  (a query reads best on one line)
 
-import pytest
-
 AGGREGATES = {
     "rollup with grouping ids": "select k, maybe, grouping_id(), count(*) from sales group by rollup(k, maybe) having count(*) > 3",
     "partial rollup": "select k, maybe, day, sum(price) from sales group by k, rollup(maybe, day)",
@@ -121,7 +119,7 @@ ROWS = {
     "time zones": "select from_utc_timestamp(cast(day as timestamp), 'Asia/Tokyo'), cast(day as timestamp_ntz) + make_dt_interval(id), convert_timezone('UTC', 'Europe/Paris', cast(day as timestamp_ntz)) from sales",
     "intervals added": "select day + make_ym_interval(0, k), cast(day as timestamp) - timestamp'2023-12-31', extract(day from interval '3 04:05:06' day to second) from sales",
     "decimals of 38 digits": "select cast(id as decimal(38, 18)) / 7, cast('9.99e37' as decimal(38, 0)) - id, price * cast(3 as decimal(20, 10)) from sales",
-    "binary": "select base64(cast(name as binary)), unhex('FF'), cast(name as binary) from sales where id < 20",
+    "binary as text": "select base64(cast(name as binary)), unhex('FF'), cast(name as binary) from sales where id < 20",
     "collations compared": "select a.name, count(*) from (select upper(name) collate utf8_lcase name from sales) a join (select name collate utf8_lcase name from sales) b on a.name = b.name group by 1",
     "collated order": "select distinct name collate unicode_ci n from sales order by n desc",
     "strings": "select regexp_extract_all(name, '[0-9]', 0), split(name, ' '), levenshtein(name, 'name 5'), format_string('%05d', id) from sales",
@@ -166,16 +164,5 @@ ORDERED = {
     "sort, limit, sort": "select * from (select id, k from sales order by id desc limit 30) order by k, id",
 }
 
-TABLES = [AGGREGATES, SUBQUERIES, SETS, ROWS]
-ALL = {name: text for table in TABLES for name, text in table.items()}
-IN_ORDER = WINDOWS | ORDERED
-
-
-@pytest.mark.parametrize("text", ALL.values(), ids=ALL.keys())
-def test_shape(check, text):
-    assert not check(text).HasField("fused_output"), "it runs in pieces"
-
-
-@pytest.mark.parametrize("text", IN_ORDER.values(), ids=IN_ORDER.keys())
-def test_ordered_shape(check, text):
-    assert not check(text, ordered=True).HasField("fused_output")
+MORE_SHAPES = AGGREGATES | SUBQUERIES | SETS | ROWS
+MORE_ORDERED = WINDOWS | ORDERED
