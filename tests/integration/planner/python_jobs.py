@@ -1,9 +1,8 @@
 """Jobs that are Python functions, for tests: their source, and what plain Spark makes of them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planner.one_executor import CUT, OneExecutor, as_multiset, rows_of
@@ -26,21 +25,26 @@ def source(body: str) -> str:
     return f"{IMPORTS}\ndef query(spark, paths=None):\n    {body.strip()}\n"
 
 
+def query_of(body: str) -> Callable[..., DataFrame]:
+    """Return the job's function."""
+    module: dict[str, Callable[..., DataFrame]] = {}
+    exec(source(body), module)
+    return module["query"]
+
+
 def compare(executor: OneExecutor, tables: Sequence[pb.View], body: str, **conf: str) -> pb.PlanOutcome:
     """Run the job as it is planned, and as plain Spark runs it; fail unless the rows are the same."""
     paths = {view.name: view.path for view in tables}
     outcome = executor.plan_python(source(body), views=tables, arguments={"paths": paths}, conf=CUT | conf)
     got = executor.run(outcome)
-    module: dict[str, Callable[..., Any]] = {}
-    exec(source(body), module)
-    with _as_before(executor.spark):
-        plain = module["query"](executor.spark, paths)
+    with as_before(executor.spark):
+        plain = query_of(body)(executor.spark, paths)
         expected = rows_of(plain.toArrow()) if plain.columns else [()] * plain.count()
     assert as_multiset(got) == as_multiset(expected)
     return outcome
 
 
-class _as_before:  # noqa: N801  (a context manager reads as a word)
+class as_before:  # noqa: N801  (a context manager reads as a word)
     """Undoes what the functions of jobs do to their session."""
 
     def __init__(self, spark: SparkSession) -> None:
