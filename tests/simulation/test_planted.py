@@ -17,7 +17,7 @@ LATELY = {
     "newest-written-at-once": 67,
     "no-turns": 25,
     "other-replicas-not-woken": 41,
-    "refused-launch-forgotten": 30,
+    "refused-launch-forgotten": 177,
     "slots-written-over": 583,
     "stale-attempt-read": 400,
     "streamed-attempts-not-raised": 7,
