@@ -77,16 +77,20 @@ def test_who_waits_for_the_keys_of_sorted_runs_hears_that_one_failed(spark, job)
     assert "USER_RAISED_EXCEPTION" in failures[2, 0].message
 
 
-def test_a_python_function_whose_rows_break_off_is_not_at_fault(spark, job):
-    def same(batches):
-        yield from batches
-
-    frame = spark.range(0, 1000, 1, 2).selectExpr("id", "isnull(assert_true(id < 0)) ok").repartition(2, "id")
-    stages = cut(spark, frame.mapInArrow(same, "id long, ok boolean"))
-    job.launch(stages)
-    readers = job.wait((2, 0), (2, 1))
-    assert {report.failure.kind for report in readers} == {"io_error"}
-    assert "USER_RAISED_EXCEPTION" in readers[0].failure.message
+def test_a_python_function_whose_rows_break_off_is_not_at_fault(spark):
+    jvm, gateway = spark._jvm, spark.sparkContext._gateway
+    broken = jvm.onager.kernel.BrokenStream("task 1 failed", None)
+    said = jvm.java.util.HashMap({"msg": "EOFError", "traceback": "Traceback (most recent call last)"})
+    maps = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$")
+    error = jvm.org.apache.spark.api.python.PythonException(
+        "PYTHON_EXCEPTION",
+        getattr(maps, "from")(jvm.scala.jdk.javaapi.CollectionConverters.asScala(said)),
+        jvm.java.io.UncheckedIOException(broken),  # what Spark's writer met, which fed the function
+        gateway.new_array(jvm.org.apache.spark.QueryContext, 0),
+        "",
+    )
+    described = jvm.onager.kernel.Failures.describe(error, False)
+    assert (described["kind"], described["message"]) == ("io_error", "task 1 failed")
 
 
 def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_other, new_job):
