@@ -111,7 +111,9 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             )
         answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
         await self._add_news(session, answer)
-        if not (answer.task_sets or answer.cancel or answer.clean_ups):
+        # A later poll may have overtaken this one while its list was looked at; the slots are offered by that one.
+        is_latest = request.list_number >= session.list_number
+        if is_latest and not (answer.task_sets or answer.cancel or answer.clean_ups):
             if is_young:
                 wait_ms = min(wait_ms, int(YOUNG_S * 1000))  # then a later list shall tell
             slots = 0 if session.is_draining else request.free_slots

@@ -181,6 +181,8 @@ class Offer:
     """Clear while slots of it are being filled."""
     filling: int = 0
     """How many rounds of filling slots of it go on."""
+    taken: int = 0
+    """Slots that these rounds may fill."""
 
     @property
     def can_be_filled(self) -> bool:

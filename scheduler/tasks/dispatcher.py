@@ -63,7 +63,9 @@ class Dispatcher:
         offer = Offer(session, slots)
         before = self._offers.get(session.executor_id)
         if before is not None:
-            before.answered.set()  # a poll that its executor has given up
+            before.answered.set()  # its executor waits for it no more, and takes what it brings all the same
+            if before.session is session:
+                offer.credit = max(0, slots - before.taken)
         self._offers[session.executor_id] = offer
         self._wake.set()
         try:
@@ -113,23 +115,30 @@ class Dispatcher:
         offers = {executor_id: self._offers[executor_id] for executor_id in taken}
         for executor_id, slots in taken.items():
             offers[executor_id].credit -= slots
+            offers[executor_id].taken += slots
             offers[executor_id].filling += 1
             offers[executor_id].settled.clear()
         try:
             filled = await self._tasks.fill_reservations(reservations)
             for reservation in filled.unfilled:
-                offers[reservation.executor_id].credit += 1
+                self._give_back(offers[reservation.executor_id], 1)
             self._hand_over(filled.launches, offers)
         except BaseException:
             for executor_id, slots in taken.items():
-                offers[executor_id].credit += slots
+                self._give_back(offers[executor_id], slots)
             raise
         finally:
-            for offer in offers.values():
+            for executor_id, offer in offers.items():
+                offer.taken -= taken[executor_id]
                 offer.filling -= 1
                 if not offer.filling:
                     offer.settled.set()
         return filled.unfilled
+
+    def _give_back(self, offer: Offer, slots: int) -> None:
+        """Let slots that were not filled be those of the executor's poll that waits by now."""
+        waiting = self._offers.get(offer.session.executor_id)
+        (waiting if waiting is not None and waiting.session is offer.session else offer).credit += slots
 
     def _hand_over(self, launches: Iterable[Launch], offers: Mapping[ExecutorId, Offer]) -> None:
         """Put launched tasks into the answers of polls. One whose poll broke is found by the executor's next list."""

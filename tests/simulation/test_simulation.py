@@ -58,6 +58,7 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
 @pytest.mark.parametrize(
     "seed",
     [
+        pytest.param(1008, id="a-poll-that-a-later-one-has-overtaken-offers-its-slots-too"),
         pytest.param(7000081, id="a-task-cancelled-before-it-was-sent-keeps-its-slot"),
         pytest.param(7000426, id="a-session-gets-a-task-while-a-report-of-another-job-of-it-is-stored"),
         pytest.param(7000430, id="nobody-hears-that-a-session-has-room-again"),

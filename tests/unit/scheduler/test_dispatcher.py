@@ -144,6 +144,56 @@ async def test_a_poll_that_its_executor_repeats_takes_the_place_of_the_first(hal
     assert len(await second) == 1
 
 
+@pytest.fixture
+def hold_fills(hall, monkeypatch):
+    """From its call on slots are filled when the event returned is set, as where another replica is slow to answer."""
+
+    def hold():
+        may_go_on, fill = asyncio.Event(), hall.tasks.fill_reservations
+
+        async def slowly(reservations):
+            await may_go_on.wait()
+            return await fill(reservations)
+
+        monkeypatch.setattr(hall.tasks, "fill_reservations", slowly)
+        return may_go_on
+
+    return hold
+
+
+async def polling_twice(hall, slots):
+    """Poll again while slots of the first poll are being filled."""
+    session, polls = session_of(), []
+    for _ in range(2):
+        polls.append(asyncio.create_task(hall.dispatcher.wait_for_work(session, slots, 60)))
+        await asyncio.sleep(0.1)
+    return polls
+
+
+async def test_slots_that_are_being_filled_are_not_offered_by_the_next_poll_too(hall, hold_fills):
+    await hall.running_job(6)
+    may_go_on = hold_fills()
+    first, second = await polling_twice(hall, 2)
+    may_go_on.set()
+    assert partitions(await first) == [0, 1]
+    await asyncio.sleep(0.1)
+    assert not second.done(), "the executor has two slots"
+    second.cancel()
+
+
+async def test_slots_that_could_not_be_filled_are_those_of_the_next_poll(hall, hold_fills, backend):
+    await hall.jobs.submit(graph("bad"))
+    may_go_on = hold_fills()
+    first, second = await polling_twice(hall, 1)
+    hall.jobs.forget(JobId("bad"))
+    await backend.delete_range("ActiveJobs", "")
+    may_go_on.set()
+    assert await first == []
+    await hall.jobs.submit(graph("good", at_ms=2))
+    (task_set,) = await asyncio.wait_for(second, 5)
+    assert task_set.job_id == "good"
+
+
 async def test_executors_that_leave_or_are_gone_get_nothing(hall):
     leaving, gone = session_of("e1", "draining"), session_of("e2")
     gone.is_gone = True
