@@ -47,7 +47,7 @@ async def test_a_reading_and_a_watch_from_the_next_revision_miss_nothing(harness
         await writer.put(HEADS, "last", b"")
 
     async def read():
-        """Return the keys (of a look at one key: only that) and the revision of that."""
+        """Return the keys (of a look at single keys: only these) and the revision of that."""
         match how:
             case "get_from_prefix":
                 page = await reader.get_from_prefix(HEADS, "")
@@ -62,7 +62,7 @@ async def test_a_reading_and_a_watch_from_the_next_revision_miss_nothing(harness
                 seen = await reader.read_txn([(HEADS, "job1")], [KeyRange(HEADS), KeyRange(LOG)])
                 return {item.key for item in seen.ranges[0]}, seen.revision
             case _:
-                seen = await reader.read_txn([(HEADS, "job1")])
+                seen = await reader.read_txn([(HEADS, "job1"), (HEADS, "last")])
                 return {key for (_, key), item in seen.values.items() if item is not None}, seen.revision
 
     writing = asyncio.create_task(write())
