@@ -6,6 +6,7 @@ and refuses what it has no slot for.
 """
 
 import asyncio
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
@@ -72,6 +73,7 @@ class SlotKeeper:
         self._wake = asyncio.Event()
         self._known_holders: frozenset[str] = frozenset()
         self._must_take_over = True  # those of whom nobody knows any more, when all schedulers were gone
+        self._lost_holder_s = -math.inf
         self._since_s: dict[tuple[str, ...], float] = {}
         """When something was first seen to be odd."""
         self._seen: set[tuple[str, ...]] = set()
@@ -84,6 +86,7 @@ class SlotKeeper:
         live = self._peers.live_incarnations
         if self._known_holders - live:
             self._must_take_over = True
+            self._lost_holder_s = self._clock.monotonic_s()
             self._wake.set()
         self._known_holders = live
 
@@ -195,8 +198,13 @@ class SlotKeeper:
             self._push.launcher.launch(record, [_task_set(graph, stage, record, mine, slots, self._streams)])
 
     def found_elsewhere(self, keys: Iterable[TaskKey]) -> None:
-        """Note tasks of which the executor says that another replica that lives has launched them."""
+        """Note tasks of which the executor says that another replica that lives has launched them.
+
+        It knows who lives from the launch that it answers; one that has died since may be the one, so it is asked again.
+        """
         self._found_elsewhere.update(keys)
+        if self._clock.monotonic_s() - self._lost_holder_s < _ON_ITS_WAY_S:
+            self._must_take_over = True
 
     # ---------------------------------------------------------------- holds of nobody
 

@@ -31,7 +31,7 @@ def session():
 @pytest.fixture
 def keeper(ledger):
     push = SimpleNamespace(ledger=ledger, pool=None, confirmed={key(0): 4, key(1): 4})
-    peers = SimpleNamespace(listen=lambda _: None)
+    peers = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset({"a", "b"}))
     return SlotKeeper(push, None, None, peers, None, ManualClock())
 
 
@@ -57,3 +57,19 @@ def test_what_was_launched_a_moment_ago_counts_as_held_though_no_list_shows_it(k
     session.held = {key(0): 0.0, key(1): -60.0}
     keeper.heard_list(session, 4, set())
     assert set(session.held) == {key(0)}
+
+
+def test_who_has_died_since_an_executor_was_asked_may_be_the_one_that_it_means(keeper):
+    keeper._on_peers()
+    keeper._must_take_over = False
+    keeper.found_elsewhere([key(0)])
+    assert not keeper._must_take_over
+    keeper._peers.live_incarnations = frozenset({"a"})
+    keeper._on_peers()
+    keeper._must_take_over = False  # a round has sent everything again, and here is the answer to one from before
+    keeper.found_elsewhere([key(0)])
+    assert keeper._must_take_over
+    keeper._must_take_over = False
+    keeper._clock.advance(2000)
+    keeper.found_elsewhere([key(0)])
+    assert not keeper._must_take_over, "nobody has died lately"
