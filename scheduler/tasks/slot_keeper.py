@@ -200,7 +200,7 @@ class SlotKeeper:
     def found_elsewhere(self, keys: Iterable[TaskKey]) -> None:
         """Note tasks of which the executor says that another replica that lives has launched them.
 
-        It knows who lives from the launch that it answers; one that has died since may be the one, so it is asked again.
+        It knows who lives from the launch that it answers. One that has died since may be the one: it is asked again.
         """
         self._found_elsewhere.update(keys)
         if self._clock.monotonic_s() - self._lost_holder_s < _ON_ITS_WAY_S:
