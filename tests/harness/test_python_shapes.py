@@ -160,10 +160,22 @@ FUNCTIONS = {
         def eval(self, row):
             self.k, self.n = row['k'], self.n + 1
         def terminate(self):
-            if self.n:  # where a task has no rows, Spark has none for what is given here
+            if self.n:  # plain Spark fails over what is given here by a task without rows
                 yield self.k, self.n
     spark.udtf.register('count_of', Count)
     return spark.sql('select * from count_of(table(sales) partition by k order by id)')""",
+    "udtf that ends without rows in one of two tasks": """
+    @udtf(returnType='n long', useArrow=True)
+    class Count:
+        def __init__(self):
+            self.n = 0
+        def eval(self, row):
+            self.n += 1
+        def terminate(self):
+            yield self.n,
+    spark.udtf.register('number_of', Count)
+    spark.conf.set('spark.sql.shuffle.partitions', '1')  # plain Spark fails over such a task
+    return spark.sql('select * from number_of(table(select k from groups where k < 1) partition by k)')""",
     "udtf over a whole table": """
     @udtf(returnType='n long')
     class Sum:

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
+import org.apache.spark.sql.execution.python.EvalPythonUDTFExec;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractPartialFunction;
 
@@ -76,15 +77,18 @@ public final class Binder {
             out = leaves.leaf(index, (RDDScanExec) plan, broadcast);
         } else {
             boolean below = plan instanceof BroadcastExchangeExec;
+            boolean isGuarded = plan instanceof EvalPythonUDTFExec;
             Seq children = plan.children();
             Object[] bound = new Object[children.size()];
             for (int i = 0; i < bound.length; i++) {
-                bound[i] = node((SparkPlan) children.apply(i), below);
+                SparkPlan child = node((SparkPlan) children.apply(i), below);
+                bound[i] = isGuarded ? UdtfGuardExec.below(child) : child;
             }
             out = bound.length == 0 ? plan : (SparkPlan) plan.withNewChildren(Kernel.seq(bound));
             if (out.subqueries().size() > 0) {
                 out = (SparkPlan) out.transformExpressions(new Subqueries());
             }
+            out = isGuarded ? UdtfGuardExec.above(out) : out;
         }
         made.put(plan, out);
         return out;
