@@ -19,7 +19,7 @@ from tests.integration.planner.one_executor import CUT, OneExecutor, as_multiset
 from tests.integration.planner.small_tables import make_views
 from tests.one_spark import stop_with_its_jvm
 
-IN_THE_GATE = 12
+IN_THE_GATE = 8
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 
