@@ -134,7 +134,7 @@ def test_a_cancelled_job_leaves_the_cluster_free(cluster, gate: Gate):
     until(lambda: any(".0-" in path.name for path in cluster.exchange_dir.rglob("*.tmp")), 30, "an unfinished file")
     job.cancel("enough")
     until(lambda: not list(cluster.exchange_dir.glob(f"*{job.id}*")), 3, "an empty directory")
-    until(lambda: not psutil.pid_exists(worker), 5, "the end of its Python worker")
+    until(lambda: not psutil.pid_exists(worker), 15, "the end of its Python worker")
     assert cluster.client.sql("SELECT 1 AS one", conf=UNFUSED).to_arrow().num_rows == 1
     assert not list(cluster.exchange_dir.glob(f"*{job.id}*"))
 
