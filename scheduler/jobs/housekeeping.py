@@ -102,7 +102,9 @@ class Housekeeping:
                 continue
             try:
                 job = await self._jobs.get(job_id)
-            except (JobNotFoundError, StateCorruptError, SchemaVersionError):
+            except SchemaVersionError:
+                continue  # who can read it knows which files are the result's
+            except (JobNotFoundError, StateCorruptError):
                 clean_up = pb.CleanUp(job_id=job_id)
             else:
                 clean_up = clean_up_of(job.graph, keeps_result=head.clean_up == "intermediate")

@@ -171,8 +171,10 @@ class JobHeads:
     def set_aside(self, job_id: JobId, why: str) -> None:
         """Leave a job alone that this replica cannot read, without a word to the others, who perhaps can."""
         revision, head = self._heads.get(job_id, (0, unreadable_head(job_id, why)))
-        self._heads[job_id] = (revision, head.model_copy(update={"broken": why, "has_runnable_work": False}))
-        self._tell(job_id, self._heads[job_id][1])
+        aside = head.model_copy(update={"broken": why, "has_runnable_work": False})
+        self._heads[job_id] = (revision, aside)
+        if aside != head:  # whoever is told may look at the job again
+            self._tell(job_id, aside)
 
     @property
     def damaged(self) -> list[tuple[JobId, int]]:

@@ -17,6 +17,9 @@ from typing import Any
 EPOCH_MS = 1_800_000_000_000
 """Wall time when a simulation begins."""
 
+STEPS_OF_A_MOMENT = 500_000
+"""More than this without time going on is no work, but somebody who goes round in circles."""
+
 
 class Process:
     """One life of a process: what it has to run, and whether it may."""
@@ -56,6 +59,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, events.TimerHandle, Process]] = []
         self._count = 0
         self.steps = 0
+        self._moment_began = 0
         self.problems: list[str] = []
         self.world = Process("world", 0)
         self.processes: list[Process] = [self.world]
@@ -94,6 +98,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 return 0
             for task in left:
                 task.cancel()
+            self._moment_began = self.steps
             self.world.context.copy().run(self.run_until_complete, self._spin())
         return len(left)
 
@@ -151,6 +156,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._jump()
             return
         process = able[int(self._order.random() * len(able))] if len(able) > 1 else able[0]
+        if self.steps - self._moment_began > STEPS_OF_A_MOMENT:
+            raise RuntimeError(f"{process} goes round in circles: time stands still")
         # A process does all that is ready before anybody else can hear of it: within it there is one order only.
         for _ in range(len(process.ready)):
             if not process.ready or process.is_paused:
@@ -166,6 +173,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not self._timers:
             raise RuntimeError("nothing is left that could ever happen")
         self._now_s = max(self._now_s, self._timers[0][0])
+        self._moment_began = self.steps
         while self._timers and self._timers[0][0] <= self._now_s:
             _, _, timer, owner = heapq.heappop(self._timers)
             if owner.is_alive and not timer._cancelled:  # type: ignore[attr-defined]

@@ -59,6 +59,7 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
     "seed",
     [
         pytest.param(1008, id="a-poll-that-a-later-one-has-overtaken-offers-its-slots-too"),
+        pytest.param(1953, id="an-old-scheduler-looks-for-ever-at-an-ended-job-of-a-newer-version"),
         pytest.param(7000081, id="a-task-cancelled-before-it-was-sent-keeps-its-slot"),
         pytest.param(7000426, id="a-session-gets-a-task-while-a-report-of-another-job-of-it-is-stored"),
         pytest.param(7000430, id="nobody-hears-that-a-session-has-room-again"),
@@ -137,6 +138,19 @@ def test_a_killed_process_does_not_even_clean_up(loop):
     assert heard == []
 
 
+def test_who_never_lets_time_go_on_is_found(loop, monkeypatch):
+    monkeypatch.setattr("tests.simulation.loop.STEPS_OF_A_MOMENT", 1_000)
+
+    async def circles():
+        while True:
+            await asyncio.sleep(0)  # noqa: ASYNC110 round and round
+
+    loop.spawn(loop.start_process("dizzy"), circles())
+    with pytest.raises(RuntimeError, match="dizzy goes round in circles"):
+        loop.world.context.copy().run(loop.run_until_complete, asyncio.sleep(1))
+    assert loop.bury() == 0
+
+
 def test_there_are_no_threads_and_no_sockets(loop):
     async def name():
         return await asyncio.to_thread(lambda: asyncio.get_running_loop() is loop)
@@ -152,7 +166,7 @@ def test_processes_take_turns_as_the_seed_says():
 
         async def step(name):
             for _ in range(5):
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # noqa: ASYNC110 round and round
                 heard.append(name)
 
         for name in "abc":

@@ -9,6 +9,7 @@ from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.housekeeping import Housekeeping, blobs_of, clean_up_of
 from scheduler.jobs.job_heads import JobHeads
+from scheduler.jobs.job_log import JobHeader
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.results import InlineResult, ResultStore
 from scheduler.replicas.peers import Peers
@@ -73,6 +74,24 @@ async def test_a_successor_finds_what_is_owed(backend, house, clock):
     await successor.heads.refresh()
     assert await successor.keeping.prepare()
     assert successor.keeping.clean_ups_for("e1")
+
+
+async def test_the_job_of_a_newer_version_is_left_to_who_can_read_it(backend, house, clock):
+    """Nobody is told of it twice: who looks at it whenever it is told would go round in circles."""
+    await ended(house, clock)
+    stored = await backend.get(Keyspace.CompletedJobs, JOB)
+    header = JobHeader.decoded(stored.value, "h").model_copy(update={"schema_version": "2.0"})
+    await backend.put(Keyspace.CompletedJobs, JOB, header.encoded())
+    older, told = House(backend, clock), []
+    older.heads.listen(lambda job_id, head: told.append((job_id, head.broken)))
+    await older.heads.refresh()
+    told.clear()
+    for _ in range(3):
+        assert not await older.keeping.prepare()
+    assert not older.keeping.has_clean_ups
+    ((job_id, broken),) = told
+    assert job_id == JOB
+    assert "newer" in broken
 
 
 async def test_a_failed_job_keeps_nothing(house, clock):
