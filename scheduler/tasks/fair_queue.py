@@ -174,6 +174,11 @@ class FairQueue:
         self._passed_over.clear()
 
     @property
+    def jobs(self) -> int:
+        """Return how many jobs are here."""
+        return len(self._shares)
+
+    @property
     def available(self) -> int:
         """Return how many tasks wait, over all jobs."""
         return self._waiting

@@ -19,7 +19,10 @@ from scheduler.tasks.reservations import ExecutorReservation, Filled, Launch, Up
 log = structlog.get_logger(__name__)
 
 _ROUNDS: Final = 4
-"""Slots whose job had less to do than it seemed are offered to others so often."""
+"""Slots whose job had less to do than it seemed are offered to others so often, and once more for each job there is.
+
+Each round passes over a job that has nothing fit for the slots, and any number of them may be before one that has.
+"""
 
 
 class TaskManager:
@@ -50,7 +53,7 @@ class TaskManager:
         """
         launches: list[Launch] = []
         waiting = list(reservations)
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS + self._queue.jobs):
             assigned, left = self._assign(waiting)
             if not assigned:
                 waiting = left

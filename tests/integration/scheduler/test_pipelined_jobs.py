@@ -232,6 +232,22 @@ async def test_executors_that_cannot_stream_get_no_task_that_does(pair):
     assert not pair.gates["e1"].sets(2)
 
 
+async def test_any_number_of_jobs_for_others_keeps_no_slot_from_the_job_behind_them(pair):
+    """Each of them is before it, and has tasks that this executor must not get."""
+    await pair.start("e1", stream_address="")
+    await pair.start("e2")
+    others = [await submitted(pair) for _ in range(20)]  # e1 has four slots, and each may be offered to another
+
+    async def all_are_planned():
+        return all([len((await asyncio.to_thread(job.progress)).stages) == 3 for job in others])
+
+    await eventually(all_are_planned, 30)
+    await eventually(lambda: len(pair.agents["e2"].worker.going_on) == 4, 30)
+    job = await asyncio.to_thread(pair.client.sql, "SELECT 1")
+    assert (await asyncio.wait_for(ended(job), 20)).state == "successful"
+    assert not any(task_set.pipelined for task_set in pair.gates["e1"].sets(1))
+
+
 async def test_a_value_that_is_none_is_refused(pair):
     with onager.connect(pair.addresses[0]) as client, pytest.raises(InvalidSettingError, match="durable or streaming"):
         await asyncio.to_thread(client.sql, "SELECT 1", conf={"onager.exchange": "fast"})
