@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,34 @@ def assert_distributed_eq(
     pieces alone. *plant* is for testing the harness itself.
     """
     __tracebackhide__ = True
-    config = config or HarnessConfig()
-    jvm = jvm_with_kernel(frame.sparkSession)
-    analyzed, order = _ordered(jvm, frame)
-    names = [*frame.columns, *(f"onager_order_{i}" for i in range(analyzed.output().size() - len(frame.columns)))]
-    graph = _cut(frame, analyzed, names, config)
-    expected = _plain(jvm, frame, analyzed, names)
-    run = run_graph(frame, graph, config, plant)
-    how = difference(run.table, expected, order, ordered=config.ordered, tolerance=config.relative_tolerance)
-    if how is not None:
-        raise AssertionError(f"run in pieces, the query gives another result: {how}\n\n{graph}")
-    return run
+    return Comparison(frame).check(config, plant=plant)
+
+
+class Comparison:
+    """A query, to be run in pieces any number of times, and in one go once."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._jvm = jvm_with_kernel(frame.sparkSession)
+        self._analyzed, self._order = _ordered(self._jvm, frame)
+        added = self._analyzed.output().size() - len(frame.columns)
+        self._names = [*frame.columns, *(f"onager_order_{i}" for i in range(added))]
+
+    def check(self, config: HarnessConfig | None = None, *, plant: Plant | None = None) -> DistributedRun:
+        """Do what `assert_distributed_eq` does."""
+        __tracebackhide__ = True
+        config = config or HarnessConfig()
+        graph = _cut(self._frame, self._analyzed, self._names, config)
+        expected = self._expected
+        run = run_graph(self._frame, graph, config, plant)
+        how = difference(run.table, expected, self._order, ordered=config.ordered, tolerance=config.relative_tolerance)
+        if how is not None:
+            raise AssertionError(f"run in pieces, the query gives another result: {how}\n\n{graph}")
+        return run
+
+    @cached_property
+    def _expected(self) -> pa.Table:
+        return _plain(self._jvm, self._frame, self._analyzed, self._names)
 
 
 def _cut(frame: DataFrame, analyzed: Any, names: list[str], config: HarnessConfig) -> StageGraph:
