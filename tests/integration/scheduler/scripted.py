@@ -239,6 +239,8 @@ class ScriptedExecutor:
     async def beat(self) -> None:
         while True:
             await asyncio.sleep(0.4)
+            if not self.registrations:
+                continue  # it would be told to register, and does so already
             request = pb.HeartbeatRequest(
                 executor_id=self.executor_id, incarnation=self.incarnation, draining=self.is_draining
             )

@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
-from pathlib import Path
 
 from scripted import Client, arrow_stream, executor, success
 from test_jobs import two_stages
@@ -16,23 +14,11 @@ from onager.protocol import onager_pb2 as pb
 from scheduler.state_admin.backing_up import LEASE_BOUND
 from scheduler.state_admin.everything import read_everything
 from state_backend import Keyspace, Put, open_backend
-
-ROOT = Path(__file__).parents[3]
+from tests.forked import fork_onager
 
 
 async def start_onager(*arguments, **environment):
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "onager",
-        *map(str, arguments),
-        cwd=ROOT,
-        env=os.environ | environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=8 * 1024 * 1024,
-    )
+    return await fork_onager(*map(str, arguments), environment=os.environ | environment)
 
 
 async def onager(*arguments, code=0, **environment):

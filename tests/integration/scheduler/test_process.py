@@ -4,12 +4,10 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import time
 import urllib.request
 from collections import Counter
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from scripted import Client, executor
@@ -18,14 +16,7 @@ from test_jobs import RESULT, eventually, two_stages
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_heads import JobHead
 from state_backend import Keyspace, open_backend
-
-ROOT = Path(__file__).parents[3]
-MAIN = """
-import sys
-from scheduler.main import run
-from scheduler.settings import SchedulerSettings
-sys.exit(run(SchedulerSettings()))
-"""
+from tests.forked import fork_onager
 
 
 def free_port():
@@ -42,15 +33,7 @@ async def start(tmp_path, port, **settings):
         **settings,
     }
     environment = {f"ONAGER_SCHEDULER_{name.upper()}": str(value) for name, value in settings.items()}
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        MAIN,
-        cwd=ROOT,
-        env=os.environ | environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    return await fork_onager("scheduler", environment=os.environ | environment)
 
 
 @asynccontextmanager
