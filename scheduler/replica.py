@@ -112,13 +112,6 @@ class Replica:
             ClientAccess(settings.peer_security, ()),
             timeout_s=settings.forward_timeout_ms / 1000,
         )
-        self.tasks = TaskManager(
-            self.local,
-            self.queue,
-            self.loads,
-            actor_of=lambda job_id: self.others.actor_of(job_id) or self.local,
-            max_launches=settings.max_launches_per_append,
-        )
         self.executors = ExecutorManager(
             backend,
             clock,
@@ -128,6 +121,17 @@ class Replica:
             on_lost=self.local.lose_executor,
             on_take_over=self.local.catch_up,
             turns=self.turns,
+        )
+        fitness = Fitness(
+            self.jobs, self.acting, self.loads, clock, self.executors.taking_work, self.executors.streaming
+        )
+        self.tasks = TaskManager(
+            self.local,
+            self.queue,
+            self.loads,
+            fitness,
+            actor_of=lambda job_id: self.others.actor_of(job_id) or self.local,
+            max_launches=settings.max_launches_per_append,
         )
         self.set_aside = SettingAside(
             backend,
@@ -173,9 +177,7 @@ class Replica:
             self.turns,
             clock,
             policy=settings.task_distribution,
-            fitness=Fitness(
-                self.jobs, self.acting, self.loads, clock, self.executors.taking_work, self.executors.streaming
-            ),
+            fitness=fitness,
         )
         self.push.launcher = Launcher(
             self.blobs,

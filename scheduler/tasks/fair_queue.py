@@ -7,6 +7,7 @@ as it may waits for one of them to end.
 import heapq
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,10 @@ from onager.ids import JobId
 
 _TURN: Final = 4
 """How many tasks are given out while a job waits whose claim is as good: a slot that moves on costs another append."""
+
+
+def _fits_all(_: JobId) -> bool:
+    return True
 
 
 @dataclass(slots=True)
@@ -108,17 +113,17 @@ class FairQueue:
         """Return whether the job is here."""
         return job_id in self._shares
 
-    def take(self, prefer: JobId | None = None) -> JobId | None:
-        """Give a slot to a job and return it; None when no task waits.
+    def take(self, prefer: JobId | None = None, fits: Callable[[JobId], bool] = _fits_all) -> JobId | None:
+        """Give a slot to a job that it *fits* and return it; None when no task waits for one.
 
         The job to *prefer* gets it unless another one has a better claim than it would have with a task less: a slot
         stays with its job for as long as that is fair. Of equal ones another waits for a few tasks, and no longer.
         """
-        best = self._best()
+        best = self._best(fits)
         if best is None:
             return None
         share = self._shares.get(prefer) if prefer is not None else None
-        if share is not None and self._is_runnable(share):
+        if share is not None and self._is_runnable(share) and fits(share.job_id):
             is_patient = share.load == best.load and self._has_patience(best)
             best = share if share.load < best.load or is_patient else best
         best.planned += 1
@@ -268,13 +273,21 @@ class FairQueue:
             for job_id in barred:
                 self._enter(self._shares[job_id])
 
-    def _best(self) -> _Share | None:
+    def _best(self, fits: Callable[[JobId], bool] = _fits_all) -> _Share | None:
+        unfit: list[tuple[tuple[float, int, int, str], int, JobId]] = []
+        best = None
         while self._heap:
             _, version, job_id = self._heap[0]
             share = self._shares.get(job_id)
             if share is not None and share.version == version and share.available > share.planned:
-                if self._is_runnable(share):
-                    return share
-                self._sessions[share.session].barred[job_id] = None
+                if not self._is_runnable(share):
+                    self._sessions[share.session].barred[job_id] = None
+                elif fits(job_id):
+                    best = share
+                    break
+                else:
+                    unfit.append(self._heap[0])
             heapq.heappop(self._heap)
-        return None
+        for entry in unfit:
+            heapq.heappush(self._heap, entry)
+        return best

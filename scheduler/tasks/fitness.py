@@ -44,7 +44,7 @@ class Fitness:
 
     def as_of_now(self) -> Fits:
         """Return what says whether a slot of an executor is likely to be of use to a job; it looks once for each."""
-        executors, streaming = self._executors(), self._streaming()
+        executors, streaming = cache(self._executors), cache(self._streaming)
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         self._nothing = {where: known for where, known in self._nothing.items() if known[1] > now_s}
 
@@ -52,8 +52,8 @@ class Fitness:
         def fits(job_id: JobId, executor_id: ExecutorId) -> bool:
             if self._acting.follows(job_id):
                 job = self._jobs.cached(job_id)
-                slot = ExecutorSlot(executor_id, "", 0, can_stream=executor_id in streaming)
-                return job is None or has_task_for(job.graph, slot, now_ms, executors)
+                slot = ExecutorSlot(executor_id, "", 0, can_stream=executor_id in streaming())
+                return job is None or has_task_for(job.graph, slot, now_ms, executors())
             known = self._nothing.get((job_id, executor_id))
             return known is None or known[0] != self._loads.position(job_id)
 

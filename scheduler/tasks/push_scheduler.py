@@ -139,9 +139,6 @@ class PushScheduler:
             wasted += len(unfilled)
             # There is less to do than it seemed; or of another replica's job, what waits needs another executor.
             passed_over |= {reservation.executor_id for reservation in unfilled}
-            for reservation in unfilled:
-                if reservation.job_id is not None:
-                    self._fitness.found_nothing(reservation.job_id, reservation.executor_id)
         if not passed_over:
             self._waiting_since_s.clear()
         return wasted

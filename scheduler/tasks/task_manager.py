@@ -3,15 +3,17 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
 from execution_graph import ExecutorSlot
-from onager.ids import JobId, TaskKey
+from onager.ids import ExecutorId, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.fitness import Fitness, Fits
 from scheduler.tasks.job_actor import JobActor, LocalActor, NotActingError
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.reservations import ExecutorReservation, Filled, Launch, Updated
@@ -33,6 +35,7 @@ class TaskManager:
         local: LocalActor,
         queue: FairQueue,
         loads: JobLoads,
+        fitness: Fitness,
         *,
         actor_of: Callable[[JobId], JobActor],
         max_launches: int,
@@ -40,6 +43,7 @@ class TaskManager:
         self._local = local
         self._queue = queue
         self._loads = loads
+        self._fitness = fitness
         self._actor_of = actor_of
         self._max_launches = max_launches
 
@@ -49,12 +53,12 @@ class TaskManager:
         """Hand tasks to the executors of *reservations*, as many as there are tasks, and commit that.
 
         A slot goes to its own job while that is fair, else to the job with the fewest running tasks for its weight. A
-        job that cannot be worked on now gets none, and keeps no other from theirs.
+        job that cannot be worked on now, or has no use for the executor, gets none, and keeps no other from theirs.
         """
         launches: list[Launch] = []
         waiting = list(reservations)
         for _ in range(_ROUNDS + self._queue.jobs):
-            assigned, left = self._assign(waiting)
+            assigned, left = self._assign(waiting, self._fitness.as_of_now())
             if not assigned:
                 waiting = left
                 break
@@ -64,6 +68,8 @@ class TaskManager:
                 self._queue.grant(job_id, sum(launch.tasks for launch in filled.launches))
                 launches += filled.launches
                 waiting += filled.unfilled
+                for executor_id in {reservation.executor_id for reservation in filled.unfilled}:
+                    self._fitness.found_nothing(job_id, executor_id)
                 if filled.unfilled:
                     self._queue.pass_over(job_id)  # others may have use for them
             if not waiting or not self._queue.has_runnable:
@@ -72,15 +78,23 @@ class TaskManager:
         return Filled(launches, waiting)
 
     def _assign(
-        self, reservations: Sequence[ExecutorReservation]
+        self, reservations: Sequence[ExecutorReservation], fits: Fits
     ) -> tuple[dict[JobId, list[ExecutorReservation]], list[ExecutorReservation]]:
         assigned: dict[JobId, list[ExecutorReservation]] = defaultdict(list)
+        left: list[ExecutorReservation] = []
+        useless: set[ExecutorId] = set()
         for number, reservation in enumerate(reservations):
-            job_id = self._queue.take(prefer=reservation.job_id) if number < self._max_launches else None
+            executor_id = reservation.executor_id
+            if number >= self._max_launches or not self._queue.has_runnable:
+                return assigned, left + list(reservations[number:])
+            is_useless = executor_id in useless
+            job_id = None if is_useless else self._queue.take(reservation.job_id, partial(_fits_at, fits, executor_id))
             if job_id is None:
-                return assigned, list(reservations[number:])
-            assigned[job_id].append(reservation)
-        return assigned, []
+                useless.add(executor_id)
+                left.append(reservation)
+            else:
+                assigned[job_id].append(reservation)
+        return assigned, left
 
     async def _fill_job(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
         try:
@@ -145,3 +159,7 @@ class TaskManager:
             return updated
         own = await self._local.update(executor, left, 0)
         return Updated([*updated.acknowledged, *own.acknowledged], updated.launches, updated.reservations)
+
+
+def _fits_at(fits: Fits, executor_id: ExecutorId, job_id: JobId) -> bool:
+    return fits(job_id, executor_id)

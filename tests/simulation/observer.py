@@ -65,6 +65,8 @@ class SeenJob:
     """Failures that tasks were reported to have, by kind."""
     launches: int = 0
     """How many tasks were handed out."""
+    launched_at: Counter[str] = field(default_factory=Counter)
+    """To which executors they were."""
     final: ExecutionGraph | None = None
     is_removed: bool = False
 
@@ -293,6 +295,7 @@ class Observer(RunLedger):
                 for partition, task in stage.in_hand():
                     if (partition, task.attempt) not in known:
                         self._launched(job, (stage_id, stage.attempt, partition, task.attempt))
+                        job.launched_at[task.executor_id] += 1
             for partition, output in stage.ledger.outputs.items():
                 had = None if old is None else old.ledger.outputs.get(partition)
                 if had is not None and had.nonce != output.nonce and old.attempt == stage.attempt:

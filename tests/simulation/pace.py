@@ -4,6 +4,7 @@ What is measured is dead time: a task that waits while a slot is free, one that 
 executor that has never heard of it, a report that nobody takes, a job that gets nothing while others get more and more.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -62,8 +63,8 @@ class Pace:
         """When each thing that should not last was first seen, as long as it lasts."""
         self._pauses_since_s: dict[object, float] = {}
         """When each pause before a retry was first seen."""
-        self._hungry: dict[str, tuple[int, int]] = {}
-        """How many tasks a job with nothing running had been given, and others, when it began to wait for one."""
+        self._hungry: dict[str, tuple[int, Counter[str]]] = {}
+        """How many tasks a job had been given that has nothing running, and at which executors others had, at first."""
         self.longest_s = dict.fromkeys(_TOLD, 0.0)
 
     def look(self) -> None:
@@ -140,19 +141,13 @@ class Pace:
 
     def _waiting(self) -> list[tuple[str, object]]:
         free = [
-            ExecutorSlot(agent._id, "", 0, can_stream=bool(agent._membership._identity.stream_address))
+            _slot(agent)
             for _, agent in self._agents
             if agent._attempts.free_slots and agent._membership._registered.is_set() and not agent._draining.is_set()
         ]
-
-        def is_fit_for_one(graph: ExecutionGraph) -> bool:
-            """Second attempts need another executor than the first."""
-            is_resolved = any(isinstance(s, ResolvedStage) for s in graph.stages)
-            return is_resolved or any(pop_next_tasks(graph, slot, 1, 0) is not None for slot in free)
-
         active = [(j, graph) for j, graph in self._active if not self._is_barred(j)]
         # A launch is progress: what waits then waits for another reason.
-        return [("waiting", (j.job_id, j.launches)) for j, graph in active if free and is_fit_for_one(graph)]
+        return [("waiting", (j.job_id, j.launches)) for j, graph in active if any(_is_fit(graph, s) for s in free)]
 
     def _is_barred(self, job: SeenJob) -> bool:
         """Return whether the job's session may have no more tasks, as far as all know who count them."""
@@ -185,24 +180,39 @@ class Pace:
     # ---------------------------------------------------------------- turns
 
     def _look_at_turns(self) -> None:
-        """A job that has nothing running comes next, whatever it weighs: few others may be served before it.
+        """A job that has nothing running comes next, whatever it weighs: few others may be served where it could be.
 
         A few for each scheduler, since one that acts on several jobs keeps a slot for a few tasks of theirs.
         """
         slots = sum(e.slots for e in self._world.executors)
-        total = sum(j.launches for j in self._world.observer.jobs.values())
+        jobs = self._world.observer.jobs.values()
+        total = sum((j.launched_at for j in jobs), Counter[str]())
+        graphs = {j.job_id: graph for j, graph in self._active}
         waiting = [(j, graph) for j, graph in self._active if _could_run_now(graph) and not running_count(graph)]
         hungry = {j.job_id: j for j, _ in waiting if not self._is_barred(j)}
         before, self._hungry = self._hungry, {}
         for job_id, job in hungry.items():
-            others = total - job.launches
+            others = total - job.launched_at
             launches, began = before.get(job_id, (job.launches, others))
             if launches != job.launches:
                 began = others  # it got something between two looks
-            if others - began > 2 * slots + 8 * len(self._world.replicas) + 2 * len(hungry):
-                self._world.observer.fail(f"{job_id} got nothing while others got {others - began} tasks")
+            fit = [agent._id for _, agent in self._agents if _is_fit(graphs[job_id], _slot(agent))]
+            served = sum(others[executor_id] - began[executor_id] for executor_id in fit)
+            if served > 2 * slots + 8 * len(self._world.replicas) + 2 * len(hungry):
+                self._world.observer.fail(f"{job_id} got nothing while others got {served} tasks")
                 began = others
             self._hungry[job_id] = job.launches, began
+
+
+def _slot(agent: Agent) -> ExecutorSlot:
+    return ExecutorSlot(agent._id, "", 0, can_stream=bool(agent._membership._identity.stream_address))
+
+
+def _is_fit(graph: ExecutionGraph, slot: ExecutorSlot) -> bool:
+    """Return whether a task of the job may go there: second attempts need another executor, streams an address."""
+    if graph.is_pipelined and not slot.can_stream:
+        return False
+    return any(isinstance(s, ResolvedStage) for s in graph.stages) or pop_next_tasks(graph, slot, 1, 0) is not None
 
 
 def _could_run_now(graph: ExecutionGraph) -> bool:

@@ -64,6 +64,7 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
         pytest.param(7000426, id="a-session-gets-a-task-while-a-report-of-another-job-of-it-is-stored"),
         pytest.param(7000430, id="nobody-hears-that-a-session-has-room-again"),
         pytest.param(75147310349, id="a-launch-is-said-to-be-that-of-a-scheduler-which-leaves-that-very-moment"),
+        pytest.param(163897562340, id="slots-of-no-use-to-a-job-count-as-its-and-keep-it-from-those-that-are"),
         pytest.param(879475520074, id="a-slot-that-five-jobs-cannot-use-is-kept-from-the-sixth"),
         pytest.param(7000570, id="a-poll-that-waits-turns-to-another-scheduler-with-its-old-list"),
     ],

@@ -15,6 +15,7 @@ from scheduler.jobs.reports import ReportReader
 from scheduler.jobs.results import ResultStore
 from scheduler.tasks.dispatcher import Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.fitness import Fitness
 from scheduler.tasks.job_actor import LocalActor
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.reservations import ExecutorReservation
@@ -38,7 +39,8 @@ class Hall:
         self.local = local = LocalActor(
             self.jobs, self.writers, reader, self.queue, acting, clock, max_launches=100, cluster_slots=lambda: 4
         )
-        self.tasks = TaskManager(local, self.queue, loads, actor_of=lambda _: local, max_launches=100)
+        fitness = Fitness(self.jobs, acting, loads, clock, lambda: frozenset({"e1", "e2"}))
+        self.tasks = TaskManager(local, self.queue, loads, fitness, actor_of=lambda _: local, max_launches=100)
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
         self.jobs.listen(loads.on_commit)
         self.jobs.listen(lambda *_: self.dispatcher.wake())

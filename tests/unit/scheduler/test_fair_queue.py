@@ -37,6 +37,13 @@ def test_no_job_is_given_more_than_it_has_tasks():
     assert not made.has_runnable
 
 
+def test_a_slot_goes_to_a_job_that_it_fits_and_costs_the_others_nothing():
+    made = queue(a=(0, 9, 1), b=(5, 9, 1))
+    assert made.take(fits=lambda job_id: job_id == B) == B
+    assert made.take(prefer=A, fits=lambda _: False) is None
+    assert [made.take() for _ in range(8)] == [A] * 7 + [B]
+
+
 def test_a_slot_stays_with_its_job_while_that_is_fair():
     made = queue(a=(0, 9, 1), b=(0, 9, 1))
     assert made.take(prefer=B) == B
