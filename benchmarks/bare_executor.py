@@ -101,6 +101,10 @@ class BareWorker:
         """Return none: nothing is kept."""
         return ()
 
+    def streamed_jobs(self) -> Collection[JobId]:
+        """Return none: nothing is streamed."""
+        return ()
+
     def clean_up(self, request: pb.CleanUp) -> None:
         """Do nothing: there are no files."""
 

@@ -5,6 +5,7 @@ are told apart by their attempt, reports are sent until acknowledged, and who is
 """
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -35,6 +36,8 @@ _POLLS_AT_ONCE = 4
 """So many may follow each other without that: a job that ends brings clean-ups, and the next one is to find a poll."""
 _ALIVE_CHECK_S = 0.5
 _LAST_WORDS_S = 5.0
+_READ_CHECK_S = 0.5
+"""How often an executor that leaves asks whether the jobs have ended that read what it streamed."""
 
 
 class Ending(Enum):
@@ -397,14 +400,29 @@ class Agent:
     async def _drain(self) -> None:
         await self._draining.wait()
         grace_s = self._settings.drain_grace_ms / 1000
-        empty, stop = (asyncio.create_task(event.wait()) for event in (self._empty, self._must_stop))
-        await asyncio.wait([empty, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        done, stop = (asyncio.create_task(wait) for wait in (self._until_unneeded(), self._must_stop.wait()))
+        await asyncio.wait([done, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
-        if empty.done():
+        done.cancel()
+        if self._empty.is_set():
+            if jobs := self._worker.streamed_jobs():
+                self._log.warning("streams_given_up", jobs=sorted(jobs), grace_s=grace_s)
             self._end(Ending.DRAINED, "drained")
             return
         self._log.warning("drain_cut_short", running=self._attempts.active, grace_s=grace_s)
         self._in_hand.cancel(self._held())
-        await asyncio.wait([empty], timeout=_LAST_WORDS_S)
-        empty.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await self._empty.wait()
         self._end(Ending.STOPPED, "stopped while tasks were running")
+
+    async def _until_unneeded(self) -> None:
+        """Wait until nothing is held, and no job goes on that reads what was streamed here: it would begin anew.
+
+        Which jobs have ended is told by the answers to heartbeats.
+        """
+        await self._empty.wait()
+        while self._worker.streamed_jobs():
+            self._membership.beat()
+            await asyncio.sleep(_READ_CHECK_S)
+            await self._empty.wait()

@@ -63,7 +63,8 @@ class ExecutorSettings(ProcessSettings):
     exchange_look_ms: int = Field(default=10_000, ge=100)
     """How often the exchange directory is looked through for its size, and for files that dead processes left there."""
     drain_grace_ms: int = Field(default=30_000, ge=0)
-    """How long running tasks may go on after SIGTERM before they are stopped."""
+    """How long running tasks may go on after SIGTERM before they are stopped, and what others may read as a stream is
+    kept for them."""
     blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
     """Memory for stage plans and job specifications that may be needed again."""
     tls_ca: Path | None = None

@@ -49,6 +49,10 @@ class Worker(Protocol):
         """Return the jobs of which something is kept in memory for tasks to come, or for others to read."""
         ...
 
+    def streamed_jobs(self) -> Collection[JobId]:
+        """Return the jobs of which others may still read what tasks that are done have streamed here."""
+        ...
+
     def clean_up(self, request: pb.CleanUp) -> None:
         """Forget a job and remove its files but for those to keep; harmless to repeat, and may take long."""
         ...

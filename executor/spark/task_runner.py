@@ -100,7 +100,9 @@ class StageRunner:
         """Where others read what tasks here stream; empty: tasks cannot."""
         self.binder = Binder(spark, self.kernel, check_address=lambda address: check_reader(streams, address))
         self._streaming: set[str] = set()
-        """Jobs of which something was streamed here."""
+        """Jobs of which something was streamed here, or read as a stream."""
+        self._streamed: set[JobId] = set()
+        """Those of which tasks are done that others read, or may come to read, here."""
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._count = 0
@@ -152,6 +154,10 @@ class StageRunner:
     def kept_jobs(self) -> set[JobId]:
         """Return the jobs of which bound stages or streams are kept, until `close_job`."""
         return self.binder.jobs() | {JobId(job_id) for job_id in list(self._streaming)}
+
+    def streamed_jobs(self) -> set[JobId]:
+        """Return the jobs of which others may still read what tasks that are done have streamed, until `close_job`."""
+        return set(self._streamed)
 
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false it stays so."""
@@ -248,6 +254,7 @@ class StageRunner:
     def _close_streams(self, job_id: str) -> None:
         if job_id in self._streaming:
             self._streaming.discard(job_id)
+            self._streamed.discard(JobId(job_id))
             self.kernel.closeStreams(job_id)
 
     def _cancel(self, run: _Run, wanted: set[TaskKey], why: str) -> None:
@@ -316,6 +323,8 @@ class StageRunner:
         started, ended = event["started_ms"], event["ended_ms"]
         if "failure" in event:
             return _report_of(key, started, ended, failures.from_kernel(event["failure"]))
+        if run.is_streamed:
+            self._streamed.add(run.stage.job_id)
         report = _report_of(key, started, ended, None)
         success = report.success
         success.output.nonce = event["nonce"]  # ours, unless Spark started the task again

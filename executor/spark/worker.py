@@ -125,6 +125,10 @@ class SparkWorker:
         """Return the jobs of which something is in memory; see `executor.work.Worker`."""
         return self._runner.kept_jobs()
 
+    def streamed_jobs(self) -> Collection[JobId]:
+        """Return the jobs of which others may still read streams; see `executor.work.Worker`."""
+        return self._runner.streamed_jobs()
+
     def clean_up(self, request: pb.CleanUp) -> None:
         """Forget a job and remove its files but for those to keep, or what dead executors did not finish of them."""
         job_id = JobId(request.job_id)

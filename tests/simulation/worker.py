@@ -57,6 +57,7 @@ class SimulatedWorker:
         self._running: dict[TaskKey, tuple[asyncio.TimerHandle, OnReport]] = {}
         self._is_alive = True
         self._kept: set[JobId] = set()
+        self._streamed: set[JobId] = set()
 
     # ---------------------------------------------------------------- what the agent asks
 
@@ -90,9 +91,13 @@ class SimulatedWorker:
     def kept_jobs(self) -> set[JobId]:
         return self._kept
 
+    def streamed_jobs(self) -> set[JobId]:
+        return self._streamed
+
     def clean_up(self, request: pb.CleanUp) -> None:
         if not request.dead_writers:
             self._kept.discard(JobId(request.job_id))
+            self._streamed.discard(JobId(request.job_id))
         if request.memory_only:
             self._ledger.trace(f"{self._life} forgets {request.job_id}")
             return
@@ -250,6 +255,8 @@ class SimulatedWorker:
         output.rows = len(rows_of(value)) if is_result else 1
         self._ledger.wrote(self._life, key, nonce, value, is_shared=output.shared or output.inline)
         self._exchange.written[nonce].is_streamed = is_streamed
+        if is_streamed:
+            self._streamed.add(key.job_id)
         if not is_result and output.shared and self._rng.random() < self._rates().output_lost:
             self._exchange.lose(nonce, "a disk lost it")
             self._ledger.trace(f"the file {nonce} is lost")

@@ -54,6 +54,9 @@ class ScriptedWorker:
     def kept_jobs(self):
         return ()
 
+    def streamed_jobs(self):
+        return ()
+
     def clean_up(self, request):
         pass
 

@@ -164,6 +164,7 @@ class ScriptedWorker:
     cleaned: list = field(default_factory=list)
     contents: Contents | None = None
     kept: set = field(default_factory=set)
+    streamed: set = field(default_factory=set)
     running: dict = field(default_factory=dict)
     start_error: Exception | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -185,7 +186,11 @@ class ScriptedWorker:
     def kept_jobs(self) -> set:
         return self.kept
 
+    def streamed_jobs(self) -> set:
+        return self.streamed
+
     def clean_up(self, request) -> None:
+        self.streamed.discard(request.job_id)
         self.kept.discard(request.job_id)
         self.cleaned.append(request.job_id)
 

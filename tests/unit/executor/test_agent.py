@@ -286,6 +286,32 @@ async def test_an_idle_executor_drains_at_once():
             assert (await r.outcome).ending is Ending.DRAINED
 
 
+async def test_drain_waits_for_those_who_read_what_was_streamed():
+    async with rig() as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.worker.streamed = {"job-1"}
+        r.worker.succeed(key(0))
+        r.agent.request_drain()
+        await until(lambda: len([beat for beat in r.gateway.heartbeats if beat.draining and not beat.running]) >= 3)
+        assert not r.outcome.done()
+        r.gateway.forgotten = ["job-1"]
+        async with asyncio.timeout(5):
+            assert (await r.outcome).ending is Ending.DRAINED
+
+
+@pytest.mark.parametrize("impatience", ["grace is over", "asked twice"])
+async def test_a_drain_that_takes_too_long_gives_up_what_was_streamed(impatience):
+    async with rig(drain_grace_ms=100 if impatience == "grace is over" else 60_000) as r:
+        r.worker.streamed = {"job-1"}
+        await until(lambda: r.gateway.polls)
+        r.agent.request_drain()
+        if impatience == "asked twice":
+            r.agent.request_drain()
+        async with asyncio.timeout(5):
+            assert (await r.outcome).ending is Ending.DRAINED
+
+
 @pytest.mark.parametrize("impatience", ["grace is over", "asked twice"])
 async def test_a_drain_that_takes_too_long_stops_what_runs(impatience):
     async with rig(drain_grace_ms=100 if impatience == "grace is over" else 60_000) as r:
