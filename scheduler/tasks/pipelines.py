@@ -49,6 +49,7 @@ class Pipelines:
         self.abandoned = 0
         """Jobs of this scheduler that were run again over the durable exchange, for the figures."""
         jobs.listen(self._on_commit)
+        jobs.heads.listen(self._on_head)
 
     async def run(self) -> None:
         """Look for as long as the scheduler lives."""
@@ -69,6 +70,10 @@ class Pipelines:
             job = self._jobs.cached(job_id)
             if job is not None and find_abandonment(job.graph, executors, streaming, self._clock.now_ms()) is not None:
                 yield job_id
+
+    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        if head is None or not head.is_active:
+            self._at_work.discard(job_id)  # it may be another scheduler's by now, and no commit be seen here
 
     def _on_commit(self, job: StoredJob, head: JobHead) -> None:
         job_id, graph = JobId(head.job_id), job.graph

@@ -88,7 +88,7 @@ class Watched:
     def __init__(self, clock, graph):
         self.graph, self.told, self.given_up = graph, [], []
         job = lambda _: SimpleNamespace(graph=self.graph)  # noqa: E731
-        self.jobs = SimpleNamespace(cached=job, listen=self.listen)
+        self.jobs = SimpleNamespace(cached=job, listen=self.listen, heads=SimpleNamespace(listen=self.listen_to_heads))
         local = SimpleNamespace(coordinator=lambda _: SimpleNamespace(abandon_pipeline=self.abandon))
         self.follows = True
         acting = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
@@ -106,6 +106,9 @@ class Watched:
 
     def listen(self, listener):
         self.commit = lambda: listener(SimpleNamespace(graph=self.graph), SimpleNamespace(job_id="job-1"))
+
+    def listen_to_heads(self, listener):
+        self.end = lambda: listener("job-1", None)
 
     async def abandon(self, executors, streaming):
         self.given_up.append((set(executors), set(streaming)))
@@ -151,5 +154,14 @@ def test_a_job_that_ends_as_it_began_has_given_nothing_up(clock):
     job = planned(*chain(2), pipeline=Pipeline())
     job.finish()
     watched.graph = job.graph
+    watched.commit()
+    assert watched.told == []
+
+
+def test_a_job_that_has_ended_elsewhere_is_kept_no_longer(clock):
+    watched = Watched(clock, at_work())
+    watched.commit()
+    watched.end()
+    watched.graph = apply(watched.graph, GONE)
     watched.commit()
     assert watched.told == []
