@@ -81,7 +81,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             await self._executors.drain(session)
         if request.exchange.looked_ms:
             session.exchange = request.exchange
-        answer = pb.HeartbeatResponse(clean_ups=self._housekeeping.forgotten(request.kept_jobs))
+        answer = pb.HeartbeatResponse(clean_ups=await self._housekeeping.forgotten(request.kept_jobs))
         if not session.is_draining:
             leftovers = await self._housekeeping.leftovers(request.exchange_files, self._executors.roster.lives)
             answer.clean_ups.extend(leftovers)

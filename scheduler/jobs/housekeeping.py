@@ -150,13 +150,18 @@ class Housekeeping:
             clean_ups.append(clean_up_of(job.graph, keeps_result=head.has_result and head.state is JobState.SUCCESSFUL))
         return clean_ups
 
-    def forgotten(self, kept: Iterable[str]) -> list[pb.CleanUp]:
+    async def forgotten(self, kept: Iterable[str]) -> list[pb.CleanUp]:
         """Return what an executor need not keep in memory of the jobs *kept*: all of those that have ended.
 
-        Files are removed by one executor, memory is each executor's own. Jobs that are not known here may be new.
+        Files are removed by one executor, memory is each executor's own.
         """
-        heads = [(job_id, self._heads.get(JobId(job_id))) for job_id in kept]
-        return [pb.CleanUp(job_id=job_id, memory_only=True) for job_id, head in heads if head and not head.is_active]
+        return [pb.CleanUp(job_id=job_id, memory_only=True) for job_id in kept if await self._is_over(JobId(job_id))]
+
+    async def _is_over(self, job_id: JobId) -> bool:
+        head = self._heads.get(job_id)
+        if head is None:  # it is new, or so long over that nothing of it is left: the store knows
+            return await self._backend.get(Keyspace.JobHeads, job_id) is None
+        return not (head.is_active or self._heads.is_newer(job_id))  # who can read it may go on with it
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         known = self._owed.get(job_id)

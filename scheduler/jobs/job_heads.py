@@ -133,6 +133,7 @@ class JobHeads:
         self._heads: dict[JobId, tuple[int, JobHead]] = {}
         self._gone: dict[JobId, int] = {}
         self._damaged: dict[JobId, int] = {}
+        self._newer: set[JobId] = set()
         self._listeners: list[Callable[[JobId, JobHead | None], None]] = []
 
     def listen(self, listener: Callable[[JobId, JobHead | None], None]) -> None:
@@ -173,8 +174,13 @@ class JobHeads:
         revision, head = self._heads.get(job_id, (0, unreadable_head(job_id, why)))
         aside = head.model_copy(update={"broken": why, "has_runnable_work": False})
         self._heads[job_id] = (revision, aside)
+        self._newer.add(job_id)
         if aside != head:  # whoever is told may look at the job again
             self._tell(job_id, aside)
+
+    def is_newer(self, job_id: JobId) -> bool:
+        """Return whether the job cannot be read here because of its version: others may go on with it."""
+        return job_id in self._newer
 
     @property
     def damaged(self) -> list[tuple[JobId, int]]:
@@ -188,6 +194,7 @@ class JobHeads:
             del self._heads[job_id]
             self._gone[job_id] = revision
             self._damaged.pop(job_id, None)
+            self._newer.discard(job_id)
             self._tell(job_id, None)
 
     async def refresh(self, *, is_strict: bool = False) -> int:
@@ -244,6 +251,7 @@ class JobHeads:
             pause_s = max(self._interval_s, 20 * (self._clock.monotonic_s() - started_s))
 
     def _take(self, item: KeyValue, *, is_strict: bool = False) -> None:
+        self._newer.discard(JobId(item.key))
         try:
             head = JobHead.decoded(item.value, f"JobHeads/{item.key}")
         except (StateCorruptError, SchemaVersionError) as error:
@@ -252,6 +260,8 @@ class JobHeads:
             log.error("job_head_unreadable", job_id=item.key, error=str(error))  # noqa: TRY400
             if isinstance(error, StateCorruptError):
                 self._damaged[JobId(item.key)] = item.mod_revision
+            else:
+                self._newer.add(JobId(item.key))
             head = unreadable_head(item.key, str(error))
         self.seen(head, item.mod_revision)
 

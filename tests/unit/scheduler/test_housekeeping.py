@@ -179,14 +179,26 @@ async def test_a_late_task_of_an_ended_job_leaves_nothing(house):
     assert house.heads.get(JOB).clean_up == "none"
 
 
-async def test_executors_forget_jobs_that_have_ended_and_no_others(house):
+async def test_executors_forget_jobs_that_have_ended_and_no_others(backend, house, clock):
     job = await running(house.jobs)
-    assert not house.keeping.forgotten([JOB, "job-new"])
+    other = House(backend, clock)
+    assert not await house.keeping.forgotten([JOB])
+    assert not await other.keeping.forgotten([JOB]), "it is new to that scheduler"
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
-    assert house.keeping.forgotten([JOB, "job-new"]) == [pb.CleanUp(job_id=JOB, memory_only=True)]
+    over = [pb.CleanUp(job_id=JOB, memory_only=True)]
+    assert await house.keeping.forgotten([JOB]) == over
     await house.keeping.prepare()
     await house.keeping.cleaned_up([JOB])
-    assert house.keeping.forgotten([JOB]) == [pb.CleanUp(job_id=JOB, memory_only=True)]
+    assert await house.keeping.forgotten([JOB]) == over
+    await house.keeping.remove(JOB)
+    assert await house.keeping.forgotten([JOB]) == over
+    assert await other.keeping.forgotten([JOB]) == over
+
+
+async def test_executors_keep_the_job_that_another_scheduler_can_read(house):
+    await running(house.jobs)
+    house.heads.set_aside(JOB, "it is of a newer version")
+    assert not await house.keeping.forgotten([JOB])
 
 
 async def test_a_result_that_is_kept_is_no_leftover(house, clock):
