@@ -15,8 +15,6 @@ final class HubTask {
 
     final String name;
     final String job;
-    /** Its stage's directory below the exchange's; null until it begins. */
-    String directory = null;
     int state = ABSENT;
     /** Whether it will begin here, or say why it does not. */
     boolean isExpected = false;
@@ -50,10 +48,9 @@ final class HubTask {
         }
     }
 
-    void begin(int buckets, String directory, SpillFile spill) {
+    void begin(int buckets, SpillFile spill) {
         state = OPEN;
         sinceNs = System.nanoTime();
-        this.directory = directory;
         this.spill = spill;
         channels = new HubChannel[buckets];
         for (int i = 0; i < buckets; i++) {

@@ -126,11 +126,6 @@ public final class Store implements Serializable {
         }
     }
 
-    /** Whether the directory *name* was made here and has been removed since; a root that is away says nothing. */
-    boolean isGone(String name) {
-        return local && exists() && !Files.isDirectory(Paths.get(path(name), new String[0]), new java.nio.file.LinkOption[0]);
-    }
-
     /**
      * Return a place for what is to be read once by this process, in the directory *name*, which `prepare` made, and marked as
      * unfinished; that of an exchange behind a URI is among this machine's temporary files.

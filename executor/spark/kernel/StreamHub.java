@@ -2,7 +2,6 @@ package onager.kernel;
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -20,7 +19,7 @@ import java.util.concurrent.locks.ReentrantLock;
  * stays bounded, and yet every writer comes to its end whatever its readers do: nobody who waits here waits for ever.
  *
  * <p>Frames of a bucket with a single reader go when it has them, or says that it wants no more; all others are kept until the job is
- * closed, or its directory in the exchange is gone. All methods may be called from any thread.
+ * closed. All methods may be called from any thread.
  */
 public final class StreamHub {
     private static final Map HUBS = new ConcurrentHashMap();
@@ -47,7 +46,7 @@ public final class StreamHub {
         this.store = store;
         this.limits = limits;
         HUBS.put(name, this);
-        keeper = new StreamKeeper(this, store);
+        keeper = new StreamKeeper(this);
         keeper.start();
     }
 
@@ -110,7 +109,7 @@ public final class StreamHub {
             if (found.state != HubTask.ABSENT) {
                 throw new BrokenStream("task " + task + " streamed here before", null);
             }
-            found.begin(buckets, directory, spill);
+            found.begin(buckets, spill);
             look(found, done);
             return found;
         } finally {
@@ -382,24 +381,6 @@ public final class StreamHub {
                 each.remove();
             }
         }
-    }
-
-    /** Return `{job, directory}` of every stage that streams, as text with a tab between. */
-    Set directories() {
-        Set all = new HashSet();
-        lock.lock();
-        try {
-            Iterator each = tasks.values().iterator();
-            while (each.hasNext()) {
-                HubTask task = (HubTask) each.next();
-                if (task.directory != null) {
-                    all.add(task.job + "\t" + task.directory);
-                }
-            }
-        } finally {
-            lock.unlock();
-        }
-        return all;
     }
 
     /** Drop all that a job has streamed, and stop whoever waits; nothing of it will be taken any more. */

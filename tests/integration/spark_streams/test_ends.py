@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as fn
@@ -214,11 +213,12 @@ def test_cancelled_while_it_waits_for_a_broadcast(spark, job):
     await_true(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
 
 
-def test_a_job_whose_directory_goes_is_forgotten(spark, job, other, exchange_dir):
+def test_what_was_streamed_is_kept_until_the_job_is_closed(spark, job, runner, other):
     stages = cut(spark, spark.range(0, 1000, 1, 2).repartition(2, "id"))
-    job.launch(stages, producers_away, only=[1])
+    job.launch(stages, lambda _, partition: partition, only=[1])
     job.wait((1, 0), (1, 1))
-    assert stream_use(other)[2] == 2
-    for path in sorted(Path(exchange_dir / job.job_id).rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    await_true(lambda: stream_use(other)[2] == 0, 30.0)
+    assert [stream_use(executor)[2] for executor in job.executors] == [1, 1]
+    assert runner.streamed_jobs() == runner.kept_jobs() == {job.job_id}
+    job.close()
+    assert [stream_use(executor)[2] for executor in job.executors] == [0, 0]
+    assert runner.streamed_jobs() == runner.kept_jobs() == set()
