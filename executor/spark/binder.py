@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -31,10 +32,9 @@ class StageKey:
     stage_attempt: int
     inputs_digest: str
 
-    @property
-    def group(self) -> str:
-        """Return the name of the Spark job group in which broadcasts and subqueries of the stage run."""
-        return f"bind/{self.job_id}/{self.stage_id}.{self.stage_attempt}/{self.inputs_digest[:8]}"
+    def __str__(self) -> str:
+        """Return it in short."""
+        return f"{self.job_id}/{self.stage_id}.{self.stage_attempt}/{self.inputs_digest[:8]}"
 
 
 def stage_key(task_set: pb.TaskSet) -> StageKey:
@@ -49,6 +49,17 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
     return StageKey(JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest())
 
 
+@dataclass(slots=True)
+class _Binding:
+    """A stage that is bound, or being bound, and who waits for it."""
+
+    group: str
+    """The Spark job group, of no other binding, in which broadcasts and subqueries of the stage run."""
+    made: Future[Any] = field(default_factory=Future)
+    waiting: list[Callable[[], bool]] = field(default_factory=list)
+    """By each who asked: tell whether the stage is still wanted."""
+
+
 class Binder:
     """Keeps the bound stages of jobs until the job is closed, and Spark sessions. Callable from any thread."""
 
@@ -61,30 +72,37 @@ class Binder:
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, Any] = OrderedDict()
         """By conf, those used last at the end."""
-        self._bound: dict[StageKey, Future[Any]] = {}
+        self._bound: dict[StageKey, _Binding] = {}
+        self._count = itertools.count(1)
 
-    def bound(self, task_set: pb.TaskSet, plan: StagePlan) -> Any:
+    def bound(self, task_set: pb.TaskSet, plan: StagePlan, is_wanted: Callable[[], bool] = lambda: True) -> Any:
         """Return the kernel's ``Bound`` for the stage of *task_set*, which is bound once however many ask.
 
         Broadcasts and subqueries of the stage run meanwhile. Failures of theirs are raised as py4j raised them; nothing
-        is kept then.
+        is kept then. `cancel` ends it early unless *is_wanted* says otherwise.
         """
         key = stage_key(task_set)
         with self._lock:
             known = self._bound.get(key)
-            if known is None:
-                mine: Future[Any] = Future()
-                self._bound[key] = mine
+            if known is None and not is_wanted():
+                raise CancelledError  # who cancelled it before now found nothing here
+            mine = known or _Binding(f"bind/{key}/{next(self._count)}")
+            self._bound[key] = mine
+            if not mine.made.done():
+                mine.waiting.append(is_wanted)
         if known is not None:
-            return known.result()
+            return known.made.result()
         try:
-            made = self._bind(key, task_set, plan)
+            made = self._bind(key, mine.group, task_set, plan)
         except BaseException as e:
             with self._lock:
-                self._bound.pop(key, None)
-            mine.set_exception(e)
+                if self._bound.get(key) is mine:
+                    del self._bound[key]
+            mine.made.set_exception(e)
             raise
-        mine.set_result(made)
+        with self._lock:
+            mine.made.set_result(made)
+            mine.waiting.clear()
         self._drop_before(key)
         return made
 
@@ -109,18 +127,23 @@ class Binder:
             return {key.job_id for key in self._bound}
 
     def cancel(self, key: StageKey) -> None:
-        """Stop the broadcasts and subqueries of a stage that is being bound."""
-        self._kernel.cancelGroup(key.group)
+        """Stop the broadcasts and subqueries, begun or not, of a stage that is being bound and that nobody wants."""
+        with self._lock:
+            found = self._bound.get(key)
+            if found is None or found.made.done() or any(is_wanted() for is_wanted in found.waiting):
+                return
+            del self._bound[key]  # who comes from now on shall have it
+        self._kernel.cancelGroup(found.group)
 
     def close_job(self, job_id: JobId) -> None:
         """Forget all stages of a job; what is being bound is stopped."""
         with self._lock:
-            gone = [key for key in self._bound if key.job_id == job_id]
-            unfinished = [key for key in gone if not self._bound[key].done()]
+            gone = {key: binding for key, binding in self._bound.items() if key.job_id == job_id}
             for key in gone:
                 del self._bound[key]
-        for key in unfinished:
-            self.cancel(key)
+        for binding in gone.values():
+            if not binding.made.done():
+                self._kernel.cancelGroup(binding.group)
 
     def _drop_before(self, key: StageKey) -> None:
         """Forget earlier attempts of a stage, and the broadcasts that they hold."""
@@ -129,7 +152,7 @@ class Binder:
                 if (old.job_id, old.stage_id) == (key.job_id, key.stage_id) and old.stage_attempt < key.stage_attempt:
                     del self._bound[old]
 
-    def _bind(self, key: StageKey, task_set: pb.TaskSet, plan: StagePlan) -> Any:
+    def _bind(self, key: StageKey, group: str, task_set: pb.TaskSet, plan: StagePlan) -> Any:
         session = self.session(plan.conf)
         locations = {location.stage_id: location for location in task_set.inputs}
         streams = {stream.stage_id: stream for stream in task_set.streams}
@@ -147,7 +170,7 @@ class Binder:
                     inputs.append(_exchange_spec(key.job_id, source, locations[source.stage_id]))
                     rebuilt.append(None)
         is_ordered = isinstance(plan.output, ResultOutput)
-        spec = {"group": key.group, "partitions": plan.partitions, "ordered": is_ordered, "inputs": inputs}
+        spec = {"group": group, "partitions": plan.partitions, "ordered": is_ordered, "inputs": inputs}
         return self._kernel.bind(session, plan.fragment, json.dumps(spec), self._jvm.java_list(rebuilt))
 
     def _stream_spec(self, job_id: JobId, source: ExchangeInput, stream: pb.StreamedInput) -> dict[str, Any]:

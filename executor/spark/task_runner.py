@@ -183,7 +183,7 @@ class StageRunner:
                 self._forget(run)
                 return
             self._expect_streams(run)
-            bound = self.binder.bound(run.task_set, plan)
+            bound = self.binder.bound(run.task_set, plan, is_wanted=lambda: bool(run.open))
             with self._lock:
                 todo = sorted((partition, nonce) for partition, (_, nonce) in run.open.items())
                 run.submitted = bool(todo)

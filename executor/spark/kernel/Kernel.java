@@ -204,7 +204,16 @@ public final class Kernel {
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List leaves) throws Exception {
         JsonNode s = JSON.readTree(spec);
-        enter(session, s.get("group").asText());
+        String group = s.get("group").asText();
+        enter(session, group);
+        try {
+            return bind(session, fragment, s, leaves);
+        } finally {
+            tracker.forget(group);
+        }
+    }
+
+    private Bound bind(SparkSession session, byte[] fragment, JsonNode s, List leaves) throws Exception {
         StageInputs inputs = new StageInputs(this, s, leaves);
         long mostHashed = ((Long) session.sessionState().conf().getConf(
                 SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD())).longValue();
@@ -369,13 +378,13 @@ public final class Kernel {
         store.removeAll(job, keep);
     }
 
-    /** Stop whatever runs in a job group, such as the broadcasts of a stage that is being bound. */
+    /** Stop whatever runs in a job group, or would begin later, such as the broadcasts of a stage that is being bound. */
     public void cancelGroup(String group) {
         Streams open = streams;
         if (open != null) {
             open.cancelGroup(group);
         }
-        sc.cancelJobGroup(group);
+        sc.cancelJobGroupAndFutureJobs(group);
     }
 
     void ended(String run, Throwable failure) {

@@ -4,19 +4,24 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Iterator;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.rdd.RDD;
 
 /** What an executor streams and reads of others' streams: its hub, the port before it, and the way out. */
 final class Streams {
     private static final java.util.concurrent.atomic.AtomicInteger COUNT = new java.util.concurrent.atomic.AtomicInteger();
 
+    private static final int MOST_CANCELLED = 1000;
+
     private final String name = "streams-" + COUNT.incrementAndGet();
     private final StreamHub hub;
     private final StreamServer server;
     private final StreamPeers peers;
     private final Map held = new java.util.concurrent.ConcurrentHashMap(); // what is read whole, and on behalf of which job group
+    private final Set cancelled = new LinkedHashSet(); // job groups; what is in it is guarded by it
     final String address;
 
     /** *spec* is JSON: {host, port, advertise, token_file, and what `StreamLimits` takes}; the last two may be empty. */
@@ -44,6 +49,9 @@ final class Streams {
     HeldInput hold(RemoteSource source, String group) throws IOException, InterruptedException {
         held.put(source, group);
         try {
+            if (isCancelled(group)) {
+                source.stop();
+            }
             return HeldInput.drain(new ExchangeSource[] {source});
         } finally {
             held.remove(source);
@@ -117,8 +125,20 @@ final class Streams {
         return new HubOutput(name, spec.get("directory").asText(), names(spec), spec.get("buckets").asInt());
     }
 
-    /** Stop what is read whole on behalf of a job group. */
+    private boolean isCancelled(String group) {
+        synchronized (cancelled) {
+            return cancelled.contains(group);
+        }
+    }
+
+    /** Stop what is read whole on behalf of a job group, now or later. */
     void cancelGroup(String group) {
+        synchronized (cancelled) {
+            cancelled.add(group);
+            if (cancelled.size() > MOST_CANCELLED) {
+                cancelled.remove(cancelled.iterator().next());
+            }
+        }
         Iterator each = held.entrySet().iterator();
         while (each.hasNext()) {
             Map.Entry entry = (Map.Entry) each.next();

@@ -213,6 +213,27 @@ def test_cancelled_while_it_waits_for_a_broadcast(spark, job):
     await_true(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
 
 
+def broadcast_join(spark):
+    few = spark.range(0, 4, 1, 1).selectExpr("id v")
+    return cut(spark, spark.range(0, 20, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v"))
+
+
+def test_cancelled_before_it_begins_to_wait_for_a_broadcast(spark, runner, other, new_job, monkeypatch):
+    job = new_job(runner, other)
+    monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel())
+    job.launch(broadcast_join(spark), producers_away, only=[2])  # whom it waits for never comes
+    assert {report.failure.kind for report in job.wait()} == {"task_killed"}
+    await_true(lambda: not busy(runner), _SOON_S)
+
+
+def test_who_is_cancelled_stops_no_other_who_waits_for_the_same_broadcast(spark, runner, other, new_job, monkeypatch):
+    job = new_job(runner, runner, other)
+    monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel((2, 0)))
+    stages = broadcast_join(spark)
+    job.launch(stages, lambda stage_id, partition: 2 if stage_id == 1 else partition)
+    assert [report.failure.kind for report in job.wait((2, 0), (2, 1))] == ["task_killed", ""]
+
+
 def test_what_was_streamed_is_kept_until_the_job_is_closed(spark, job, runner, other):
     stages = cut(spark, spark.range(0, 1000, 1, 2).repartition(2, "id"))
     job.launch(stages, lambda _, partition: partition, only=[1])
