@@ -64,7 +64,7 @@ final class RemoteSource implements ExchangeSource {
     }
 
     public Frame next() throws IOException, InterruptedException {
-        PackedFrame packed = take();
+        PackedFrame packed = nextPacked();
         if (packed == null) {
             return null;
         }
@@ -75,7 +75,8 @@ final class RemoteSource implements ExchangeSource {
         return frame;
     }
 
-    private PackedFrame take() throws IOException, InterruptedException {
+    /** Return the next frame as it came, or null at the end. */
+    PackedFrame nextPacked() throws IOException, InterruptedException {
         while (true) {
             for (RemoteChannel channel = toAsk(); channel != null; channel = toAsk()) {
                 ask(channel);

@@ -13,6 +13,8 @@ final class StreamLimits {
     final long memoryBytes;
     /** Of packed frames that a reader has before it is asked for them. */
     final long prefetchBytes;
+    /** Of packed frames of all that stages are read whole for while they are bound; who needs more has to read files. */
+    final long heldBytes;
     /** How long after its start a writer waits for readers that have not come, and for one that came since it last asked. */
     final long patienceNs;
     final long readerPatienceNs;
@@ -28,6 +30,7 @@ final class StreamLimits {
         channelBytes = of(spec, "channel_bytes", 2L * MIB);
         memoryBytes = of(spec, "memory_bytes", Math.max(16L * MIB, Math.min(heap / 16L, 256L * MIB)));
         prefetchBytes = of(spec, "prefetch_bytes", 4L * MIB);
+        heldBytes = of(spec, "held_bytes", heap / 4L);
         patienceNs = 1000000L * of(spec, "patience_ms", 200L);
         readerPatienceNs = 1000000L * of(spec, "reader_patience_ms", 2000L);
         connectNs = 1000000L * of(spec, "connect_ms", 5000L);

@@ -2,12 +2,14 @@ package onager.kernel;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.rdd.RDD;
 
 /** What an executor streams and reads of others' streams: its hub, the port before it, and the way out. */
@@ -21,6 +23,7 @@ final class Streams {
     private final StreamServer server;
     private final StreamPeers peers;
     private final Map held = new java.util.concurrent.ConcurrentHashMap(); // what is read whole, and on behalf of which job group
+    private final AtomicLong holding = new AtomicLong(); // bytes of what is being read whole
     private final Set cancelled = new LinkedHashSet(); // job groups; what is in it is guarded by it
     final String address;
 
@@ -45,15 +48,26 @@ final class Streams {
         return new RemoteInput(name, index, spec);
     }
 
-    /** Read all of *source*, on this thread, which cancelling the job group *group* stops. */
+    /** Read all of *source*, on this thread, which cancelling the job group *group* stops; an IOException where that is too much. */
     HeldInput hold(RemoteSource source, String group) throws IOException, InterruptedException {
+        List frames = new ArrayList();
+        long bytes = 0L;
         held.put(source, group);
         try {
             if (isCancelled(group)) {
                 source.stop();
             }
-            return HeldInput.drain(new ExchangeSource[] {source});
+            for (PackedFrame frame = source.nextPacked(); frame != null; frame = source.nextPacked()) {
+                bytes += frame.stored;
+                if (holding.addAndGet((long) frame.stored) > hub.limits().heldBytes) {
+                    throw new IOException("what is streamed for a broadcast or a subquery, " + bytes + " bytes and more, does not fit into the "
+                            + hub.limits().heldBytes + " that an executor holds so");
+                }
+                frames.add(frame);
+            }
+            return HeldInput.packed(frames);
         } finally {
+            holding.addAndGet(-bytes);
             held.remove(source);
             source.close();
         }

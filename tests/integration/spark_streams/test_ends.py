@@ -234,6 +234,17 @@ def test_who_is_cancelled_stops_no_other_who_waits_for_the_same_broadcast(spark,
     assert [report.failure.kind for report in job.wait((2, 0), (2, 1))] == ["task_killed", ""]
 
 
+def test_more_than_an_executor_holds_for_a_broadcast_is_a_failure(spark, beside, other, new_job, token_file):
+    small = StreamSettings(token_file=token_file, limits=LIMITS | {"held_bytes": 1000})
+    job = new_job(beside(small), other)
+    few = spark.range(0, 4000, 1, 1).selectExpr("id v", "sha2(CAST(id AS STRING), 256) h")
+    stages = cut(spark, spark.range(0, 20, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v"))
+    job.launch(stages, producers_away)
+    report = job.wait((stages[-1].stage_id, 0))[0]
+    assert report.failure.kind == "io_error"
+    assert "does not fit into the 1000 that an executor holds so" in report.failure.message
+
+
 def test_what_was_streamed_is_kept_until_the_job_is_closed(spark, job, runner, other):
     stages = cut(spark, spark.range(0, 1000, 1, 2).repartition(2, "id"))
     job.launch(stages, lambda _, partition: partition, only=[1])
