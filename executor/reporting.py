@@ -14,7 +14,7 @@ from executor.work import failure_report
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.limits import MAX_MESSAGE_BYTES
+from onager.protocol.limits import MAX_MESSAGE_BYTES, MAX_REPORT_BYTES
 from onager.protocol.task_keys import task_key
 
 _BATCH_WINDOW_S = 0.003
@@ -23,7 +23,6 @@ _RARE_S = 0.05
 _OFFER_AFTER_S = 0.005
 """How long slots that a report has freed and its answer did not fill wait for others, before the poll is told."""
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4
-_REPORT_LIMIT_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 _TIMEOUT_S = 15.0
 
 OnAnswer = Callable[[pb.ReportTasksResponse], None]
@@ -251,10 +250,10 @@ class Reporter:
 def within_limits(report: pb.TaskReport) -> pb.TaskReport:
     """Return *report*, or what stands for it when it is too large to be sent at all."""
     size = report.ByteSize()
-    if size <= _REPORT_LIMIT_BYTES:
+    if size <= MAX_REPORT_BYTES:
         return report
     message = (
-        f"what the task has to report takes {size:,} bytes, more than the {_REPORT_LIMIT_BYTES:,} that fit a message: "
+        f"what the task has to report takes {size:,} bytes, more than the {MAX_REPORT_BYTES:,} that fit a message: "
         "the plan holds that much data itself (local rows, literals); read it from files instead"
     )
     failure = pb.Failure(kind="user_error", message=message)

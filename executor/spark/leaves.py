@@ -45,7 +45,7 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
     """Describe *leaf*, a JVM plan node of class *kind*; rows of an RDD are computed for that, here and once.
 
     *scratch* is a file to be made on the way. Raises `UnsupportedPlanError` when the rows are more than a plan carries,
-    and when a data source waits for a subquery.
+    when a data source waits for a subquery, and when its partitions are more than a plan carries.
     """
     tools = jvm.package("onager.kernel.Leaves")
     if kind == FILE_LEAF:
@@ -59,6 +59,11 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
         if facts is None:
             raise UnsupportedPlanError(
                 "a data source that filters by the result of a subquery", "filter its rows in an outer query instead"
+            )
+        if scratch.stat().st_size > LOCAL_ROWS_LIMIT_BYTES:
+            raise UnsupportedPlanError(
+                f"a data source whose partitions hold more than {LOCAL_ROWS_LIMIT_BYTES // (1024 * 1024)} MiB",
+                "let a partition say what to read, such as a path or a range of keys, and its reader hold the rest",
             )
         size, partitions, name = facts.split("\t")
         label = f"{name} ({partitions} partition{'' if partitions == '1' else 's'})"

@@ -10,6 +10,12 @@ MIB: Final = 1024 * 1024
 MAX_MESSAGE_BYTES: Final = 32 * MIB
 """The largest single message, either way. Everything that can grow beyond travels in pieces."""
 
+MAX_REPORT_BYTES: Final = MAX_MESSAGE_BYTES - 64 * 1024
+"""The largest report of one task."""
+
+MAX_PLAN_BYTES: Final = MAX_REPORT_BYTES - 64 * 1024
+"""The largest plan of a job, which is in the report of the task that makes it."""
+
 MAX_JOB_SPEC_BYTES: Final = 24 * MIB
 """The largest job specification (SQL text, pickled function, Python files) that a client may submit."""
 

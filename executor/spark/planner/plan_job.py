@@ -27,9 +27,12 @@ from executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.errors import PlanningError, UnsupportedPlanError
 from onager.job_settings import SORT_PARALLEL_FROM_BYTES
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_PLAN_BYTES
 
 MOST_TEXT = 64 * 1024
 """Characters of a plan's text that are kept for people."""
+MOST_OUTPUTS = 200_000
+"""Tasks that one stage may read the output of: each of its tasks is told of them all in a message, by 60 bytes each."""
 WHOLE = "whole query on one executor"
 """The name of the only stage of a query that was not cut."""
 SINK_FORMATS = frozenset({"parquet", "csv", "json", "orc"})
@@ -84,13 +87,35 @@ def plan_job(
             return planning.fused(run_fused)
         try:
             stages = planning.cut(spec, cluster_slots)
+            _check_width(stages)
         except UnsupportedPlanError as e:
             if not e.runs_whole:
                 raise
             return planning.fused(run_fused, because_of=e)
         if is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
             return planning.fused(run_fused)
-        return planning.outcome(stages)
+        outcome = planning.outcome(stages)
+        if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
+            return planning.fused(run_fused, because_of=_too_large(size))
+        return outcome
+
+
+def _check_width(stages: Sequence[CutStage]) -> None:
+    partitions = {stage.stage_id: stage.plan.partitions for stage in stages}
+    for stage in stages:
+        read = sum(partitions[s.stage_id] for s in stage.plan.inputs if isinstance(s, ExchangeInput))
+        if read > MOST_OUTPUTS:
+            raise UnsupportedPlanError(
+                f"a stage that reads what {read:,} tasks give, more than {MOST_OUTPUTS:,}",
+                "read in fewer and larger partitions",
+            )
+
+
+def _too_large(size: int) -> UnsupportedPlanError:
+    return UnsupportedPlanError(
+        f"a plan of {size:,} bytes, more than the {MAX_PLAN_BYTES:,} that fit a message",
+        "it holds data itself (local rows, literals, partitions of a data source): read that from files instead",
+    )
 
 
 def _query(spec: pb.JobSpec, session: SparkSession) -> tuple[DataFrame, pb.Sink | None]:

@@ -1,7 +1,11 @@
 """Python data sources: planned once, each partition read by the task of its number."""
 
+import sys
+
 import pytest
 
+from executor.spark import leaves
+from executor.spark.planner import plan_job
 from tests.integration.planner.python_jobs import compare, source
 
 NUMBERS = """
@@ -69,3 +73,31 @@ def test_a_source_of_record_batches(executor, tables):
     compare(
         executor, tables, body("return spark.read.format('numbers').load().groupBy('part').agg(F.sum('n'))", BATCHES)
     )
+
+
+LARGE = (
+    NUMBERS.replace("InputPartition(i) for i", "Large(i) for i")
+    + """
+class Large(InputPartition):
+    def __init__(self, value):
+        super().__init__(value)
+        self.held = bytes(3000)
+"""
+)
+
+
+def test_partitions_that_hold_more_than_a_plan_carries(executor, tables, monkeypatch):
+    read = body("return spark.read.format('numbers').load().groupBy('part').agg(F.sum('n'))", LARGE)
+    assert not compare(executor, tables, read).HasField("fused_output")
+    monkeypatch.setattr(leaves, "LOCAL_ROWS_LIMIT_BYTES", 10_000)
+    outcome = compare(executor, tables, read)
+    assert outcome.HasField("fused_output")
+    assert "a data source whose partitions hold more than" in outcome.stages[0].name
+
+
+def test_more_partitions_than_the_tasks_of_the_next_stage_can_be_told_of(executor, tables, monkeypatch):
+    monkeypatch.setattr(sys.modules[plan_job.__module__], "MOST_OUTPUTS", 3)
+    read = body("return spark.read.format('numbers').load().groupBy('part').agg(F.sum('n'))")
+    outcome = compare(executor, tables, read)
+    assert outcome.HasField("fused_output")
+    assert "a stage that reads what 4 tasks give" in outcome.stages[0].name

@@ -1,8 +1,11 @@
 """What cannot be run in pieces runs as one stage on one executor, and the plan says why."""
 
+import sys
+
 import pytest
 
 from executor.spark import leaves
+from executor.spark.planner import plan_job
 from executor.spark.planner.nodes import KNOWN
 from onager.errors import UnsupportedPlanError
 from onager.protocol import onager_pb2 as pb
@@ -81,6 +84,13 @@ def test_more_rows_of_the_planning_process_than_a_plan_carries(executor, tables,
     assert not compare(executor, tables, body).HasField("fused_output")
     monkeypatch.setattr(leaves, "LOCAL_ROWS_LIMIT_BYTES", 1000)
     assert "local data of more than" in why(compare(executor, tables, body))
+
+
+def test_a_plan_too_large_for_a_message(executor, tables, monkeypatch):
+    monkeypatch.setattr(sys.modules[plan_job.__module__], "MAX_PLAN_BYTES", 5000)
+    rows = "[(i, str(hash(i * 7.3))) for i in range(900)]"
+    body = f"return spark.createDataFrame({rows}, 'a int, b string').groupBy('b').count()"
+    assert "more than the 5,000 that fit a message" in why(compare(executor, tables, body))
 
 
 def test_a_broadcast_variable_of_a_function(executor, tables):
