@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings
 
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.security import ServerSecurity, reached_at
+from onager.protocol.security.places import is_unspecified
 
 
 class ProcessSettings(BaseSettings):
@@ -46,6 +47,15 @@ class ProcessSettings(BaseSettings):
         host, colon, port = value.rpartition(":")
         if not (host and colon and port.isdecimal() and int(port) < 2**16):
             raise ValueError(f"give host:port, such as {DEFAULT_ADDRESS}")
+        return value
+
+    @field_validator("advertise", "stream_advertise", check_fields=False)
+    @classmethod
+    def _leads_here(cls, value: str | None) -> str | None:
+        if value is not None and (value.endswith(":0") or is_unspecified(value)):
+            raise ValueError(
+                "give the host and port under which others reach this process, such as a name of its machine"
+            )
         return value
 
     def advertised(self, port: int) -> str:

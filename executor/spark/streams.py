@@ -41,7 +41,8 @@ def open_streams(kernel: Any, settings: StreamSettings) -> str:
     try:
         return str(kernel.openStreams(json.dumps(spec)))
     except Py4JJavaError as error:
-        raise unusable_address("--stream-listen", settings.listen) from error
+        said = str(error.java_exception.getMessage())
+        raise unusable_address("--stream-listen", settings.listen, said) from error
 
 
 def check_reader(settings: StreamSettings | None, address: str) -> None:

@@ -23,9 +23,13 @@ def check_address(flag: str, listen: str) -> None:
         raise _unusable(flag, listen, why)
 
 
-def unusable_address(flag: str, listen: str) -> InvalidSettingError:
-    """Return what is to be said of *flag*, an address (``host:port``) at which no port could be opened."""
-    return _unusable(flag, listen, _refusal(listen) or "it was refused, and is free now; try again")
+def unusable_address(flag: str, listen: str, said: str = "") -> InvalidSettingError:
+    """Return what is to be said of *flag*, an address (``host:port``) at which no port could be opened.
+
+    *said*: by who tried, for what else may be the cause.
+    """
+    refused = f"it was refused ({said})" if said else "it was refused"
+    return _unusable(flag, listen, _refusal(listen) or f"{refused}, and is free now; try again")
 
 
 def _unusable(flag: str, listen: str, why: str) -> InvalidSettingError:

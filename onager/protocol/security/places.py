@@ -20,8 +20,11 @@ def is_loopback(address: str) -> bool:
 
 def leads_nowhere_else(address: str) -> bool:
     """Whether a connection to ``host:port`` stays on this machine; that to the unspecified address does, too."""
-    if is_loopback(address):
-        return True
+    return is_loopback(address) or is_unspecified(address)
+
+
+def is_unspecified(address: str) -> bool:
+    """Whether ``host:port`` names no machine, but stands for all addresses of the one where it is listened on."""
     try:
         return ipaddress.ip_address(_host(address)).is_unspecified
     except ValueError:

@@ -43,6 +43,13 @@ def test_a_port_for_streams_that_others_reach_needs_a_token_or_a_word(tmp_path):
     ExecutorSettings(exchange_dir="/x").check_stream_port()
 
 
+@pytest.mark.parametrize("address", ["host:0", "0.0.0.0:7", "[::]:7"])
+@pytest.mark.parametrize("field", ["advertise", "stream_advertise"])
+def test_an_address_that_leads_others_nowhere_is_not_told_to_them(field, address):
+    with pytest.raises(ValidationError, match="under which others reach this process"):
+        ExecutorSettings(exchange_dir="/x", **{field: address})
+
+
 @pytest.mark.parametrize(
     ("given", "is_reached"),
     [
