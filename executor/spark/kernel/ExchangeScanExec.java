@@ -3,21 +3,20 @@ package onager.kernel;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
-import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.SparkPlan;
-import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
  * The output of another stage as a leaf of a plan. Its rows are UnsafeRows already and go on as they are, where a scan of an RDD
  * would put every row together anew.
  */
-public final class ExchangeScanExec extends SparkPlan {
+public final class ExchangeScanExec extends OwnExec {
     private final Seq output;
     private final RDD rdd;
     private final String name;
 
     public ExchangeScanExec(Seq output, RDD rdd, String name) {
+        super(null);
         this.output = output;
         this.rdd = rdd;
         this.name = name;
@@ -35,35 +34,15 @@ public final class ExchangeScanExec extends SparkPlan {
         return new UnknownPartitioning(rdd.getNumPartitions());
     }
 
-    public String nodeName() {
-        return "Scan " + name;
-    }
-
-    public Seq children() {
-        return PlanTools.noItems();
-    }
-
-    public TreeNode withNewChildrenInternal(IndexedSeq children) {
+    SparkPlan over(SparkPlan other) {
         return this;
     }
 
-    public int productArity() {
-        return 3;
+    Object[] parts() {
+        return new Object[] {output, rdd, name};
     }
 
-    public Object productElement(int n) {
-        return n == 0 ? (Object) output : n == 1 ? (Object) rdd : name;
-    }
-
-    public boolean canEqual(Object other) {
-        return other instanceof ExchangeScanExec;
-    }
-
-    public boolean equals(Object other) {
-        return this == other;
-    }
-
-    public int hashCode() {
-        return System.identityHashCode(this);
+    public String nodeName() {
+        return "Scan " + name;
     }
 }

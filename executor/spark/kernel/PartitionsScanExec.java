@@ -5,14 +5,12 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
-import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import scala.collection.Iterator;
-import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
@@ -20,7 +18,7 @@ import scala.collection.immutable.Seq;
  * gave when the query was planned, each read by the task of its number, by the source's own reader. Sources make both to be sent
  * to other processes.
  */
-public final class PartitionsScanExec extends SparkPlan {
+public final class PartitionsScanExec extends OwnExec {
     /** What a source counts as that does not say how much it holds: more than anything small. */
     private static final long UNKNOWN = 1L << 50;
 
@@ -31,6 +29,7 @@ public final class PartitionsScanExec extends SparkPlan {
     private final String name;
 
     private PartitionsScanExec(Seq output, Seq partitions, PartitionReaderFactory readers, boolean isColumnar, String name) {
+        super(null);
         this.output = output;
         this.partitions = partitions;
         this.readers = readers;
@@ -96,35 +95,15 @@ public final class PartitionsScanExec extends SparkPlan {
         return new UnknownPartitioning(partitions.size());
     }
 
-    public String nodeName() {
-        return "Scan " + name;
-    }
-
-    public Seq children() {
-        return PlanTools.noItems();
-    }
-
-    public TreeNode withNewChildrenInternal(IndexedSeq children) {
+    SparkPlan over(SparkPlan other) {
         return this;
     }
 
-    public int productArity() {
-        return 2;
+    Object[] parts() {
+        return new Object[] {output, name};
     }
 
-    public Object productElement(int n) {
-        return n == 0 ? (Object) output : name;
-    }
-
-    public boolean canEqual(Object other) {
-        return other instanceof PartitionsScanExec;
-    }
-
-    public boolean equals(Object other) {
-        return this == other;
-    }
-
-    public int hashCode() {
-        return System.identityHashCode(this);
+    public String nodeName() {
+        return "Scan " + name;
     }
 }

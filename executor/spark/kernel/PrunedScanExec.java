@@ -12,7 +12,6 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
-import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
@@ -20,7 +19,6 @@ import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.Option;
 import scala.collection.Iterator;
-import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 import scala.math.Ordering;
 import scala.reflect.ClassTag$;
@@ -31,21 +29,20 @@ import scala.runtime.AbstractPartialFunction;
  * stage is bound, so all its tasks, wherever they run, leave out the same, and share what is left as if nothing else had been
  * planned; of tasks there are as many as planned, some without files.
  */
-public final class PrunedScanExec extends SparkPlan {
+public final class PrunedScanExec extends OwnExec {
     private final Seq filters;
-    private final SparkPlan scan;
     private final int tasks;
 
     /** *tasks*: how many were planned. */
     public PrunedScanExec(Seq filters, SparkPlan scan, int tasks) {
+        super(scan);
         this.filters = filters;
-        this.scan = scan;
         this.tasks = tasks;
     }
 
     /** Returns the scan of the directories that are left; the subqueries have their results by now. */
     private FileSourceScanExec pruned() {
-        FileSourceScanExec files = (FileSourceScanExec) scan;
+        FileSourceScanExec files = (FileSourceScanExec) child;
         StructType columns = files.relation().partitionSchema();
         Object[] predicates = new Object[filters.size()];
         for (int i = 0; i < predicates.length; i++) {
@@ -126,48 +123,26 @@ public final class PrunedScanExec extends SparkPlan {
     }
 
     public boolean supportsColumnar() {
-        return scan.supportsColumnar();
+        return child.supportsColumnar();
     }
 
     public Seq output() {
-        return scan.output();
+        return child.output();
     }
 
     public Partitioning outputPartitioning() {
         return new UnknownPartitioning(tasks);
     }
 
+    SparkPlan over(SparkPlan other) {
+        return new PrunedScanExec(filters, other, tasks);
+    }
+
+    Object[] parts() {
+        return new Object[] {filters, child, Integer.valueOf(tasks)};
+    }
+
     public String nodeName() {
         return "Pruned";
-    }
-
-    public Seq children() {
-        List only = new ArrayList();
-        only.add(scan);
-        return PlanTools.seq(only);
-    }
-
-    public TreeNode withNewChildrenInternal(IndexedSeq children) {
-        return new PrunedScanExec(filters, (SparkPlan) children.apply(0), tasks);
-    }
-
-    public int productArity() {
-        return 3;
-    }
-
-    public Object productElement(int n) {
-        return n == 0 ? (Object) filters : n == 1 ? (Object) scan : Integer.valueOf(tasks);
-    }
-
-    public boolean canEqual(Object other) {
-        return other instanceof PrunedScanExec;
-    }
-
-    public boolean equals(Object other) {
-        return this == other;
-    }
-
-    public int hashCode() {
-        return System.identityHashCode(this);
     }
 }

@@ -1,17 +1,13 @@
 package onager.kernel;
 
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.spark.Partition;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
-import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.SparkPlan;
 import scala.collection.Iterator;
 import scala.collection.Iterator$;
-import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
@@ -21,12 +17,11 @@ import scala.reflect.ClassTag$;
  * what `terminate` gives with the last input row, and fails where there was none; with adaptive execution it seldom has a
  * task without rows, but a stage has one for each empty bucket.
  */
-public final class UdtfGuardExec extends SparkPlan {
-    private final SparkPlan child;
+public final class UdtfGuardExec extends OwnExec {
     private final boolean isAbove;
 
     private UdtfGuardExec(SparkPlan child, boolean isAbove) {
-        this.child = child;
+        super(child);
         this.isAbove = isAbove;
     }
 
@@ -55,38 +50,16 @@ public final class UdtfGuardExec extends SparkPlan {
         return child.outputOrdering();
     }
 
+    SparkPlan over(SparkPlan other) {
+        return new UdtfGuardExec(other, isAbove);
+    }
+
+    Object[] parts() {
+        return new Object[] {child, Boolean.valueOf(isAbove)};
+    }
+
     public String nodeName() {
         return isAbove ? "IfRows" : "HasRows";
-    }
-
-    public Seq children() {
-        List only = new ArrayList();
-        only.add(child);
-        return PlanTools.seq(only);
-    }
-
-    public TreeNode withNewChildrenInternal(IndexedSeq children) {
-        return new UdtfGuardExec((SparkPlan) children.apply(0), isAbove);
-    }
-
-    public int productArity() {
-        return 2;
-    }
-
-    public Object productElement(int n) {
-        return n == 0 ? (Object) child : Boolean.valueOf(isAbove);
-    }
-
-    public boolean canEqual(Object other) {
-        return other instanceof UdtfGuardExec;
-    }
-
-    public boolean equals(Object other) {
-        return this == other;
-    }
-
-    public int hashCode() {
-        return System.identityHashCode(this);
     }
 
     private static ClassTag rowTag() {
