@@ -23,8 +23,9 @@ public final class PartitionsScanExec extends OwnExec {
     private static final long UNKNOWN = 1L << 50;
 
     private final Seq output;
-    private final Seq partitions;
-    private final PartitionReaderFactory readers;
+    // Closures of nodes above take the plan along to their tasks, which have no use for the partitions of all others.
+    private final transient Seq partitions;
+    private final transient PartitionReaderFactory readers;
     private final boolean isColumnar;
     private final String name;
 

@@ -5,7 +5,11 @@ import sys
 import pytest
 
 from executor.spark import leaves
+from executor.spark.jvm import Jvm
+from executor.spark.leaves import rebuild
+from executor.spark.plan_codec import decode
 from executor.spark.planner import plan_job
+from executor.spark.planner.job_session import jvm_session
 from tests.integration.planner.python_jobs import compare, source
 
 NUMBERS = """
@@ -88,7 +92,13 @@ class Large(InputPartition):
 
 def test_partitions_that_hold_more_than_a_plan_carries(executor, tables, monkeypatch):
     read = body("return spark.read.format('numbers').load().groupBy('part').agg(F.sum('n'))", LARGE)
-    assert not compare(executor, tables, read).HasField("fused_output")
+    outcome = compare(executor, tables, read)
+    assert not outcome.HasField("fused_output")
+    (leaf,) = decode(outcome.blobs[0].content).inputs
+    jvm = Jvm.of(executor.spark)
+    made = rebuild(jvm, jvm_session(executor.spark), leaf.description)
+    assert len(leaf.description) > 12_000
+    assert len(jvm.package("onager.kernel.PlanTools").serialize(made)) < 12_000, "what tasks get along with closures"
     monkeypatch.setattr(leaves, "LOCAL_ROWS_LIMIT_BYTES", 10_000)
     outcome = compare(executor, tables, read)
     assert outcome.HasField("fused_output")
