@@ -152,6 +152,7 @@ ORDERED = {
     "limit zero": "select id from sales order by id limit 0",
     "limit all": "select k from groups order by k limit all",
     "top in a subquery": "select sum(id) from (select id from sales order by amount desc limit 10)",
+    "top by and with a subquery": "select id, (select max(k) from groups) m from sales order by (select max(k) from groups) - id limit 4",
     "top of a union": "select * from (select k from groups union all select id from sales) order by k desc limit 9",
     "top of a join": "select s.id, g.label from sales s join groups g on s.k = g.k order by s.id desc limit 6",
     "tops joined": "select a.id from (select id from sales order by id desc limit 20) a join (select id from sales order by id desc limit 5 offset 3) b on a.id = b.id order by 1",

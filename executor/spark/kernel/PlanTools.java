@@ -288,10 +288,18 @@ public final class PlanTools {
         return (SparkPlan) node.withNewChildren(seq(children));
     }
 
-    /** Returns the first rows of each partition that a limit above could take, over {@code child}. */
+    /**
+     * Returns the first rows of each partition that a limit above could take, over {@code child}: all of them where their order depends
+     * on a subquery, whose result is known above alone.
+     */
     public static SparkPlan localLimit(SparkPlan limit, SparkPlan child) {
         if (limit instanceof TakeOrderedAndProjectExec) {
             TakeOrderedAndProjectExec top = (TakeOrderedAndProjectExec) limit;
+            for (int i = 0; i < top.sortOrder().size(); i++) {
+                if (ExecSubqueryExpression.hasSubquery((Expression) top.sortOrder().apply(i))) {
+                    return child;
+                }
+            }
             return new LocalLimitExec(top.limit(), new SortExec(top.sortOrder(), false, child, 0));
         }
         int most = ((CollectLimitExec) limit).limit();

@@ -250,7 +250,8 @@ class Cutter:
             producer = self._stage(node.child, SingleOutput(), limit=node)
             draft.arriving.add(node.child.index)
             leaf = self._placeholder(draft, node.child, ExchangeInput(producer, reads_all=False))
-            self._replace(draft, node, self._tools.withChild(self._outline.handle(node), leaf))
+            self._replace(draft, node.child, leaf)
+            self._visit_subqueries(node, draft)
             return
         if _looks_at_all_partitions(node):
             self._replace_collecting_join(node, draft)
