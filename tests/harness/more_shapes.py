@@ -54,6 +54,7 @@ SUBQUERIES = {
     "scalar in having": "select k, count(*) c from sales group by k having c > (select avg(c) from (select count(*) c from sales group by name))",
     "scalar in order by": "select k from groups order by abs(k - (select avg(k) from groups)), k",
     "scalar in a join condition": "select s.id, g.label from sales s join groups g on s.k = g.k and s.id > (select max(k) * 10 from groups)",
+    "scalar in a join's key": "select /*+ merge(g) */ s.id, g.label from sales s join groups g on s.k = g.k + (select min(k) - 1 from groups)",
     "scalar in a window": "select id, sum(id) over (partition by k order by id) + (select min(id) from sales) from sales",
     "correlated in a filter": "select id from sales a where amount > (select avg(amount) from sales b where b.k = a.k)",
     "correlated with two keys": "select id from sales a where id = (select max(id) from sales b where b.k = a.k and b.maybe = a.maybe)",

@@ -21,10 +21,8 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
-import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.RangePartitioning;
-import org.apache.spark.sql.catalyst.plans.physical.ShufflePartitionIdPassThrough;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.BaseSubqueryExec;
@@ -277,8 +275,13 @@ public final class PlanTools {
 
     /** Returns the leaf that stands for an input of a stage: {@code like} gives the columns. */
     public static SparkPlan placeholder(SparkPlan like, String name) {
-        RDD none = new EmptyRDD(like.session().sparkContext(), ClassTag$.MODULE$.apply(Object.class));
-        return new RDDScanExec(like.output(), none, name, new UnknownPartitioning(0), noItems(), Option.apply(null));
+        return placeholder(like, like.output(), name);
+    }
+
+    /** Returns the leaf that stands for an input of {@code columns}, in the session of {@code beside}. */
+    static SparkPlan placeholder(SparkPlan beside, Seq columns, String name) {
+        RDD none = new EmptyRDD(beside.session().sparkContext(), ClassTag$.MODULE$.apply(Object.class));
+        return new RDDScanExec(columns, none, name, new UnknownPartitioning(0), noItems(), Option.apply(null));
     }
 
     /** Returns a node with its only child replaced. */
@@ -304,15 +307,6 @@ public final class PlanTools {
         }
         int most = ((CollectLimitExec) limit).limit();
         return most < 0 ? child : new LocalLimitExec(most, child); // without a limit there is only an offset
-    }
-
-    /** Returns the Java serialisation of the expression that chooses the bucket of a row. */
-    public static byte[] bucketExpression(ShuffleExchangeExec exchange) throws IOException {
-        Partitioning partitioning = exchange.outputPartitioning();
-        if (partitioning instanceof ShufflePartitionIdPassThrough) {
-            return serialize(((ShufflePartitionIdPassThrough) partitioning).partitionIdExpression());
-        }
-        return serialize(((HashPartitioning) partitioning).partitionIdExpression());
     }
 
     /** Returns the Java serialisation of the order by which an exchange divides rows into ranges. */

@@ -8,7 +8,7 @@ fragment that a stage's tasks run.
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -108,6 +108,7 @@ class Cutter:
         self._session = session
         self._scratch = scratch
         self._tools = jvm.package("onager.kernel.PlanTools")
+        self._bucket_tools = jvm.package("onager.kernel.Buckets")
         self._outline = Outline(jvm, plan)
         self._conf = conf
         self._column_names = tuple(column_names)
@@ -156,20 +157,25 @@ class Cutter:
     # ------------------------------------------------------------ stages
 
     def _stage(
-        self, root: PlanNode, output: StageOutput, *, limit: PlanNode | None = None, ranges: PlanNode | None = None
+        self, root: PlanNode, output: StageOutput, *, limit: PlanNode | None = None, exchange: PlanNode | None = None
     ) -> int:
         """Cut out the stage that computes *root*, after its producers.
 
-        In each partition it goes up to *limit*, and is sorted as *ranges*, an exchange, has it.
+        In each partition it goes up to *limit*, and is laid out as *exchange* needs it.
         """
         draft = _Draft()
         self._visit(root, draft)
+        top = self._outline.handle(root)
+        if exchange is not None and _brings_buckets(exchange):
+            self._visit_subqueries(exchange, draft)
+            top = self._bucket_tools.added(self._outline.handle(exchange))
         handles = [self._outline.handle(node) for node in draft.cut]
-        fragment = self._tools.fragment(self._outline.handle(root), handles, draft.replacements)
+        fragment = self._tools.fragment(top, handles, draft.replacements)
         if limit is not None:
             fragment = self._tools.localLimit(self._outline.handle(limit), fragment)
-        if ranges is not None:
-            fragment = self._tools.sorted(self._outline.handle(ranges), fragment)
+        is_sorted = isinstance(output, SortedOutput)
+        if exchange is not None and is_sorted:
+            fragment = self._tools.sorted(self._outline.handle(exchange), fragment)
         written = self._scratch / f"fragment-{len(self.stages) + 1}"
         text = str(self._tools.finish(fragment, str(written)))
         plan = StagePlan(
@@ -183,7 +189,7 @@ class Cutter:
         self.stages.append(
             CutStage(
                 stage_id=len(self.stages) + 1,
-                name=self._name(root, draft, limit, is_sorted=ranges is not None),
+                name=self._name(root, draft, limit, is_sorted=is_sorted),
                 plan=plan,
                 is_deterministic=is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving),
                 text=text,
@@ -199,9 +205,7 @@ class Cutter:
     def _produce(self, exchange: PlanNode) -> int:
         """Return the id of the stage whose output *exchange* carries; cut it out when it is the first to ask."""
         if exchange.plan_id not in self._produced:
-            output = self._output(exchange)
-            ranges = exchange if isinstance(output, SortedOutput) else None
-            self._produced[exchange.plan_id] = self._stage(exchange.child, output, ranges=ranges)
+            self._produced[exchange.plan_id] = self._stage(exchange.child, self._output(exchange), exchange=exchange)
         return self._produced[exchange.plan_id]
 
     def _output(self, exchange: PlanNode) -> StageOutput:
@@ -210,7 +214,7 @@ class Cutter:
         buckets = self._buckets(exchange)
         match exchange.particulars.split(" ")[0]:
             case partitioning if partitioning in HASH_PARTITIONINGS:
-                return HashOutput(buckets, bytes(self._tools.bucketExpression(self._outline.handle(exchange))))
+                return HashOutput(buckets, bytes(self._bucket_tools.expression(self._outline.handle(exchange))))
             case "RoundRobinPartitioning":
                 return RoundRobinOutput(buckets)
             case "RangePartitioning" if buckets > 1:
@@ -308,7 +312,8 @@ class Cutter:
         output = self.stages[producer - 1].plan.output
         ordering = output.ordering if isinstance(output, SortedOutput) else b""
         source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange), ordering=ordering)
-        self._replace(draft, node, self._placeholder(draft, node, source))
+        make = self._bucket_tools.removed if _brings_buckets(exchange) else None
+        self._replace(draft, node, self._placeholder(draft, node, source, make))
 
     def _broadcast(self, draft: _Draft, node: PlanNode) -> Any:
         """Return the broadcast that *node* stands for, over what another stage gives."""
@@ -316,10 +321,12 @@ class Cutter:
         leaf = self._placeholder(draft, node, ExchangeInput(self._produce(exchange), reads_all=True))
         return self._tools.withChild(self._outline.handle(exchange), leaf)
 
-    def _placeholder(self, draft: _Draft, columns_of: PlanNode, source: StageSource) -> Any:
+    def _placeholder(
+        self, draft: _Draft, columns_of: PlanNode, source: StageSource, make: Callable[[Any, str], Any] | None = None
+    ) -> Any:
         draft.inputs.append(source)
         name = f"{PLACEHOLDER_PREFIX}{len(draft.inputs) - 1}"
-        return self._tools.placeholder(self._outline.handle(columns_of), name)
+        return (make or self._tools.placeholder)(self._outline.handle(columns_of), name)
 
     def _replace(self, draft: _Draft, node: PlanNode, replacement: Any) -> None:
         draft.cut.append(node)
@@ -387,6 +394,12 @@ def _with_sole_readers(stages: Sequence[CutStage]) -> list[CutStage]:
 
 def _is_exchange(source: StageSource) -> TypeGuard[ExchangeInput]:
     return isinstance(source, ExchangeInput)
+
+
+def _brings_buckets(exchange: PlanNode) -> bool:
+    """Return whether rows go through *exchange* with their bucket as a column, since a subquery has a say in it."""
+    partitioning = exchange.particulars.split(" ")[0]
+    return exchange.kind == "ShuffleExchangeExec" and partitioning in HASH_PARTITIONINGS and bool(exchange.subqueries)
 
 
 def _looks_at_all_partitions(node: PlanNode) -> bool:
