@@ -52,6 +52,14 @@ def test_a_graph_tells_of_its_stages_before_anything_runs(spark, tables):
     assert "raise_error" in graph.stages[-1].plan
 
 
+def test_a_task_with_little_memory_sorts_beside_what_else_it_does(spark, tables):
+    """Many tasks share the memory, and the pages that suit the process are larger than what each of them gets."""
+    text = (
+        "select /*+ merge(c) */ s.id, c.n from sales s join (select k, count(*) n from sales group by k) c on s.k = c.k"
+    )
+    assert_distributed_eq(spark.sql(text), HarnessConfig(tasks=11))
+
+
 # ---------------------------------------------------------------- what a run leaves alone
 
 

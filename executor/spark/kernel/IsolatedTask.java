@@ -68,7 +68,7 @@ final class IsolatedTask extends org.apache.spark.scheduler.Task {
     Outcome run() {
         SparkEnv env = SparkEnv.get();
         long attempt = ATTEMPTS.incrementAndGet();
-        TaskMemoryManager memory = new TaskMemoryManager(new UnifiedMemoryManager(env.conf(), memoryBytes, 0L, PAGE_DIVISOR), attempt);
+        TaskMemoryManager memory = new SmallPages(new UnifiedMemoryManager(env.conf(), memoryBytes, 0L, PAGE_DIVISOR), attempt);
         setTaskMemoryManager(memory);
         try {
             return (Outcome) run(attempt, 0, env.metricsSystem(), scala.math.BigDecimal.valueOf(1L),
