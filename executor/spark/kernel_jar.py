@@ -57,12 +57,13 @@ def _compile(sources: Iterable[Path], into: str) -> None:
     jars = spark_jars()
     py4j_jar = next(jar for jar in jars if Path(jar).name.startswith("py4j"))
     try:
-        port, token = launch_gateway(
+        port, token, process = launch_gateway(
             classpath=os.pathsep.join(jars),
             jarpath=py4j_jar,
             java_path=_java(),
             die_on_exit=True,
             enable_auth=True,
+            return_proc=True,
         )
     except (OSError, ValueError) as e:
         raise OnagerError(f"{_java()} could not be started ({e}): install Java 17 or newer, or set JAVA_HOME") from e
@@ -77,6 +78,8 @@ def _compile(sources: Iterable[Path], into: str) -> None:
         compiler.compile(_files(gateway, [str(source) for source in sources]))
     finally:
         gateway.shutdown()
+        process.stdin.close()  # without a port it goes on for as long as somebody could write to it
+        process.wait()
 
 
 def _files(gateway: JavaGateway, paths: list[str]) -> Any:

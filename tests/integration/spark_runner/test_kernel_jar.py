@@ -13,7 +13,9 @@ from executor.spark.session import start_session
 from onager.errors import VersionMismatchError
 
 ROOT = Path(__file__).parents[3]
-SHOW = "from executor.spark.kernel_jar import kernel_jar; print(kernel_jar())"
+SHOW = (
+    "import psutil; from executor.spark.kernel_jar import kernel_jar; print(kernel_jar(), psutil.Process().children())"
+)
 
 
 def test_two_first_starts_at_once_make_one_whole_jar(tmp_path, monkeypatch):
@@ -21,7 +23,8 @@ def test_two_first_starts_at_once_make_one_whole_jar(tmp_path, monkeypatch):
     starts = [subprocess.Popen([sys.executable, "-c", SHOW], cwd=ROOT, env=env, stdout=subprocess.PIPE) for _ in "12"]
     said = {start.communicate(timeout=100)[0].decode().strip() for start in starts}
     assert len(said) == 1
-    (jar,) = said
+    jar, processes_left = said.pop().split(maxsplit=1)
+    assert processes_left == "[]"
     assert [p.name for p in (tmp_path / "onager").iterdir()] == [Path(jar).name]
     with zipfile.ZipFile(jar) as archive:
         assert archive.testzip() is None
