@@ -1,6 +1,5 @@
 """Clusters of real processes: on free ports, in a directory of their own, killed by process id, always cleaned up."""
 
-import json
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ import grpc
 import psutil
 
 import onager
+from onager.cli.output import plain
 from onager.errors import OnagerError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,6 +168,16 @@ class Cluster:
         self.await_executors(executor_id)
         return process
 
+    def living_executors(self) -> dict[str, Process]:
+        return {name: process for name, process in self.executors.items() if process.popen.poll() is None}
+
+    def the_executor(self) -> Process:
+        """Return the only executor that lives, which is started where none does."""
+        if not self.living_executors():
+            return self.start_executor(f"e-{len(self.executors) + 1}")
+        (living,) = self.living_executors().values()
+        return living
+
     def await_executors(self, *executor_ids: str) -> None:
         def all_alive() -> bool:
             for executor_id in executor_ids:
@@ -220,10 +230,8 @@ class Cluster:
         )
 
     def tasks(self, job_id: str) -> dict[tuple[int, int], dict]:
-        """Return what `onager job ID -o json` says of every task, by (stage, partition)."""
-        shown = self.cli("job", job_id, "-o", "json")
-        assert shown.returncode == 0, shown.stderr
-        stages = json.loads(shown.stdout)["stages"]
+        """Return what `onager job ID -o json` says of every task, by (stage, partition), without a process for it."""
+        stages = plain(self.client.job(job_id).detail().progress)["stages"]
         return {(stage["stage_id"], task["partition"]): task for stage in stages for task in stage["tasks"]}
 
     def stop(self) -> None:

@@ -76,6 +76,23 @@ def shared_cluster(_shared_cluster) -> Cluster:
     return _shared_cluster
 
 
+@pytest.fixture(scope="session")
+def _lone_cluster(tmp_path_factory, request) -> Iterator[Cluster]:
+    for make in clusters(tmp_path_factory, request):
+        made = make()
+        made.environment["ONAGER_EXECUTOR_DRAIN_GRACE_MS"] = "60000"
+        made.start_scheduler()
+        yield made
+
+
+@pytest.fixture
+def lone_cluster(_lone_cluster) -> Cluster:
+    """A cluster of one executor with two slots, for tests that may kill it: whoever comes next gets another one."""
+    executor = _lone_cluster.the_executor()
+    _lone_cluster.await_executors(executor.name)
+    return _lone_cluster
+
+
 def clusters(tmp_path_factory, request) -> Iterator:
     made: list[Cluster] = []
 
@@ -146,7 +163,7 @@ def gated_q18(cluster: Cluster, tpch, gate: Gate):
     return job
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def right_answer(spark):
     return rows(spark.sql(query(18)).toArrow())
 

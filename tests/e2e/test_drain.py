@@ -8,13 +8,6 @@ from tests.e2e.conftest import JOBS, UNFUSED, Gate
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture
-def cluster(make_cluster) -> Cluster:
-    made = make_cluster()
-    made.start_scheduler()
-    return made
-
-
 def hold_one_task(cluster: Cluster, gate: Gate):
     arguments = {"gate": str(gate.directory), "partitions": 2, "held": 0}
     job = cluster.client.python(f"{JOBS}:gated_range", args=arguments, conf=UNFUSED)
@@ -23,11 +16,12 @@ def hold_one_task(cluster: Cluster, gate: Gate):
     return job
 
 
-def test_what_runs_is_finished_and_nothing_more_is_taken(cluster, gate):
-    executor = cluster.start_executor("e-1", ONAGER_EXECUTOR_DRAIN_GRACE_MS="60000")
+def test_what_runs_is_finished_and_nothing_more_is_taken(lone_cluster, gate):
+    cluster = lone_cluster
+    executor = cluster.the_executor()
     job = hold_one_task(cluster, gate)
     executor.popen.terminate()
-    until(lambda: state_of(cluster, "e-1") == "draining", 10, "a draining executor")
+    until(lambda: state_of(cluster, executor.name) == "draining", 10, "a draining executor")
     waiting = cluster.client.sql("SELECT 1 AS one")
     gate.open()
     assert job.to_arrow().num_rows == 1000
@@ -38,13 +32,13 @@ def test_what_runs_is_finished_and_nothing_more_is_taken(cluster, gate):
     # What takes longer than its grace is stopped, and handed to another one: here, the next life of the same.
     (gate.directory / "open").unlink()
     gate.forget()
-    executor = cluster.start_executor("e-1", ONAGER_EXECUTOR_DRAIN_GRACE_MS="300")
+    executor = cluster.start_executor(executor.name, ONAGER_EXECUTOR_DRAIN_GRACE_MS="300")
     assert waiting.to_arrow().to_pylist() == [{"one": 1}]
     job = hold_one_task(cluster, gate)
     executor.popen.terminate()
     assert executor.popen.wait(30) == 0
     gate.forget()
-    cluster.start_executor("e-1")
+    cluster.start_executor(executor.name)
     gate.wait()
     gate.open()
     assert job.to_arrow().num_rows == 1000

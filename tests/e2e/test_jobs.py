@@ -166,7 +166,9 @@ def test_the_command_line_from_submission_to_result(cluster, tpch):
     assert shown.returncode == 0, shown.stderr
     assert [row["r_name"] for row in json.loads(shown.stdout)][:2] == ["AFRICA", "AMERICA"]
     listed = json.loads(cluster.cli("jobs", "-o", "json").stdout)
-    assert listed
+    newest = max(listed, key=lambda job: int(job["submitted_ms"]))
+    whole = json.loads(cluster.cli("job", newest["job_id"], "-o", "json").stdout)
+    assert {task["successes"] for stage in whole["stages"] for task in stage["tasks"]} == {1}
     assert {e["executor_id"] for e in json.loads(cluster.cli("executors", "-o", "json").stdout)} >= {"e-1", "e-2"}
 
 

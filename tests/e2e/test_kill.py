@@ -12,12 +12,9 @@ from tests.e2e.conftest import JOBS, rows
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def cluster(make_module_cluster) -> Cluster:
-    made = make_module_cluster()
-    made.start_scheduler()
-    made.start_executor("e-1")
-    return made
+@pytest.fixture
+def cluster(lone_cluster) -> Cluster:
+    return lone_cluster
 
 
 def running(tasks: dict) -> set:
@@ -53,21 +50,21 @@ def test_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
     before = cluster.tasks(gated_q18.id)
     was_running = running(before)
     (worker,) = gate.held()
-    cluster.executors["e-1"].kill()
+    cluster.the_executor().kill()
     until(lambda: not lives(worker), 20, "the end of its Python worker")
     gate.forget()
-    cluster.start_executor("e-2")
+    another = cluster.the_executor()
     gate.wait()
     gate.open()
     assert rows(gated_q18.to_arrow()) == right_answer
     after = cluster.tasks(gated_q18.id)
     assert_each_succeeded_once(after)
     assert repeated(before, after) == was_running
-    assert {after[at]["executor_id"] for at in was_running} == {"e-2"}
+    assert {after[at]["executor_id"] for at in was_running} == {another.name}
 
 
 def test_jvm_of_the_executor_killed_in_the_middle(cluster, gated_q18, gate, right_answer):
-    (executor,) = (process for process in cluster.executors.values() if process.popen.poll() is None)
+    executor = cluster.the_executor()
     before = cluster.tasks(gated_q18.id)
     was_running = running(before)
     (worker,) = gate.held()
@@ -100,7 +97,7 @@ def test_python_worker_killed_in_the_middle_of_a_udf(cluster, gated_q18, gate, r
 
 
 def test_jvm_killed_in_the_middle_of_a_query_that_was_not_cut(cluster, gate):
-    (executor,) = (process for process in cluster.executors.values() if process.popen.poll() is None)
+    executor = cluster.the_executor()
     arguments = {"gate": str(gate.directory), "partitions": 2, "held": 0}
     job = cluster.client.python(f"{JOBS}:gated_range", args=arguments)
     (worker,) = gate.wait()

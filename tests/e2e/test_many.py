@@ -15,14 +15,6 @@ JOBS_EACH = 10
 FLAT_BYTES = 64 * 1024 * 1024
 
 
-@pytest.fixture
-def cluster(make_cluster) -> Cluster:
-    made = make_cluster()
-    made.start_scheduler()
-    made.start_executor("e-1", slots=2)
-    return made
-
-
 def submit_all(cluster: Cluster) -> list[tuple[int, str, int]]:
     """Submit every job before any is waited for, and return number, id and answer of each."""
 
@@ -36,7 +28,8 @@ def submit_all(cluster: Cluster) -> list[tuple[int, str, int]]:
         return [result for results in pool.map(one_client, range(CLIENTS)) for result in results]
 
 
-def test_a_hundred_jobs_at_once(cluster):
+def test_a_hundred_jobs_at_once(lone_cluster):
+    cluster = lone_cluster
     first = submit_all(cluster)
     for number, _, answer in first:
         assert answer == sum(range(1000 + number))

@@ -14,12 +14,9 @@ pytestmark = pytest.mark.timeout(240)
 ROWS = 2_000
 
 
-@pytest.fixture(scope="module")
-def cluster(make_module_cluster) -> Cluster:
-    made = make_module_cluster()
-    made.start_scheduler()
-    made.start_executor("e-1")
-    return made
+@pytest.fixture
+def cluster(lone_cluster) -> Cluster:
+    return lone_cluster
 
 
 @pytest.mark.parametrize(
@@ -71,7 +68,8 @@ def kill(cluster: Cluster, victim: str) -> None:
         cluster.scheduler.kill()
         cluster.start_scheduler()
     elif victim == "executor":
-        cluster.executors["e-1"].kill()
-        cluster.start_executor("e-1")
+        executor = cluster.the_executor()
+        executor.kill()
+        cluster.start_executor(executor.name)
     else:
-        cluster.executors["e-1"].jvm().kill()
+        cluster.the_executor().jvm().kill()

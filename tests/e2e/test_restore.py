@@ -30,10 +30,8 @@ def move_state(cluster: Cluster, target: str) -> None:
     cluster.backend = target
 
 
-def test_a_job_goes_on_in_another_store_and_back(make_cluster, tpch, spark, gate, etcd):
-    cluster = make_cluster()
-    cluster.start_scheduler()
-    cluster.start_executor("e-1")
+def test_a_job_goes_on_in_another_store_and_back(lone_cluster, tpch, right_answer, gate, etcd):
+    cluster = lone_cluster
     views = {**tpch, "orders_ungated": tpch["orders"]}
     del views["orders"]
     arguments = {"text": query(18), "gate": str(gate.directory), "table": "orders", "key": "o_orderkey"}
@@ -43,17 +41,16 @@ def test_a_job_goes_on_in_another_store_and_back(make_cluster, tpch, spark, gate
     finished = {at for at, task in cluster.tasks(job.id).items() if task["state"] == "successful"}
     other = cluster.client.sql("SELECT 1 AS one")
 
-    for number, target in enumerate([etcd.url(f"test-{secrets.token_hex(8)}"), f"leveldb:{cluster.directory}/again"]):
+    for target in (etcd.url(f"test-{secrets.token_hex(8)}"), f"leveldb:{cluster.directory}/again"):
         kill_everything(cluster, gate)
         move_state(cluster, target)
         cluster.start_scheduler()
-        cluster.start_executor(f"e-{number + 2}")
+        cluster.the_executor()
         gate.wait()
         assert cluster.cli("state", "check").returncode == 0
 
     gate.open()
-    right = rows(spark.sql(query(18)).toArrow())
-    assert rows(job.to_arrow()) == right
+    assert rows(job.to_arrow()) == right_answer
     assert other.to_arrow().to_pylist() == [{"one": 1}]
     tasks = cluster.tasks(job.id)
     assert {at: task["successes"] for at, task in tasks.items() if task["successes"] != 1} == {}

@@ -7,16 +7,9 @@ import signal
 import psutil
 import pytest
 
-from tests.e2e.cluster import Cluster, Process, until
+from tests.e2e.cluster import Process, until
 
 pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture
-def executor(make_cluster) -> tuple[Cluster, Process]:
-    cluster = make_cluster()
-    cluster.start_scheduler()
-    return cluster, cluster.launch_executor("e-1", slots=1)
 
 
 def below(process: Process, what: str) -> psutil.Process | None:
@@ -42,20 +35,17 @@ def another(process: Process, killed: int) -> psutil.Process | None:
     return None
 
 
-def test_the_jvm_is_killed_as_soon_as_it_is_there(executor):
-    cluster, process = executor
+def test_its_jvm_is_killed_as_soon_as_it_is_there_and_a_python_worker_while_it_warms_up(make_cluster):
+    cluster = make_cluster()
+    cluster.start_scheduler()
+    process = cluster.launch_executor("e-1", slots=1)
     killed = 0
     for _ in range(2):
         killed = until(lambda killed=killed: another(process, killed), 120, "another JVM").pid
         os.kill(killed, signal.SIGKILL)
-    cluster.await_executors("e-1")
-    assert process.text().count("spark_died_while_starting") == 2
-    assert cluster.client.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
-
-
-def test_a_python_worker_is_killed_while_it_warms_up(executor):
-    cluster, process = executor
     daemon = until(lambda: below(process, "pyspark.daemon"), 120, "a Python worker")
     os.kill(daemon.pid, signal.SIGKILL)
     cluster.await_executors("e-1")
+    assert process.text().count("spark_died_while_starting") == 2
     assert "warm_up_failed" in process.text(), "it was killed too late"
+    assert cluster.client.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
