@@ -132,6 +132,11 @@ def test_a_cancelled_job_leaves_the_cluster_free(cluster, gate: Gate):
     job = cluster.client.python(f"{JOBS}:gated_exchange", args=arguments, conf=UNFUSED)
     (worker,) = gate.wait()
     until(lambda: any(".0-" in path.name for path in cluster.exchange_dir.rglob("*.tmp")), 30, "an unfinished file")
+    # Spark ends the worker of a task that waits for it; of one that has rows to write yet, it ends the task alone.
+    sizes = [-1]
+    while sizes[-1] != (size := sum(path.stat().st_size for path in cluster.exchange_dir.rglob("*.tmp"))):
+        sizes.append(size)
+        time.sleep(1)
     job.cancel("enough")
     until(lambda: not list(cluster.exchange_dir.glob(f"*{job.id}*")), 3, "an empty directory")
     until(lambda: not psutil.pid_exists(worker), 15, "the end of its Python worker")

@@ -317,6 +317,7 @@ class Observer(RunLedger):
         assert after.pipeline is not None
         self._trace(f"  {job.job_id} streams no more: {after.pipeline.reason}")
         self.counts["pipelines abandoned"] += 1
+        self.counts["streams without a slot"] += "has no slot for the task" in after.pipeline.reason
         if not before.may_stream:
             self.fail(f"{job.job_id} gives streaming up a second time: {after.pipeline.reason}")
         job.finished.clear()
