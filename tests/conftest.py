@@ -29,6 +29,8 @@ def pytest_runtest_setup() -> None:
     # For each test: `scripts/test` makes Spark's classes while the first tests run.
     if not _JAVA_OPTIONS_ARE_GIVEN:
         os.environ["JDK_JAVA_OPTIONS"] = java_options()
+    for cluster in RUNNING:
+        cluster.forget_logs()
 
 
 @pytest.fixture

@@ -52,6 +52,8 @@ class Member:
     metrics_port: int
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     is_paused: bool = False
+    told_bytes: int = 0
+    """Where in its log `last_words` begins."""
 
     @property
     def address(self) -> str:
@@ -86,9 +88,13 @@ class Member:
         return answer is not None and answer.startswith("{") and str(json.loads(answer)["health"]) == "true"
 
     def last_words(self, lines: int) -> str:
-        text = self.log.read_text(errors="replace").splitlines()
+        text = self.log.read_bytes()[self.told_bytes :].decode(errors="replace").splitlines()
         telling = [line for line in text if not line.startswith('{"level":"info"') and "/health error" not in line]
         return "\n".join([f"--- {self.name} {self.address}", *telling[-lines:]])
+
+    def forget_words(self) -> None:
+        """Begin to listen: what was logged before is of no interest."""
+        self.told_bytes = self.log.stat().st_size if self.log.exists() else 0
 
     def is_leader(self) -> bool:
         return "\netcd_server_is_leader 1\n" in (self.ask("/metrics") or "")
@@ -285,6 +291,11 @@ class EtcdCluster:
     def logs(self, lines: int = 40) -> str:
         """Return what each member last had to say, beside how it went about its daily work."""
         return "\n".join(member.last_words(lines) for member in self.members if member.log.exists())
+
+    def forget_logs(self) -> None:
+        """Let `logs` begin here."""
+        for member in self.members:
+            member.forget_words()
 
     # -- inside
 
