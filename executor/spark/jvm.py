@@ -23,25 +23,26 @@ class Jvm:
         return found
 
     def __init__(self, view: Any) -> None:
-        self.view = view
-        self._packages: dict[str, Any] = {}
+        self._view = view
+        self._classes: dict[str, Any] = {}
 
-    def package(self, name: str) -> Any:
-        """Return the JVM package or class called *name*, looked up once."""
-        if name not in self._packages:
-            found = self.view
-            for part in name.split("."):
-                found = getattr(found, part)
-            self._packages[name] = found
-        return self._packages[name]
+    def java_class(self, name: str) -> Any:
+        """Return the JVM class called *name*, looked up once.
+
+        By its whole name: py4j looks for a first part alone (``java``) in every package that PySpark imports, that is
+        in every jar of Spark, several times over, each time it is asked.
+        """
+        if name not in self._classes:
+            self._classes[name] = getattr(self._view, name)
+        return self._classes[name]
 
     def seq(self, items: Iterable[Any]) -> Any:
         """Return an immutable Scala ``Seq`` of *items*."""
-        return self.package("org.apache.spark.api.python.PythonUtils").toSeq(list(items))
+        return self.java_class("org.apache.spark.api.python.PythonUtils").toSeq(list(items))
 
     def java_list(self, items: Iterable[Any]) -> Any:
         """Return a Java ``List`` of *items*."""
-        made = self.view.java.util.ArrayList()
+        made = self.java_class("java.util.ArrayList")()
         for item in items:
             made.add(item)
         return made

@@ -47,7 +47,7 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
     *scratch* is a file to be made on the way. Raises `UnsupportedPlanError` when the rows are more than a plan carries,
     when a data source waits for a subquery, and when its partitions are more than a plan carries.
     """
-    tools = jvm.package("onager.kernel.Leaves")
+    tools = jvm.java_class("onager.kernel.Leaves")
     if kind == FILE_LEAF:
         facts = str(tools.describeFiles(leaf, str(scratch)))
         size, files, partitions, file_format, root = facts.split("\t")
@@ -55,7 +55,7 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
         table = root.rstrip("/").rpartition("/")[2].partition(".")[0]
         return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", int(size), int(partitions))
     if kind == SOURCE_LEAF:
-        facts = jvm.package("onager.kernel.PartitionsScanExec").describe(leaf, str(scratch))
+        facts = jvm.java_class("onager.kernel.PartitionsScanExec").describe(leaf, str(scratch))
         if facts is None:
             raise UnsupportedPlanError(
                 "a data source that filters by the result of a subquery", "filter its rows in an outer query instead"
@@ -87,4 +87,4 @@ def rebuild(jvm: Jvm, session: Any, description: bytes) -> Any:
 
     Under the conf of the stage plan it reads in exactly the tasks that were planned, whatever the executor's cores.
     """
-    return jvm.package("onager.kernel.Leaves").rebuild(description, session)
+    return jvm.java_class("onager.kernel.Leaves").rebuild(description, session)

@@ -93,9 +93,9 @@ class StageRunner:
         self._executor_id = executor_id
         self._shared = shared
         self._clock = clock
-        view = spark._jvm  # noqa: SLF001  (PySpark offers no public way to the JVM)
-        context = spark.sparkContext._jsc.sc()  # noqa: SLF001
-        self.kernel: Any = view.onager.kernel.Kernel(context, local_path(exchange_dir), slots, incarnation)
+        context = spark.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to the JVM)
+        kernel = Jvm.of(spark).java_class("onager.kernel.Kernel")
+        self.kernel: Any = kernel(context, local_path(exchange_dir), slots, incarnation)
         self.stream_address = "" if streams is None else open_streams(self.kernel, streams)
         """Where others read what tasks here stream; empty: tasks cannot."""
         self.binder = Binder(spark, self.kernel, check_address=lambda address: check_reader(streams, address))

@@ -83,7 +83,7 @@ def _cut(frame: DataFrame, analyzed: Any, names: list[str], config: HarnessConfi
 def _ordered(jvm: Jvm, frame: DataFrame) -> tuple[Any, Order]:
     """Return the query, with columns added for the keys of its order that its output lacks, and that order."""
     analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)
-    facts, query = jvm.package("onager.kernel.Orders").of(analyzed)
+    facts, query = jvm.java_class("onager.kernel.Orders").of(analyzed)
     kind, keys = str(facts).split("\t")
     places = tuple(int(place) for place in keys.split(",") if place)
     return query, Order(keys=places, columns=len(frame.columns), is_limited=kind == "limited")
@@ -93,10 +93,10 @@ def _plain(jvm: Jvm, frame: DataFrame, analyzed: Any, names: list[str]) -> pa.Ta
     """Return the query's result as plain Spark gives it under the session's settings, as Onager's results look."""
     session = frame.sparkSession
     context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
-    datasets = jvm.package("org.apache.spark.sql.classic.Dataset")
+    datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
     query = datasets.ofRows(jvm_session(session), analyzed).queryExecution()
     with tempfile.TemporaryDirectory(prefix="onager-testing-") as directory:
-        kernel = jvm.package("onager.kernel.Kernel")(context, directory, 1, "")
+        kernel = jvm.java_class("onager.kernel.Kernel")(context, directory, 1, "")
         try:
             spec = {"layout": "result", "directory": "plain", "nonce": "r", "names": names}
             ((event, inline),) = unpack(bytes(kernel.runWhole(jvm_session(session), query, json.dumps(spec))))

@@ -1,6 +1,7 @@
 """Onager's Java kernel in the JVM of a session that somebody else has started."""
 
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
@@ -9,7 +10,8 @@ from executor.spark.kernel_jar import kernel_jar
 from executor.spark.session import check_spark_version
 from onager.errors import OnagerError
 
-_PROBE = "onager.kernel.Pipeline"
+_PROBE: Final = "onager.kernel.Pipeline"
+_have_it: Final["WeakSet[Jvm]"] = WeakSet()
 
 
 def jvm_with_kernel(spark: SparkSession) -> Jvm:
@@ -24,13 +26,15 @@ def jvm_with_kernel(spark: SparkSession) -> Jvm:
             "the harness needs a SparkSession with its JVM beside this process, and this one is a client of Spark "
             'Connect: make it with SparkSession.builder.master("local[2]").getOrCreate()'
         )
-    view: Any = spark._jvm  # noqa: SLF001  (PySpark offers no public way to the JVM)
-    loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-    if not _is_loaded(loader):
-        loader.addURL(view.java.io.File(str(kernel_jar())).toURI().toURL())
+    jvm = Jvm.of(spark)
+    if jvm not in _have_it:
+        loader = jvm.java_class("java.lang.Thread").currentThread().getContextClassLoader()
         if not _is_loaded(loader):
-            raise OnagerError(f"the classes of {kernel_jar()} cannot be loaded into the session's JVM")
-    return Jvm.of(spark)
+            loader.addURL(jvm.java_class("java.io.File")(str(kernel_jar())).toURI().toURL())
+            if not _is_loaded(loader):
+                raise OnagerError(f"the classes of {kernel_jar()} cannot be loaded into the session's JVM")
+        _have_it.add(jvm)
+    return jvm
 
 
 def _is_loaded(loader: Any) -> bool:

@@ -128,7 +128,7 @@ def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant:
     run = f"{os.getpid()}-{next(_runs)}"
     directory = Path(tempfile.mkdtemp(prefix="onager-testing-"))
     try:
-        memory = int(jvm.view.java.lang.Runtime.getRuntime().maxMemory())
+        memory = int(jvm.java_class("java.lang.Runtime").getRuntime().maxMemory())
         spec = {
             "run": run,
             "directory": str(directory),
@@ -139,7 +139,7 @@ def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant:
             "task_memory_bytes": max(MIN_TASK_MEMORY, memory // 2 // max(graph.tasks, 1)),
         }
         context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
-        pipeline = jvm.package("onager.kernel.Pipeline")(context, jvm_session(session), json.dumps(spec))
+        pipeline = jvm.java_class("onager.kernel.Pipeline")(context, jvm_session(session), json.dumps(spec))
         with _closed_at_the_end(pipeline):
             if plant is not None:
                 pipeline.interpose(plant(jvm))
@@ -166,9 +166,7 @@ def _add(jvm: Jvm, pipeline: Any, stage: Stage) -> None:
     pipeline.addStage(json.dumps(_stage_spec(stage, first)))
     for partition in range(first.partitions):
         plan = plan_codec.decode(stage.encoded)
-        leaves = jvm.view.java.util.ArrayList()
-        for source in plan.inputs:
-            leaves.add(source.description if isinstance(source, LeafInput) else None)
+        leaves = jvm.java_list(source.description if isinstance(source, LeafInput) else None for source in plan.inputs)
         pipeline.addTask(stage.stage_id, partition, plan.fragment, leaves, expression_of(plan.output))
 
 

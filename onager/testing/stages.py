@@ -121,11 +121,11 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
     }
     changes = sizes | dict(config.conf) | CUT_SETTINGS
     with _PLANNING, changed_settings(session, own_settings(session), changes):
-        datasets = jvm.package("org.apache.spark.sql.classic.Dataset")
+        datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
         plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
         cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes)
         stages = tuple(_stage(stage) for stage in cut_stages)
-        kernel = jvm.package("onager.kernel.Kernel")
+        kernel = jvm.java_class("onager.kernel.Kernel")
         return StageGraph(stages, bytes(kernel.arrowSchema(jvm_session(session), plan, json.dumps(column_names))))
 
 

@@ -69,7 +69,8 @@ def tpch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def left_behind(spark) -> list[str]:
     """Return threads and Spark jobs of runs that have not ended."""
-    threads = jvm_with_kernel(spark).view.java.lang.Thread.getAllStackTraces().keySet().toString()  # all in one call
+    thread = jvm_with_kernel(spark).java_class("java.lang.Thread")
+    threads = thread.getAllStackTraces().keySet().toString()  # all in one call
     return re.findall(r"Thread\[(?:#\d+,)?(onager-[^,]*)", threads) + list(
         spark.sparkContext.statusTracker().getActiveJobsIds()
     )

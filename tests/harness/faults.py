@@ -11,8 +11,8 @@ _classes: dict[tuple[Any, str], Any] = {}
 def planted(jvm: Any, name: str) -> Any:
     """Return a new object of a class in `SOURCES`."""
     if (jvm, name) not in _classes:
-        compiler = jvm.view.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.view.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler = jvm.java_class("org.codehaus.janino.SimpleCompiler")()
+        compiler.setParentClassLoader(jvm.java_class("java.lang.Thread").currentThread().getContextClassLoader())
         compiler.cook((SOURCES / f"{name}.java").read_text())
         _classes[jvm, name] = compiler.getClassLoader().loadClass(f"planted.{name}")
     return _classes[jvm, name].newInstance()

@@ -67,7 +67,7 @@ def test_the_session_is_as_it_was(spark, tables):
     def state():
         listeners = spark.sparkContext._jsc.sc().listenerBus().listeners()
         ours = [name for each in list(listeners) if (name := str(each.getClass().getName())).startswith("onager")]
-        active = jvm_with_kernel(spark).package("org.apache.spark.sql.classic.SparkSession").getActiveSession()
+        active = jvm_with_kernel(spark).java_class("org.apache.spark.sql.classic.SparkSession").getActiveSession()
         return (
             sorted(map(tuple, spark.sql("set").collect())),
             sorted(table.name for table in spark.catalog.listTables()),

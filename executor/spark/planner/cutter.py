@@ -107,8 +107,8 @@ class Cutter:
         self._jvm = jvm
         self._session = session
         self._scratch = scratch
-        self._tools = jvm.package("onager.kernel.PlanTools")
-        self._bucket_tools = jvm.package("onager.kernel.Buckets")
+        self._tools = jvm.java_class("onager.kernel.PlanTools")
+        self._bucket_tools = jvm.java_class("onager.kernel.Buckets")
         self._outline = Outline(jvm, plan)
         self._conf = conf
         self._column_names = tuple(column_names)
@@ -298,7 +298,8 @@ class Cutter:
             # sources there are only such here that the join applies as well.
             self._visit_subqueries(node, draft)
             scan = self._outline.handle(node)
-            filtered = self._jvm.package("onager.kernel.Leaves").underRuntimeFilters(scan, leaf, described.partitions)
+            kernel = self._jvm.java_class("onager.kernel.Leaves")
+            filtered = kernel.underRuntimeFilters(scan, leaf, described.partitions)
             handles = [self._outline.handle(cut) for cut in draft.cut]
             leaf = self._tools.fragment(filtered, handles, draft.replacements)
         self._replace(draft, node, leaf)

@@ -54,7 +54,7 @@ def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
     It shares the running Spark with *base*, and nothing else: views, functions and settings end with it.
     """
     session = base.newSession()
-    jvm_sessions = Jvm.of(base).package("org.apache.spark.sql.classic.SparkSession")
+    jvm_sessions = Jvm.of(base).java_class("org.apache.spark.sql.classic.SparkSession")
     before = jvm_sessions.getActiveSession()
     jvm_sessions.setActiveSession(jvm_session(session))
     try:
@@ -88,7 +88,7 @@ def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _why_fixed(session: SparkSession, key: str) -> str:
-    sql_conf = Jvm.of(session).package("org.apache.spark.sql.internal.SQLConf")
+    sql_conf = Jvm.of(session).java_class("org.apache.spark.sql.internal.SQLConf")
     if sql_conf.isStaticConfigKey(key):
         return "it is fixed when Spark starts: give it to the executors (onager executor --spark-conf)"
     if key.startswith("spark.sql."):
@@ -98,7 +98,7 @@ def _why_fixed(session: SparkSession, key: str) -> str:
 
 def own_settings(session: SparkSession) -> dict[str, str]:
     """Return the settings that were made in *session* or given to its process; those that nobody made are not there."""
-    text = Jvm.of(session).package("onager.kernel.PlanTools").settings(jvm_session(session))
+    text = Jvm.of(session).java_class("onager.kernel.PlanTools").settings(jvm_session(session))
     return dict(entry.split("\t", 1) for entry in str(text).split("\0") if entry)
 
 

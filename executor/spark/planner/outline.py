@@ -35,7 +35,7 @@ class Outline:
     """The nodes of one physical plan, without code generation and row/column transitions."""
 
     def __init__(self, jvm: Jvm, plan: Any) -> None:
-        text, self._handles = jvm.package("onager.kernel.PlanTools").outline(plan)
+        text, self._handles = jvm.java_class("onager.kernel.PlanTools").outline(plan)
         self.nodes: list[PlanNode] = []
         self._by_plan_id: dict[int, PlanNode] = {}
         self._fetched: dict[int, Any] = {}

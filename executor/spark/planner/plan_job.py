@@ -182,11 +182,11 @@ class _Planning:
         return DataFrame(self._execution(), self._session)
 
     def _input_bytes(self, plan: Any) -> int:
-        return int(self._jvm.package("onager.kernel.Queries").inputBytes(plan))
+        return int(self._jvm.java_class("onager.kernel.Queries").inputBytes(plan))
 
     def _execution(self) -> Any:
         """Return the query as planned under the session's present settings."""
-        datasets = self._jvm.package("org.apache.spark.sql.classic.Dataset")
+        datasets = self._jvm.java_class("org.apache.spark.sql.classic.Dataset")
         return datasets.ofRows(jvm_session(self._session), self._analyzed)
 
     def fused(self, run_fused: RunFused, because_of: UnsupportedPlanError | None = None) -> pb.PlanOutcome:

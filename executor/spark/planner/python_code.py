@@ -12,7 +12,7 @@ def check_python_functions(jvm: Jvm, node: Any) -> None:
     A broadcast variable is a number that each process resolves by itself, so in another executor it would name another
     value, without any sign; what is added to an accumulator there, nobody would ever see.
     """
-    for line in jvm.package("onager.kernel.PlanTools").pythonFunctions(node).splitlines():
+    for line in jvm.java_class("onager.kernel.PlanTools").pythonFunctions(node).splitlines():
         name, broadcasts, has_accumulator = line.split("\t")
         if int(broadcasts):
             raise UnsupportedPlanError(

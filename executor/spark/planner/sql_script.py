@@ -80,7 +80,7 @@ class PlannedScript:
 
 def split(jvm: Jvm, text: str) -> list[Statement]:
     """Split a script at its semicolons as Spark's own shell does; comments and quotes are minded, empty pieces gone."""
-    pieces = jvm.items(jvm.package("org.apache.spark.sql.catalyst.util.StringUtils").splitSemiColon(text, True))
+    pieces = jvm.items(jvm.java_class("org.apache.spark.sql.catalyst.util.StringUtils").splitSemiColon(text, True))
     statements: list[Statement] = []
     position = line_position = 0
     line = 1
@@ -138,7 +138,7 @@ def refuse_commands(session: SparkSession, text: str) -> None:
 
 
 def _rows(session: SparkSession, jvm: Jvm, plan: Any) -> Any:
-    return jvm.package("org.apache.spark.sql.classic.Dataset").ofRows(jvm_session(session), plan)
+    return jvm.java_class("org.apache.spark.sql.classic.Dataset").ofRows(jvm_session(session), plan)
 
 
 def _parse(parser: Any, statement: Statement) -> Any:
@@ -174,7 +174,7 @@ def _refuse_procedures(session: SparkSession, text: str) -> None:
 
 
 def _is_command(jvm: Jvm, plan: Any) -> bool:
-    return bool(jvm.package("onager.kernel.Queries").isCommand(plan)) or kind(plan) in DATA_MODIFYING
+    return bool(jvm.java_class("onager.kernel.Queries").isCommand(plan)) or kind(plan) in DATA_MODIFYING
 
 
 def _temporary_views(session: SparkSession) -> set[str]:
@@ -244,7 +244,7 @@ def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | Non
 
 def _check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
     """Raise if a statement that changes data hides in *plan*, such as one of several inserts of one FROM."""
-    if str(jvm.package("onager.kernel.Queries").firstOf(plan, ",".join(sorted(DATA_MODIFYING)))):
+    if str(jvm.java_class("onager.kernel.Queries").firstOf(plan, ",".join(sorted(DATA_MODIFYING)))):
         raise SideEffectError(str(statement), ADVICE)
 
 

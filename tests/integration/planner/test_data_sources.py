@@ -98,7 +98,7 @@ def test_partitions_that_hold_more_than_a_plan_carries(executor, tables, monkeyp
     jvm = Jvm.of(executor.spark)
     made = rebuild(jvm, jvm_session(executor.spark), leaf.description)
     assert len(leaf.description) > 12_000
-    assert len(jvm.package("onager.kernel.PlanTools").serialize(made)) < 12_000, "what tasks get along with closures"
+    assert len(jvm.java_class("onager.kernel.PlanTools").serialize(made)) < 12_000, "what tasks get along with closures"
     monkeypatch.setattr(leaves, "LOCAL_ROWS_LIMIT_BYTES", 10_000)
     outcome = compare(executor, tables, read)
     assert outcome.HasField("fused_output")
