@@ -7,6 +7,8 @@ from state_backend import Keyspace, open_backend
 
 QUICK = "timeout=1s&compact_history=off"
 """Parameters for URLs that will not work."""
+PATIENT = "timeout=10s&compact_history=off"
+"""Parameters for URLs that work, however busy the machine is."""
 
 
 async def works(url: str) -> None:

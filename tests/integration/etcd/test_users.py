@@ -22,7 +22,7 @@ from state_backend.etcd.url import PASSWORD_VARIABLE, USER_VARIABLE
 from tests.etcd import EtcdCluster, TlsFiles
 from tests.etcd.certificates import Authority, Pair
 from tests.etcd.process import free_ports
-from tests.integration.etcd.access import QUICK, refused, works
+from tests.integration.etcd.access import PATIENT, QUICK, refused, works
 
 PASSWORD = "s3cret-of-alice"
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,7 +53,7 @@ def environment(monkeypatch) -> None:
     monkeypatch.delenv(USER_VARIABLE, raising=False)
 
 
-def url(cluster: EtcdCluster, user: str = "alice", namespace: str = "ours", query: str = QUICK) -> str:
+def url(cluster: EtcdCluster, user: str = "alice", namespace: str = "ours", query: str = PATIENT) -> str:
     return f"etcd://{user}@{cluster.endpoints[0]}/{namespace}?{query}"
 
 
@@ -282,7 +282,7 @@ async def test_the_password_is_in_no_log_error_or_representation(guarded, monkey
     shown: list[str] = []
     (dead,) = free_ports(1)
     with capture_logs() as logs:
-        backend = await open_backend(url(guarded))
+        backend = await open_backend(url(guarded, query="timeout=3s&compact_history=off"))
         async with backend:
             shown += [repr(backend), repr(vars(backend)), str(backend.url), repr(vars(backend._calls))]
             await asyncio.to_thread(guarded.kill, 0)
