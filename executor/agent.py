@@ -368,7 +368,7 @@ class Agent:
 
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.hear(answer)
-        self._exchange.was_told(request)
+        self._exchange.was_told(answer)
         del self._cleaned_up[: len(request.cleaned_up)]
         self._in_hand.cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)

@@ -40,6 +40,8 @@ class ExchangeWatch:
         self._every_s = every_s
         self._use = pb.ExchangeUse()
         self._jobs: dict[str, JobFiles] = {}
+        self._telling: dict[str, _Trace] = {}
+        """What the request says that has no answer yet."""
         self._told: dict[str, _Trace] = {}
         self._strangers: dict[str, set[str]] = {}
         """By job: other executors that were writing files in the last two looks."""
@@ -79,20 +81,22 @@ class ExchangeWatch:
     def add_to(self, request: pb.HeartbeatRequest) -> None:
         """Tell of the directory, and of jobs whose files have changed since they were told of, or may be left over."""
         request.exchange.CopyFrom(self._use)
+        self._telling = {}
         for job_id, job in self._jobs.items():
             strangers = self._strangers.get(job_id, ())
             if strangers or self._told.get(job_id) != _trace(job):
                 request.exchange_files.add(job_id=job_id, writers=sorted(strangers))
-                if len(request.exchange_files) == _FILES_TOLD:
+                self._telling[job_id] = _trace(job)
+                if len(self._telling) == _FILES_TOLD:
                     return
 
-    def was_told(self, request: pb.HeartbeatRequest) -> None:
-        """Note that a scheduler has answered *request*."""
-        for told in request.exchange_files:
-            job = self._jobs.get(told.job_id)
-            if job is not None:
-                self._told[told.job_id] = _trace(job)
-                self._strangers.pop(told.job_id, None)
+    def was_told(self, answer: pb.HeartbeatResponse) -> None:
+        """Note that a scheduler has heard the last request, of which it may want to hear some jobs again."""
+        for job_id in self._telling.keys() - set(answer.tell_again):
+            # What was told, and not what has been seen since.
+            self._told[job_id] = self._telling[job_id]
+            self._strangers.pop(job_id, None)
+        self._telling = {}
 
 
 def _trace(job: JobFiles) -> _Trace:

@@ -84,7 +84,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         answer = pb.HeartbeatResponse(clean_ups=await self._housekeeping.forgotten(request.kept_jobs))
         if not session.is_draining:
             leftovers = await self._housekeeping.leftovers(request.exchange_files, self._executors.roster.lives)
-            answer.clean_ups.extend(leftovers)
+            answer.clean_ups.extend(leftovers.clean_ups)
+            answer.tell_again.extend(leftovers.tell_again)
         if request.list_number:
             # What polls are for otherwise.
             await self._housekeeping.cleaned_up(request.cleaned_up)

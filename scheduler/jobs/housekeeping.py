@@ -6,7 +6,7 @@ harmless.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -34,6 +34,14 @@ _CLEAN_UP_MOMENT_S: Final = 1.0
 _REMOVALS_PER_SWEEP: Final = 200
 _ORPHAN_AGE_S: Final = 600
 """How long a blob whose job is not there may wait for it."""
+
+
+class Leftovers(NamedTuple):
+    """What is to be done about what lies in the exchange directory."""
+
+    clean_ups: list[pb.CleanUp]
+    tell_again: list[JobId]
+    """Jobs of which nobody can say it yet."""
 
 
 class Housekeeping:
@@ -125,19 +133,24 @@ class Housekeeping:
                 continue  # more is owed by now than was asked for then
             await self._put_head(head.model_copy(update={"clean_up": "none"}))
 
-    async def leftovers(self, found: Iterable[pb.ExchangeFiles], lives: Callable[[str], bool]) -> list[pb.CleanUp]:
-        """Return what to remove of what an executor found in the exchange directory.
+    async def leftovers(self, found: Iterable[pb.ExchangeFiles], lives: Callable[[str], bool]) -> Leftovers:
+        """Return what to remove of what an executor found in the exchange directory, and what it shall tell of again.
 
-        That is what ended jobs left there although they were cleaned up, because a task of theirs was late, and what
-        executors that are dead by *lives*, which is given an incarnation, have not finished. Jobs that are not known
-        here may be those of another cluster.
+        To remove is what ended jobs left there although they were cleaned up, because a task of theirs was late, and
+        what executors that are dead by *lives*, which is given an incarnation, have not finished. Jobs that are not
+        known here may be those of another cluster. Of one that is being cleaned up nobody can say yet whether its
+        files are those that go, or have come since.
         """
         clean_ups: list[pb.CleanUp] = []
+        tell_again: list[JobId] = []
         for each in found:
             job_id = JobId(each.job_id)
             head = self._heads.get(job_id)
-            if head is None or (not head.is_active and head.clean_up != "none"):
-                continue  # what is owed is asked for anyway
+            if head is None:
+                continue
+            if not head.is_active and head.clean_up != "none":
+                tell_again.append(job_id)
+                continue
             if head.is_active:
                 dead = [writer for writer in each.writers if not lives(writer)]
                 if dead:
@@ -148,7 +161,7 @@ class Housekeeping:
             except (JobNotFoundError, StateCorruptError, SchemaVersionError):
                 continue
             clean_ups.append(clean_up_of(job.graph, keeps_result=head.has_result and head.state is JobState.SUCCESSFUL))
-        return clean_ups
+        return Leftovers(clean_ups, tell_again)
 
     async def forgotten(self, kept: Iterable[str]) -> list[pb.CleanUp]:
         """Return what an executor need not keep in memory of the jobs *kept*: all of those that have ended.

@@ -1,6 +1,7 @@
 """What schedulers are told of the exchange directory, and how often."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,11 +18,11 @@ def contents(**jobs: JobFiles) -> Contents:
     return Contents(files=1, bytes=2, free_bytes=3, total_bytes=4, jobs=jobs)
 
 
-def told(watch: ExchangeWatch, *, is_answered: bool = True) -> list[tuple[str, list[str]]]:
+def told(watch: ExchangeWatch, *, is_answered: bool = True, again: Sequence[str] = ()) -> list[tuple[str, list[str]]]:
     request = pb.HeartbeatRequest()
     watch.add_to(request)
     if is_answered:
-        watch.was_told(request)
+        watch.was_told(pb.HeartbeatResponse(tell_again=again))
     return [(each.job_id, list(each.writers)) for each in request.exchange_files]
 
 
@@ -53,6 +54,22 @@ def test_a_job_is_told_of_again_only_when_its_files_change(watch):
     watch.take(contents())
     watch.take(contents(a=JobFiles(files=2)))
     assert told(watch) == [("a", [])]
+
+
+def test_what_is_seen_while_a_heartbeat_is_under_way_is_told_with_the_next(watch):
+    watch.take(contents(a=JobFiles(files=1)))
+    watch.add_to(pb.HeartbeatRequest())
+    watch.take(contents(a=JobFiles(files=2)))
+    watch.was_told(pb.HeartbeatResponse())
+    assert told(watch) == [("a", [])]
+    assert told(watch) == []
+
+
+def test_a_job_is_told_of_again_when_the_scheduler_says_so(watch):
+    watch.take(contents(a=JobFiles(files=1), b=JobFiles(files=1)))
+    assert told(watch, again=["a", "gone"]) == [("a", []), ("b", [])]
+    assert told(watch) == [("a", [])]
+    assert told(watch) == []
 
 
 def test_writers_are_told_of_when_they_stay_and_after_each_look(watch):
