@@ -1,6 +1,7 @@
 """The executor process: check the surroundings, start Spark, run the agent, and start again when the JVM has died."""
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import structlog
 
@@ -21,7 +22,7 @@ from executor.push import Port
 from executor.settings import ExecutorSettings
 from executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.clock import SystemClock
-from onager.errors import InvalidSettingError, OnagerError
+from onager.errors import ExchangeFullError, InvalidSettingError, OnagerError
 from onager.ids import Incarnation, new_incarnation
 from onager.logs import configure_logging
 from onager.protocol.ports import check_address
@@ -60,7 +61,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         if served is not None:
             check_address("--listen", settings.listen)
         settings.check_stream_port()
-        check_exchange_dir(settings.exchange_dir)
+        await_exchange_dir(settings.exchange_dir, log)
         incarnation = new_incarnation()
         worker, spark_version = (start_worker or _start_spark)(settings, incarnation)
     except (OnagerError, ClusterAwayError) as e:
@@ -89,6 +90,21 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         sys.stderr.write(f"{outcome.message}\n")
         return EXIT_REFUSED
     return EXIT_OK
+
+
+def await_exchange_dir(path: str, log: Any, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Return once files can be made in the exchange directory at *path*: one that is full may have space in a moment.
+
+    Raises `ExchangeNotWritableError` when waiting does not help.
+    """
+    for tries in itertools.count(2):
+        try:
+            check_exchange_dir(path)
+        except ExchangeFullError as e:
+            log.warning("exchange_full", error=str(e), next_try_s=pause_s(tries))
+            sleep(pause_s(tries))
+        else:
+            return
 
 
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:

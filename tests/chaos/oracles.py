@@ -125,13 +125,13 @@ def sinks_whole(sinks: Mapping[Path, Sequence[JobRecord]], expected: pa.Table) -
 
 
 def died_for_a_reason(deaths: Iterable[EndedByItself], faults: Sequence[Injected]) -> Verdict:
-    """No process ended by itself, but ones that were started while there was no store or no disk."""
+    """No process ended by itself, but schedulers that were started while there was no store."""
     verdict = Verdict("no process ended by itself")
     for death in deaths:
         told = f"{death.name} ended with code {death.code}: {death.last_words}"
         met = [f for f in faults if f.overlaps(death.at_s - _LONGEST_START_S, death.at_s)]
         is_refused = death.code == 2 and not death.was_serving
-        without = [f.what for f in met if f.fault.kind is FaultKind.FILL_DISK or _hides_etcd(f, death.name)]
+        without = [f.what for f in met if _hides_etcd(f, death.name)]
         if is_refused and without:
             verdict.notes.append(f"{told} [started during: {', '.join(without)}]")
         else:
