@@ -30,7 +30,7 @@ def pytest_runtest_setup() -> None:
     if not _JAVA_OPTIONS_ARE_GIVEN:
         os.environ["JDK_JAVA_OPTIONS"] = java_options()
     for cluster in RUNNING:
-        cluster.forget_logs()
+        cluster.mark_logs()
 
 
 @pytest.fixture
@@ -69,5 +69,5 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        report.sections += [(f"etcd of {cluster.size}", cluster.logs()) for cluster in RUNNING]
+        report.sections += [(f"etcd of {cluster.size}", cluster.logs(since_mark=True)) for cluster in RUNNING]
     return report

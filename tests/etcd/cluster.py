@@ -52,8 +52,8 @@ class Member:
     metrics_port: int
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     is_paused: bool = False
-    told_bytes: int = 0
-    """Where in its log `last_words` begins."""
+    marked_bytes: int = 0
+    """How long its log was when `mark_log` was called."""
 
     @property
     def address(self) -> str:
@@ -87,14 +87,13 @@ class Member:
         answer = self.ask("/health")
         return answer is not None and answer.startswith("{") and str(json.loads(answer)["health"]) == "true"
 
-    def last_words(self, lines: int) -> str:
-        text = self.log.read_bytes()[self.told_bytes :].decode(errors="replace").splitlines()
+    def last_words(self, lines: int, from_bytes: int = 0) -> str:
+        text = self.log.read_bytes()[from_bytes:].decode(errors="replace").splitlines()
         telling = [line for line in text if not line.startswith('{"level":"info"') and "/health error" not in line]
         return "\n".join([f"--- {self.name} {self.address}", *telling[-lines:]])
 
-    def forget_words(self) -> None:
-        """Begin to listen: what was logged before is of no interest."""
-        self.told_bytes = self.log.stat().st_size if self.log.exists() else 0
+    def mark_log(self) -> None:
+        self.marked_bytes = self.log.stat().st_size if self.log.exists() else 0
 
     def is_leader(self) -> bool:
         return "\netcd_server_is_leader 1\n" in (self.ask("/metrics") or "")
@@ -288,14 +287,15 @@ class EtcdCluster:
         self.etcdctl("auth", "disable")
         self._root_password = None
 
-    def logs(self, lines: int = 40) -> str:
+    def logs(self, lines: int = 40, *, since_mark: bool = False) -> str:
         """Return what each member last had to say, beside how it went about its daily work."""
-        return "\n".join(member.last_words(lines) for member in self.members if member.log.exists())
+        there = [member for member in self.members if member.log.exists()]
+        return "\n".join(member.last_words(lines, member.marked_bytes if since_mark else 0) for member in there)
 
-    def forget_logs(self) -> None:
-        """Let `logs` begin here."""
+    def mark_logs(self) -> None:
+        """Note how far the logs go: the next test begins."""
         for member in self.members:
-            member.forget_words()
+            member.mark_log()
 
     # -- inside
 
