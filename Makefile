@@ -1,5 +1,5 @@
 # make demo    everything from nothing: set-up, data, a cluster, three queries (BACKEND=etcd keeps its state in etcd)
-# make test    set-up with what tests need, then every test
+# make test    set-up with what tests need, then format, lint, types and imports, then every test
 # make cluster a highly available cluster on this machine: etcd, schedulers, HAProxy, executors (ARGS=--tls)
 # make check   the fast gate: format, lint, types, imports, unit and property tests
 .DEFAULT_GOAL := help
@@ -10,7 +10,7 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: help setup setup-dev demo cluster test test-deploy simulate chaos check format protocol bench clean
+.PHONY: help setup setup-dev demo cluster test test-deploy simulate chaos lint check format protocol bench clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -33,7 +33,7 @@ demo: setup
 cluster: setup-dev
 	@$(with_java) exec $(PYTHON) -m deploy.local_cluster $(ARGS)
 
-test: setup-dev
+test: lint
 	$(with_java) scripts/test
 
 test-deploy: setup-dev
@@ -47,11 +47,13 @@ MINUTES ?= 5
 chaos: setup-dev
 	$(with_java) $(PYTHON) -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ROLLING),--rolling) --json var/chaos.json
 
-check: setup-dev
+lint: setup-dev
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
 	.venv/bin/lint-imports --no-cache
+
+check: lint
 	$(with_java) $(PYTHON) -m pytest -q tests/unit tests/property
 
 format: setup-dev

@@ -229,6 +229,11 @@ class BareCluster:
             shutil.rmtree(self._directory, ignore_errors=True)
 
 
+def rss_mb(pid: int) -> float:
+    """Return how much of the machine's memory a process holds, in MB."""
+    return round(float(psutil.Process(pid).memory_info().rss) / 1e6, 1)
+
+
 def _samples(address: str) -> Iterator[tuple[str, dict[str, str], float]]:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10.0) as answer:
         text = answer.read().decode()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -29,15 +29,24 @@ def free_address() -> str:
 class Cluster:
     """A scheduler and executors, or one standalone process; a context manager that stops all of it.
 
-    The state is in *backend*, by default in a LevelDB of its own.
+    The state is in *backend*, by default in a LevelDB of its own; the code is that of *checkout*, by default this one;
+    *spark_conf* is that of all executors.
     """
 
     def __init__(
-        self, executor_slots: Sequence[int] = (2,), *, is_standalone: bool = False, backend: str | None = None
+        self,
+        executor_slots: Sequence[int] = (2,),
+        *,
+        is_standalone: bool = False,
+        backend: str | None = None,
+        checkout: Path | None = None,
+        spark_conf: Mapping[str, str] | None = None,
     ) -> None:
         self.address = free_address()
         self._backend = backend
+        self._checkout = checkout
         self._executor_slots = executor_slots
+        self._spark_conf = [f"--spark-conf={key}={value}" for key, value in (spark_conf or {}).items()]
         self._is_standalone = is_standalone
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._directory = Path(tempfile.mkdtemp(prefix="onager-bench-"))
@@ -65,13 +74,13 @@ class Cluster:
         where = ("--listen", self.address, "--exchange-dir", str(exchange), "--backend", backend)
         if self._is_standalone:
             slots = str(sum(self._executor_slots))
-            self._run("standalone", "standalone", *where, "--slots", slots)
+            self._run("standalone", "standalone", *where, "--slots", slots, *self._spark_conf)
         else:
             self._run("scheduler", "scheduler", *where)
             for number, own_slots in enumerate(self._executor_slots):
                 self._run(
                     f"executor-{number}", "executor", "--scheduler", self.address, "--slots", str(own_slots),
-                    "--exchange-dir", str(exchange), "--executor-id", f"bench-{number}",
+                    "--exchange-dir", str(exchange), "--executor-id", f"bench-{number}", *self._spark_conf,
                 )  # fmt: skip
         self._wait_until_ready(1 if self._is_standalone else len(self._executor_slots))
 
@@ -83,6 +92,7 @@ class Cluster:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                cwd=self._checkout,
                 env={**os.environ, "ONAGER_SUPERVISOR_PID": str(os.getpid())},
             )
         self._processes.append((name, process))

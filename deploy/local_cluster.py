@@ -249,15 +249,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--directory", type=Path, default=ROOT / "var" / "cluster", help="logs, pids, all data; emptied"
     )
-    parser.add_argument("--listen", default=f"{HOST}:50050", metavar="H:P", help="address of HAProxy")
+    parser.add_argument("--listen", metavar="H:P", help=f"address of HAProxy, which has to be installed ({HOST}:50050)")
     parser.add_argument("--executors", type=int, default=2)
     parser.add_argument("--slots", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="of each executor")
     parser.add_argument("--tls", action="store_true", help="with certificates and a token")
     options = parser.parse_args(arguments)
     try:
         cluster = LocalCluster(
-            options.directory.absolute(), options.listen, options.executors, options.slots, has_tls=options.tls
+            options.directory.absolute(),
+            options.listen or f"{HOST}:50050",
+            options.executors,
+            options.slots,
+            has_tls=options.tls,
         )
+        _check_listens(cluster, options.listen)
     except StartError as error:
         print(f"make cluster: {error}", file=sys.stderr)
         return 1
@@ -282,6 +287,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         cluster.stop()
     return 0
+
+
+def _check_listens(cluster: LocalCluster, wanted: str | None) -> None:
+    """Raise `StartError` when nothing would listen at the address that somebody asked for."""
+    if wanted and cluster.proxy is None:
+        raise StartError(
+            f"nothing would listen at {wanted}: it is the address of HAProxy, which is not installed (apt: haproxy); "
+            "leave --listen out, and clients and executors know all schedulers"
+        )
 
 
 def _say_ready(cluster: LocalCluster) -> None:

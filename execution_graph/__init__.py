@@ -36,7 +36,7 @@ from execution_graph.events import (
     TasksSpeculated,
     TaskSucceeded,
 )
-from execution_graph.failures import Failure, FailureKind, FetchFailure, RetryLimits
+from execution_graph.failures import Failure, FailureCause, FailureKind, FetchFailure, RetryLimits
 from execution_graph.graph import (
     PLAN_STAGE_ID,
     Active,
@@ -111,6 +111,7 @@ __all__ = [
     "Failed",
     "FailedStage",
     "Failure",
+    "FailureCause",
     "FailureKind",
     "FetchFailure",
     "HeldTask",

@@ -4,10 +4,10 @@ A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer
 a newer minor version added. Each record is written under the lowest version that reads it rightly, so what nothing new
 is used in can still be read by the version before:
 
-    1.3    all but what follows; with it came that a job says why it streams no more (1.2: pauses before retries, which
-           a reader of 1.1 does without)
-    2.2    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
-    3.0    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
+    1.4    all but what follows; with it came causes of failures, which a reader of 1.3 does without (1.3: that a job
+           says why it streams no more; 1.2: pauses before retries)
+    2.3    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
+    3.1    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
 
 What needs a newer version than some replica of the cluster reads is not begun (`scheduler.replicas.peers`).
 """
@@ -33,7 +33,7 @@ SPECULATION_MAJOR = 2
 """The version of records with second attempts in them."""
 PIPELINED_MAJOR = 3
 """The version of records of jobs whose stages run together, for as long as they do."""
-_MINORS = {1: 3, 2: 2, 3: 0}
+_MINORS = {1: 4, 2: 3, 3: 1}
 """The minor version that is written, and known, of each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500

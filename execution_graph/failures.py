@@ -39,6 +39,21 @@ class FailureKind(StrEnum):
         return self is FailureKind.IO_ERROR
 
 
+class FailureCause(StrEnum):
+    """What is known of a failure beyond its kind.
+
+    The kind says what becomes of the task, also to readers that do not know the cause; the cause is what people are
+    told in its place, and may delay or direct the next try.
+    """
+
+    INTERNAL_ERROR = "internal_error"
+    """Nothing that the user wrote: ours, or Spark's; with IO_ERROR."""
+    NO_SPACE = "no_space"
+    """The exchange, or where a dataset is staged, is full: tried again once a pause is over; with TASK_KILLED."""
+    OTHER_VERSION = "other_version"
+    """The executor cannot read a plan of another version: for those that can; with TASK_KILLED."""
+
+
 @dataclass(frozen=True, slots=True)
 class FetchFailure:
     """Which output a reader could not read; `nonce` tells the execution that wrote it."""
@@ -63,6 +78,17 @@ class Failure:
     """A stack trace, at most 16 KiB."""
     fetch: Annotated[FetchFailure | None, SPARSE] = None
     """Set when, and only when, `kind` is FETCH_FAILED."""
+    cause: Annotated[FailureCause | None, SPARSE] = None
+    """Unknown to readers before 1.4, 2.3 and 3.1, which do without it."""
+
+    @property
+    def told_kind(self) -> str:
+        """Return what people are told that it is."""
+        return (self.cause or self.kind).value
+
+
+UNCOUNTED_PAUSE_MS = 5_000
+"""How long a partition waits that found no space, or came once more to an executor that cannot read its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,8 +63,6 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C9
         yield f"{name} has a partition that failed more often than is allowed"
     if any(o.is_durable != (not o.incarnation) for o in ledger.outputs.values()):
         yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
-    if not set(ledger.failed_on) <= set(ledger.failures):
-        yield f"{name} says where tasks failed that did not"
     if isinstance(stage, RunningStage):
         yield from _of_running(stage, name)
         yield from _of_speculation(graph, stage, name)
@@ -80,8 +78,8 @@ def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
         yield f"{name} runs a partition under an attempt number that is not its own"
     if list(stage.returned) != sorted(set(stage.returned)) or any(p >= stage.next_fresh for p in stage.returned):
         yield f"{name} has returned partitions out of order or beyond the fresh ones: {stage.returned}"
-    if not set(stage.paused) <= set(stage.returned) & set(ledger.failures):
-        yield f"{name} pauses partitions that did not fail, or do not wait: {sorted(stage.paused)}"
+    if not set(stage.paused) <= set(stage.returned):
+        yield f"{name} pauses partitions that do not wait: {sorted(stage.paused)}"
     fresh = {p for p in range(stage.next_fresh, count) if p not in ledger.outputs}
     pending = fresh | set(stage.returned)
     everything = pending | set(stage.running) | set(ledger.outputs)

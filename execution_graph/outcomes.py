@@ -6,7 +6,7 @@ from dataclasses import replace
 from execution_graph import rollback
 from execution_graph.attempts import has_another, held, returned, running_stage
 from execution_graph.events import TaskFailed, TaskSucceeded
-from execution_graph.failures import Failure, FailureKind
+from execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
 from execution_graph.graph import ExecutionGraph
 from execution_graph.losses import with_losses
 from execution_graph.pipelined import abandoned, is_streaming, streamed
@@ -50,7 +50,7 @@ def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
     failure = event.failure
     if is_streaming(graph, stage) and failure.kind is not FailureKind.USER_ERROR:
         where = f"task {event.partition} of stage {event.stage_id} on {event.executor_id}"
-        return abandoned(graph, f"{where}: {failure.message} ({failure.kind.value})", event.at_ms)
+        return abandoned(graph, f"{where}: {failure.message} ({failure.told_kind})", event.at_ms)
     if failure.kind is FailureKind.FETCH_FAILED and not rollback.is_past_return(stage):
         lost = _unreadable(graph, stage, failure)
         if lost:
@@ -61,8 +61,24 @@ def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
     if failure.kind.is_counted or failure.kind is FailureKind.FETCH_FAILED:
         # A fetch failure that names nothing which could be made again would come back for ever: it counts like any I/O.
         return _on_counted_failure(graph, stage, event)
-    ledger = replace(stage.ledger, tasks_lost=stage.ledger.tasks_lost + 1)
-    return with_stage(graph, returned(replace(stage, ledger=ledger), {event.partition: event.task_attempt}))
+    return with_stage(graph, _after_uncounted_failure(stage, event))
+
+
+def _after_uncounted_failure(stage: RunningStage, event: TaskFailed) -> RunningStage:
+    ledger, cause = stage.ledger, event.failure.cause
+    waits = cause is FailureCause.NO_SPACE
+    if cause is FailureCause.OTHER_VERSION:
+        waits = event.executor_id in ledger.failed_on.get(event.partition, ())
+        ledger = ledger.after_failure_there(event.partition, event.executor_id)
+    stage = replace(stage, ledger=replace(ledger, tasks_lost=ledger.tasks_lost + 1))
+    waits = waits and not has_another(stage, event.partition)
+    stage = returned(stage, {event.partition: event.task_attempt})
+    return _paused(stage, event, UNCOUNTED_PAUSE_MS) if waits else stage
+
+
+def _paused(stage: RunningStage, event: TaskFailed, pause_ms: int) -> RunningStage:
+    pause = RetryPause(failed_ms=event.at_ms, pause_ms=pause_ms, message=event.failure.message[:_MESSAGE_CHARS])
+    return replace(stage, paused=stage.paused.set(event.partition, pause))
 
 
 def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskFailed) -> ExecutionGraph:
@@ -80,10 +96,7 @@ def _on_counted_failure(graph: ExecutionGraph, stage: RunningStage, event: TaskF
         return failed(graph, stage, replace(failure, message=text), event.at_ms)
     stage = returned(stage, {event.partition: event.task_attempt})
     pause_ms = graph.limits.pause_after(count)
-    if pause_ms:
-        pause = RetryPause(failed_ms=event.at_ms, pause_ms=pause_ms, message=failure.message[:_MESSAGE_CHARS])
-        stage = replace(stage, paused=stage.paused.set(event.partition, pause))
-    return with_stage(graph, stage)
+    return with_stage(graph, _paused(stage, event, pause_ms) if pause_ms else stage)
 
 
 def _on_fetch_failed(

@@ -92,6 +92,8 @@ class TaskOutput:
     """PUBLISH_PLAN: the manifest, by content."""
     incarnation: Annotated[str, SPARSE] = ""
     """The life of the executor with which the output dies; set by `apply`, empty where it outlives every executor."""
+    checksum: Annotated[str, SPARSE] = ""
+    """Of a result's index, without which it is not what was reported; empty where an older executor wrote none."""
 
     @property
     def is_durable(self) -> bool:
@@ -196,7 +198,7 @@ class TaskLedger:
     failures: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """Counted failures since the last success."""
     failed_on: Annotated[PartitionMap[tuple[str, ...]], SPARSE] = field(default_factory=Map)
-    """On which executors those were, each once, in the order of the first."""
+    """On which executors those were, and which could not read the plan; each once, in the order of the first."""
     executor_losses: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """How often a partition succeeded, where its output was lost and it had to run again (or it has no output now)."""
@@ -259,13 +261,16 @@ class TaskLedger:
 
     def after_failure(self, partition: int, executor_id: str) -> "TaskLedger":
         """Return the ledger after a counted failure of *partition* there."""
-        executors = self.failed_on.get(partition, ())
         return replace(
-            self,
+            self.after_failure_there(partition, executor_id),
             failures=self.failures.set(partition, self.failures.get(partition, 0) + 1),
-            failed_on=self.failed_on.set(partition, tuple(dict.fromkeys((*executors, executor_id)))),
             tasks_failed=self.tasks_failed + 1,
         )
+
+    def after_failure_there(self, partition: int, executor_id: str) -> "TaskLedger":
+        """Return the ledger after *partition* was found to be better left to others than this executor."""
+        executors = self.failed_on.get(partition, ())
+        return replace(self, failed_on=self.failed_on.set(partition, tuple(dict.fromkeys((*executors, executor_id)))))
 
     def after_executor_loss(self, tasks: int, suspects: Collection[int]) -> "TaskLedger":
         """Return the ledger after an executor that ran so many *tasks* was lost; *suspects* may be the cause."""
@@ -307,8 +312,9 @@ class RunningStage:
     returned: Annotated[tuple[int, ...], SPARSE] = ()
     """Pending partitions below `next_fresh`, ascending; handed out before the fresh ones."""
     paused: Annotated[PartitionMap[RetryPause], SPARSE] = field(default_factory=Map)
-    """Those of `returned` that failed, and are not to be handed out yet. Advice for who hands out, and no more: what
-    events do to all else does not depend on it, so that a replica which does not know it computes the same."""
+    """Those of `returned` that failed or found no space, and are not to be handed out yet. Advice for who hands out,
+    and no more: what events do to all else does not depend on it, so that a replica which does not know it computes
+    the same."""
     speculatable: Annotated[tuple[int, ...], SPARSE] = ()
     """Running partitions that take so long that a second attempt shall run beside the first, ascending."""
     speculative: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)

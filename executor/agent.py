@@ -21,13 +21,16 @@ from executor.membership import Identity, Membership
 from executor.reporting import Reporter
 from executor.set_aside import SetAsideNotice
 from executor.settings import ExecutorSettings
+from executor.space import SpaceWatch
 from executor.tasks_in_hand import DEATH_NOTICE, TasksInHand
+from executor.threads import Threads
 from executor.work import Worker
 from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
+from onager.supervision import Background, LoopEndedError
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
@@ -85,8 +88,17 @@ class Agent:
         self._attempts = AttemptTable(settings.slots)
         self._set_aside = SetAsideNotice(self._id)
         self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
+        self._threads = Threads()
         self._exchange = ExchangeWatch(
-            worker.exchange_contents, identity.incarnation, clock, every_s=settings.exchange_look_ms / 1000
+            lambda: self._threads.looks(worker.exchange_contents),
+            identity.incarnation,
+            clock,
+            every_s=settings.exchange_look_ms / 1000,
+        )
+        self._space = SpaceWatch(
+            lambda: self._threads.probes(worker.check_exchange),
+            lambda: self._membership.beat(),  # noqa: PLW0108 - made below
+            self._id,
         )
         self._membership = Membership(
             settings,
@@ -125,41 +137,47 @@ class Agent:
         """What ends the wait for the latest poll."""
         self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
         self._cleaned_up: list[JobId] = []
-        self._started: dict[asyncio.Task[None], None] = {}
+        self._cleaning: set[bytes] = set()
+        """Clean-ups that go on, serialized: one that takes long is asked for again and again."""
+        self._background = Background(self._fail)
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._in_hand = TasksInHand(
             self._attempts,
             worker,
             self._blobs,
             clock,
+            self._threads,
             executor_id=self._id,
             spawn=self._spawn,
             on_report=self._reporter.wake,
+            on_no_space=self._space.doubt,
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
         )
 
     # ---------------------------------------------------------------- life
 
     async def run(self) -> Outcome:
-        """Register and work until drained, refused, or until the worker is dead; then say goodbye and return why."""
-        loops = (
-            self._membership.register(),
-            self._membership.keep_alive(),
-            *(() if self._is_pushed_to else (self._poll(), self._reporter.offer())),
-            self._reporter.run(),
-            self._watch_worker(),
-            self._exchange.run(),
-            self._drain(),
-        )
-        for loop in loops:
-            self._spawn(loop)
+        """Register and work until drained, refused, or until the worker is dead; then say goodbye and return why.
+
+        `LoopEndedError` when a part of it has ended that must not.
+        """
+        loops = {
+            "registration": self._membership.register(),
+            "heartbeats": self._membership.keep_alive(),
+            **({} if self._is_pushed_to else {"polling": self._poll(), "offers": self._reporter.offer()}),
+            "reporting": self._reporter.run(),
+            "watch over the worker": self._watch_worker(),
+            "space in the exchange": self._space.run(),
+            "drain": self._drain(),
+        }
+        for name, loop in loops.items():
+            self._background.keep(name, self._to_the_end(loop))
+        self._background.start("looks at the exchange", self._exchange.run())
         try:
             outcome = await self._ended
         finally:
-            stopping = list(self._started)
-            for task in stopping:
-                task.cancel()
-            await asyncio.gather(*stopping, return_exceptions=True)
+            await self._background.close()
+            self._threads.close()
         if outcome.ending is not Ending.REFUSED:
             await self._say_goodbye(outcome.message)
         return outcome
@@ -193,17 +211,17 @@ class Agent:
         if self._ended.done():
             work.close()  # too late: nobody would wait for it
             return None
-        task = asyncio.create_task(work)
-        self._started[task] = None
-        task.add_done_callback(self._settle)
-        return task
+        return self._background.start(getattr(work, "__qualname__", "work"), work)
 
-    def _settle(self, task: asyncio.Task[None]) -> None:
-        self._started.pop(task, None)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not self._ended.done():
-            # A defect of ours: the process must not live on with one of its loops missing.
-            self._ended.set_exception(error)
+    async def _to_the_end(self, loop: Coroutine[None, None, None]) -> None:
+        """Run a loop that may return once the agent has ended."""
+        await loop
+        if self._ended.done():
+            await asyncio.Event().wait()
+
+    def _fail(self, defect: LoopEndedError) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(defect)
 
     # ---------------------------------------------------------------- polling
 
@@ -359,6 +377,7 @@ class Agent:
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
         """Add to a heartbeat what is kept on disk and in memory, and what polls say otherwise, or cannot when full."""
         self._exchange.add_to(request)
+        request.no_space = self._space.why
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
         if self._is_pushed_to:
@@ -385,7 +404,15 @@ class Agent:
             self._spawn(self._clean_up(wanted))
 
     async def _clean_up(self, request: pb.CleanUp) -> None:
-        if await self._in_hand.clean_up(request):
+        asked = request.SerializeToString(deterministic=True)
+        if asked in self._cleaning:
+            return  # asked for again meanwhile
+        self._cleaning.add(asked)
+        try:
+            is_ended = await self._in_hand.clean_up(request)
+        finally:
+            self._cleaning.discard(asked)
+        if is_ended:
             self._cleaned_up.append(JobId(request.job_id))
             if self._is_pushed_to:
                 self._membership.beat()
@@ -393,7 +420,7 @@ class Agent:
     # ---------------------------------------------------------------- ends
 
     async def _watch_worker(self) -> None:
-        while await asyncio.to_thread(self._worker.is_alive):  # noqa: ASYNC110 - a process's death has no event here
+        while await self._threads.liveness(self._worker.is_alive):  # noqa: ASYNC110 - a process's death has no event here
             await asyncio.sleep(_ALIVE_CHECK_S)
         self._end(Ending.WORKER_DIED, DEATH_NOTICE)
 

@@ -1,7 +1,7 @@
 """Looks through the exchange directory now and then, for people and for schedulers, who know what should go."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
@@ -32,7 +32,7 @@ class ExchangeWatch:
     """What this executor last saw in the exchange directory, and has not told yet."""
 
     def __init__(
-        self, look: Callable[[], Contents | None], incarnation: Incarnation, clock: Clock, *, every_s: float
+        self, look: Callable[[], Awaitable[Contents | None]], incarnation: Incarnation, clock: Clock, *, every_s: float
     ) -> None:
         self._look = look
         self._incarnation = incarnation
@@ -51,7 +51,7 @@ class ExchangeWatch:
         while True:
             began_s = self._clock.monotonic_s()
             try:
-                contents = await asyncio.to_thread(self._look)
+                contents = await self._look()
             except OSError as e:
                 log.warning("exchange_not_looked_through", error=str(e))
             else:

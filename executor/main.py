@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -23,10 +24,13 @@ from executor.settings import ExecutorSettings
 from executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.clock import SystemClock
 from onager.errors import ExchangeFullError, InvalidSettingError, OnagerError
+from onager.exchange_layout import has_scheme, local_path
 from onager.ids import Incarnation, new_incarnation
 from onager.logs import configure_logging
+from onager.private_files import warn_of_others
 from onager.protocol.ports import check_address
-from onager.protocol.security import ClientAccess, ServerAccess
+from onager.protocol.security import ClientAccess, Role, ServerAccess
+from onager.supervision import EXIT_FAILED, LoopEndedError
 
 EXIT_OK = 0
 EXIT_REFUSED = 2
@@ -56,12 +60,13 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         signal.signal(number, _leave_at_once)
     began_s = time.monotonic()
     try:
-        access = ClientAccess(settings.client_security, settings.scheduler_addresses)
+        access = ClientAccess(settings.client_security, settings.scheduler_addresses, [Role.EXECUTOR])
         served = ServerAccess(settings.server_security, settings.listen) if settings.mode == "push" else None
         if served is not None:
             check_address("--listen", settings.listen)
         settings.check_stream_port()
         await_exchange_dir(settings.exchange_dir, log)
+        _warn_of_exchange(settings)
         incarnation = new_incarnation()
         worker, spark_version = (start_worker or _start_spark)(settings, incarnation)
     except (OnagerError, ClusterAwayError) as e:
@@ -82,6 +87,11 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         sys.stderr.write(f"{e}\n")
         worker.close()
         return EXIT_REFUSED
+    except LoopEndedError as e:
+        log.error("executor_failed", error=str(e))  # noqa: TRY400 - told with its traceback where it was found
+        sys.stderr.write(f"onager executor: {e}\n")
+        worker.close()
+        return EXIT_FAILED
     log.info("executor_ended", ending=outcome.ending.name.lower(), reason=outcome.message)
     worker.close()
     if outcome.ending is Ending.WORKER_DIED:
@@ -107,6 +117,11 @@ def await_exchange_dir(path: str, log: Any, sleep: Callable[[float], None] = tim
             return
 
 
+def _warn_of_exchange(settings: ExecutorSettings) -> None:
+    if not has_scheme(settings.exchange_dir):
+        warn_of_others(Path(local_path(settings.exchange_dir)), settings.exchange_access)
+
+
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:
     # Late, so that a refused setting does not wait for Spark.
     from executor.spark.streams import StreamSettings
@@ -114,12 +129,14 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[
 
     worker = SparkWorker(
         slots=settings.slots,
-        conf=settings.spark_conf,
+        conf={**settings.spark_conf, "spark.onager.exchangeAccess": settings.exchange_access},
         exchange_dir=settings.exchange_dir,
         exchange_shared=settings.exchange_shared,
         incarnation=incarnation,
         executor_id=settings.executor_id,
         clock=SystemClock(),
+        planning_timeout_s=settings.planning_timeout_ms / 1000,
+        private=settings.private,
         streams=StreamSettings(
             listen=settings.stream_listen,
             advertise=settings.stream_advertise or "",

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection
 
 from executor.agent import Agent
 from executor.settings import ExecutorSettings
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.border import Border
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorServicer, add_OnagerExecutorServicer_to_server
 from onager.protocol.ports import unusable_address
@@ -62,10 +62,10 @@ class Port:
     @asynccontextmanager
     async def serving(self, agent: Agent) -> AsyncIterator[None]:
         """Hand what comes to *agent* inside the block."""
-        add_OnagerExecutorServicer_to_server(ExecutorService(agent), self._server)
+        border = Border(self._server)
+        add_OnagerExecutorServicer_to_server(ExecutorService(agent), border)
         checks = HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(checks, self._server)
-        reflection.enable_server_reflection([_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
+        border.add_looking(checks, [_SERVICE])
         await self._server.start()
         for name in ("", _SERVICE):
             await checks.set(name, health_pb2.HealthCheckResponse.SERVING)

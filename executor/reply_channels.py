@@ -11,6 +11,7 @@ from onager.errors import OnagerError, SchedulerUnreachableError, StateUnavailab
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
 from onager.protocol.security import ClientAccess
+from onager.supervision import unless_cut
 
 log = structlog.get_logger()
 
@@ -48,8 +49,10 @@ class ReplyChannels:
         try:
             self._access.check(address)
             stub: Any = OnagerExecutorGatewayStub(await self._channel(address))
-            answer: pb.ReportTasksResponse = await stub.ReportTasks(
-                request, timeout=_ANSWER_S, metadata=self._access.metadata()
+            # A channel that has not been used for long is closed when there are many, even with a call under way.
+            answer: pb.ReportTasksResponse = await unless_cut(
+                stub.ReportTasks(request, timeout=_ANSWER_S, metadata=self._access.metadata()),
+                SchedulerUnreachableError(address, "its connection was closed"),
             )
         except grpc.aio.AioRpcError as raw:
             error = self._access.error_of(raw, address)

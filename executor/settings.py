@@ -9,14 +9,13 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from onager.errors import InvalidSettingError
-from onager.ids import ExecutorId, new_incarnation
+from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
+from onager.private_paths import PrivatePaths
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.ports import check_address
 from onager.protocol.security import ClientSecurity
 from onager.protocol.security.places import is_loopback, leads_nowhere_else
 from onager.settings import ProcessSettings
-
-_MAX_ID_LENGTH = 128
 
 
 class ExecutorSettings(ProcessSettings):
@@ -38,6 +37,9 @@ class ExecutorSettings(ProcessSettings):
     exchange_shared: bool = False
     """Whether the exchange directory, where it is a path, is one volume that all machines mount there of the Spark
     cluster that runs the tasks (``spark.master=spark://…``). Without this word such an executor does not start."""
+    private_paths: tuple[str, ...] = ()
+    """Files and directories that jobs neither read nor write, besides the exchange directory and the files named here
+    of tokens and keys: the schedulers' state, say, where it lies on this machine."""
     spark_conf: dict[str, str] = Field(default_factory=dict)
     """Settings of the executor's own SparkSession. With ``spark.master=spark://…`` tasks run in that cluster."""
     executor_id: str = ""
@@ -65,6 +67,9 @@ class ExecutorSettings(ProcessSettings):
     drain_grace_ms: int = Field(default=30_000, ge=0)
     """How long running tasks may go on after SIGTERM before they are stopped, and what others may read as a stream is
     kept for them."""
+    planning_timeout_ms: int = Field(default=3_600_000, ge=0)
+    """How long the Python function of a job may take that does not say ``onager.planning.timeout``; 0: as long as it
+    wants."""
     blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
     """Memory for stage plans and job specifications that may be needed again."""
     tls_ca: Path | None = None
@@ -89,14 +94,19 @@ class ExecutorSettings(ProcessSettings):
     @field_validator("executor_id")
     @classmethod
     def _can_be_a_key(cls, value: str) -> str:
-        if len(value) > _MAX_ID_LENGTH or "/" in value or not value.isprintable():
-            raise ValueError(f"an executor id has at most {_MAX_ID_LENGTH} printable characters and no slash")
+        if value and not is_executor_id(value):
+            raise ValueError(f"an executor id has at most {MAX_EXECUTOR_ID_LENGTH} printable characters and no slash")
         return value
 
     @property
     def scheduler_addresses(self) -> tuple[str, ...]:
         """Return the addresses of schedulers in the order in which they were given."""
         return tuple(_split(self.scheduler))
+
+    @property
+    def private(self) -> PrivatePaths:
+        """Return all that jobs must not touch."""
+        return PrivatePaths([self.exchange_dir, self.auth_token_file, self.tls_key, *self.private_paths])
 
     @property
     def client_security(self) -> ClientSecurity:

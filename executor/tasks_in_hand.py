@@ -6,14 +6,16 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 
 import structlog
 
+from execution_graph import FailureCause, FailureKind
 from executor.attempts import AttemptState, AttemptTable
 from executor.backoff import Backoff
 from executor.blobs import BlobCache
 from executor.gateway import tell
 from executor.reporting import killed, within_limits
+from executor.threads import Threads
 from executor.work import Assignment, Worker, blobs_needed, part_of
 from onager.clock import Clock
-from onager.errors import OnagerError
+from onager.errors import OnagerError, VersionMismatchError
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_key, task_keys
@@ -32,23 +34,27 @@ class TasksInHand:
         worker: Worker,
         blobs: BlobCache,
         clock: Clock,
+        threads: Threads,
         *,
         executor_id: str,
         spawn: Callable[[Coroutine[None, None, None]], object],
         on_report: Callable[[], None],
+        on_no_space: Callable[[], None],
         on_death: Callable[[str], None],
     ) -> None:
         """Make it.
 
-        *spawn* runs work in the background, *on_report* hears that there is a report to send, and *on_death* why the
-        worker can run nothing any more.
+        *spawn* runs work in the background, *on_report* hears that there is a report to send, *on_no_space* that a task
+        found no space to write into, and *on_death* why the worker can run nothing any more.
         """
         self._attempts = attempts
         self._worker = worker
         self._blobs = blobs
         self._clock = clock
+        self._threads = threads
         self._spawn = spawn
         self._on_report = on_report
+        self._on_no_space = on_no_space
         self._on_death = on_death
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._reported: deque[pb.TaskReport] = deque()
@@ -84,10 +90,11 @@ class TasksInHand:
             if running:
                 log.debug("tasks_started", work=pb.Work.Name(task_set.work), tasks=len(running))
                 assignment = Assignment(part_of(task_set, running), blobs)
-                await asyncio.to_thread(self._worker.start, assignment, self._report_from_any_thread)
+                await self._threads.starts(self._worker.start, assignment, self._report_from_any_thread)
         except Exception as e:  # whatever it is, the scheduler has to hear of it
             log.exception("tasks_not_started")
-            failure = pb.Failure(kind="io_error", message=f"the executor could not start the task: {e}")
+            text = f"the executor could not start the task: {e}"
+            failure = pb.Failure(kind=FailureKind.IO_ERROR, message=text, cause=_cause_of(e) or "")
             now_ms = self._clock.now_ms()
             for key in keys:
                 self._judge(pb.TaskReport(task=task_id(key), started_ms=now_ms, ended_ms=now_ms, failure=failure))
@@ -113,7 +120,7 @@ class TasksInHand:
             self._spawn(self._cancel_running(running))
 
     async def _cancel_running(self, keys: Collection[TaskKey]) -> None:
-        await asyncio.to_thread(self._worker.cancel, keys)
+        await self._threads.cancels(self._worker.cancel, keys)
 
     async def clean_up(self, request: pb.CleanUp) -> bool:
         """Remove files of a job, and forget it unless it goes on; return whether there is an end to be acknowledged.
@@ -122,7 +129,7 @@ class TasksInHand:
         """
         job_id = JobId(request.job_id)
         try:
-            await asyncio.to_thread(self._worker.clean_up, request)
+            await self._threads.clean_ups(self._worker.clean_up, request)
         except (OnagerError, OSError) as e:
             self._log.warning("clean_up_failed", job_id=job_id, error=str(e))
             return False
@@ -169,8 +176,11 @@ class TasksInHand:
     async def _judge_failure(self, report: pb.TaskReport) -> None:
         # When the worker's process dies, its tasks fail in every way; none of that is the user's error.
         await asyncio.sleep(_DEATH_RATTLE_S)
-        if await asyncio.to_thread(self._worker.is_alive):
-            self._log.info("task_failed", task=str(task_key(report.task)), kind=report.failure.kind)
+        if await self._threads.liveness(self._worker.is_alive):
+            kind = report.failure.cause or report.failure.kind
+            self._log.info("task_failed", task=str(task_key(report.task)), kind=kind)
+            if kind == FailureCause.NO_SPACE:
+                self._on_no_space()
             self._finish_all([report])
         else:
             self._on_death(DEATH_NOTICE)
@@ -180,3 +190,14 @@ class TasksInHand:
             if self._attempts.finish(within_limits(report)):
                 self._on_report()
         self.start()
+
+
+def _cause_of(error: Exception) -> FailureCause | None:
+    """Return what is known of an error in front of the worker beyond that another try may help."""
+    match error:
+        case VersionMismatchError():
+            return FailureCause.OTHER_VERSION
+        case OnagerError() | OSError():
+            return None
+        case _:
+            return FailureCause.INTERNAL_ERROR

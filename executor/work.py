@@ -61,6 +61,10 @@ class Worker(Protocol):
         """Return what lies in the exchange directory; None when that cannot be told, now or later."""
         ...
 
+    def check_exchange(self) -> None:
+        """Raise `ExchangeFullError` while nothing can be written into the exchange directory for want of space."""
+        ...
+
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false it stays so."""
         ...

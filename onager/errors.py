@@ -12,9 +12,12 @@
     ├── JobEndedError                what became of a job that did not succeed
     │   ├── JobFailedError
     │   └── JobCancelledError
+    ├── BusyError                    retryable: too much of this kind is under way
+    │   └── OneAtATimeError          and it takes too long to wait for
     ├── SchedulerUnreachableError    retryable
     │   └── TlsError                 it is there, but no safe connection to it came about
-    ├── AuthenticationError          a scheduler does not know who we are
+    ├── AuthenticationError          a scheduler does not know who we are, or does not let us
+    │   ├── RoleRefusedError         the token is for other calls
     │   ├── TokenMissingError
     │   └── TokenRefusedError
     ├── VersionMismatchError         another protocol or Spark version
@@ -36,7 +39,9 @@
     ├── PlanningError                the query cannot be planned
     │   ├── UnsupportedPlanError     names the construct
     │   ├── SideEffectError          names the statement
-    │   └── UserCodeError            the job's function raised
+    │   ├── UserCodeError            the job's function raised, or ended its process
+    │   └── PlanningTimeoutError     the job's function did not return in time
+    ├── FunctionLostError            retryable: the process of the job's function was killed
     ├── ExchangeError
     │   ├── ExchangeNotWritableError
     │   ├── ExchangeFullError        retryable
@@ -48,7 +53,11 @@
 is data (`execution_graph.Failure`), not an exception, once it leaves the executor.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+from onager.redaction import shown_value
+
+_VALUE_CHARS: Final = 200
 
 
 class OnagerError(Exception):
@@ -65,9 +74,12 @@ class InvalidSettingError(InvalidRequestError):
     """A flag, an environment variable or a conf key has a value that cannot be used."""
 
     def __init__(self, name: str, value: object, why: str) -> None:
-        super().__init__(f"{name}={value!r}: {why}")
+        shown = shown_value(name, value) if isinstance(value, str) else value
+        if isinstance(shown, str) and len(shown) > _VALUE_CHARS:
+            shown = f"{shown[:_VALUE_CHARS]}…"
+        super().__init__(f"{name[:_VALUE_CHARS]}={shown!r}: {why}")
         self.name = name
-        self.value = value
+        self.value = shown
 
 
 class RequestTooLargeError(InvalidRequestError):
@@ -150,6 +162,18 @@ class JobCancelledError(JobEndedError):
     """The job was cancelled."""
 
 
+class BusyError(OnagerError):
+    """Too many calls of this kind are being served already."""
+
+    retryable = True
+
+
+class OneAtATimeError(BusyError):
+    """What others have begun takes long and much memory: it has to end first."""
+
+    retryable = False
+
+
 class SchedulerUnreachableError(OnagerError):
     """No scheduler of those given answered."""
 
@@ -196,6 +220,19 @@ class TokenRefusedError(AuthenticationError):
             "the scheduler does not have the token that it was shown: the first line of --auth-token-file "
             "(ONAGER_AUTH_TOKEN_FILE) here must be one of the lines there"
         )
+
+
+class RoleRefusedError(AuthenticationError):
+    """The call carried a token whose role is not one that the method takes."""
+
+    def __init__(self, name: str, role: str, method: str, takes: "list[str]") -> None:
+        super().__init__(
+            f"the token {name} has the role {role}, and {method.rpartition('.')[2]} takes "
+            f"{' or '.join(takes) or 'none'}: call it with a token of that role"
+        )
+        self.name = name
+        self.role = role
+        self.method = method
 
 
 class VersionMismatchError(OnagerError):
@@ -312,14 +349,35 @@ class SideEffectError(PlanningError):
     def __init__(self, statement: str, advice: str) -> None:
         super().__init__(f"{statement} would change something while the job is planned: {advice}")
         self.statement = statement
+        self.advice = advice
 
 
 class UserCodeError(PlanningError):
-    """The job's Python function raised; `traceback` is that of the user's own code."""
+    """The job's Python function raised, or ended its process; `traceback` is that of the user's own code."""
 
-    def __init__(self, message: str, traceback: str) -> None:
-        super().__init__(f"{message}\n\n{traceback}")
+    def __init__(self, message: str, traceback: str = "", *, raised: str = "") -> None:
+        """*raised*: the class of what it raised, or Spark's error class."""
+        super().__init__(f"{message}\n\n{traceback}" if traceback else message)
+        self.message = message
         self.traceback = traceback
+        self.raised = raised
+
+
+class PlanningTimeoutError(PlanningError):
+    """The job's Python function did not return in time."""
+
+    def __init__(self, timeout_s: float, setting: str) -> None:
+        super().__init__(
+            f"the job's function did not return within {timeout_s:g} s and was stopped; if it needs longer to plan the "
+            f"job, submit it with a larger {setting} (such as --conf {setting}=2h)"
+        )
+        self.timeout_s = timeout_s
+
+
+class FunctionLostError(OnagerError):
+    """The process of the job's function was killed while it planned the job, not by the function."""
+
+    retryable = True
 
 
 class ExchangeError(OnagerError):

@@ -9,19 +9,26 @@
 
 import re
 
+from onager.ids import is_job_id, is_life
+
 PROBE = ".onager-probe-"
 """What files begin with that only try whether the exchange directory can be used."""
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WRITER = re.compile(r"\.([0-9a-f]{16})\.tmp")
 
 
 def stage_directory(job_id: str, stage_id: int) -> str:
-    """Return where a stage's files lie, below the exchange directory."""
+    """Return where a stage's files lie, below the exchange directory; `ValueError` for what is no job id."""
+    if not is_job_id(job_id):
+        raise ValueError(f"{job_id!r} is no job id")
     return f"{job_id}/{stage_id}"
 
 
 def result_file(job_id: str, stage_id: int, partition: int, nonce: str) -> str:
-    """Return the name of a result partition's file, below the exchange directory."""
+    """Return the name of a result partition's file, below the exchange directory; `ValueError` for what is no name."""
+    if not is_life(nonce):
+        raise ValueError(f"{nonce!r} is not the name of an execution")
     return f"{stage_directory(job_id, stage_id)}/{partition}-{nonce}.arrow"
 
 
@@ -41,8 +48,16 @@ def job_of(name: str) -> str:
     return name[1:].removesuffix(".gone") if name.startswith(".") and name.endswith(".gone") else name
 
 
+def is_staged_name(name: str) -> bool:
+    """Return whether *name* can be that of a staged file: below the staging directory, whatever its parts are."""
+    parts = name.split("/")
+    return all(part not in ("", ".", "..") for part in parts) and not _CONTROL.search(name)
+
+
 def staging_directory(target: str, job_id: str) -> str:
     """Return the directory beside *target* (a path or URI) in which a job's dataset is put together."""
+    if not is_job_id(job_id):
+        raise ValueError(f"{job_id!r} is no job id")
     parent, _, name = target.rstrip("/").rpartition("/")
     return f"{parent}/.{name}.onager-{job_id}"
 

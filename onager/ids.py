@@ -19,6 +19,9 @@ StageId = NewType("StageId", int)
 Partition = NewType("Partition", int)
 
 _JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_LIFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+MAX_EXECUTOR_ID_LENGTH = 128
 
 
 class TaskKey(NamedTuple):
@@ -42,6 +45,25 @@ def new_job_id(clock: Clock) -> JobId:
 def is_job_id(text: str) -> bool:
     """Return whether *text* can name a job: 1 to 63 of ``a-z 0-9 -``, not starting with ``-``."""
     return _JOB_ID.fullmatch(text) is not None
+
+
+def is_life(text: str) -> bool:
+    """Return whether *text* can be a nonce or an incarnation: 1 to 64 of ``a-z A-Z 0-9 _ -``, a letter or digit first.
+
+    They become parts of paths.
+    """
+    return _LIFE.fullmatch(text) is not None
+
+
+def is_executor_id(text: str) -> bool:
+    """Return whether *text* can name an executor: 1 to 128 printable characters without a slash, and not only dots."""
+    is_name = 0 < len(text) <= MAX_EXECUTOR_ID_LENGTH and text.isprintable() and bool(text.strip(". "))
+    return is_name and "/" not in text
+
+
+def is_digest(text: str) -> bool:
+    """Return whether *text* can name a blob."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def new_incarnation() -> Incarnation:

@@ -13,6 +13,8 @@ SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
 """How much of its input one task after an exchange is to get."""
 SORT_PARALLEL_FROM_BYTES: Final = "onager.sort.parallelFromBytes"
 """From so much input on several tasks sort it; 0: always."""
+PLANNING_TIMEOUT: Final = "onager.planning.timeout"
+"""How long the Python function of a job may take, such as ``90s``, ``15m`` or ``2h``; 0: as long as it wants."""
 
 WEIGHT: Final = "onager.weight"
 """A job's share of the slots against that of other jobs."""
@@ -28,13 +30,20 @@ SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
 SPECULATION_QUANTILE: Final = "onager.speculation.quantile"
 SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 
-PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES)
+PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, PLANNING_TIMEOUT)
 """What whoever plans the job reads."""
 SCHEDULERS: Final = (
     WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE,
     SPECULATION, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE, SPECULATION_MIN_RUNTIME,
 )  # fmt: skip
 """What schedulers read when the job is submitted."""
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """Return the number from 0 to *most* that *text* says, None for any other text, however long it is."""
+    digits = text.lstrip("0") or text[:1]
+    is_number = len(digits) <= len(str(most)) and text.isascii() and text.isdecimal()
+    return int(digits) if is_number and int(digits) <= most else None
 
 
 def check_known(key: str, value: str) -> None:

@@ -1,7 +1,12 @@
 """Reading results from the exchange directory, without Spark. Brings Arrow: a quarter of a second to load."""
 
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,19 +14,34 @@ import pyarrow.fs
 import pyarrow.ipc
 
 from onager.errors import FetchFailedError
-from onager.exchange_layout import has_scheme, local_path
+from onager.exchange_layout import has_scheme, join, local_path
+from onager.sealed_results import DamagedResultError, sealed_batches
 
 
-def read_result(path: str) -> Iterator[bytes]:
-    """Yield the encapsulated Arrow IPC messages of the result file at *path*: the schema, then each record batch.
+def read_result(exchange_dir: str, name: str, checksum: str, first: int = 0) -> Iterator[bytes]:
+    """Yield the encapsulated Arrow IPC messages of a result file below *exchange_dir*: its batches, from *first* on.
 
-    One batch is held at a time. A missing, cut or damaged file raises `FetchFailedError`.
+    One batch is held at a time. A file that is missing, leads out of the directory, or is not the one that was reported
+    under *checksum*, raises `FetchFailedError`; under an empty one, an older executor's, so does one in which Arrow
+    finds fault.
     """
     try:
-        with _open(path) as source:
-            yield from split_messages(source)
-    except (OSError, pa.ArrowInvalid) as e:
-        raise FetchFailedError(f"result file {path} is missing or damaged: {e}") from e
+        with _open(exchange_dir, name) as source:
+            yield from _batches(source, checksum, first)
+    except (OSError, pa.ArrowException, DamagedResultError) as e:
+        raise FetchFailedError(f"result file {join(exchange_dir, name)} is missing or damaged: {e}") from e
+
+
+def read_inline(content: bytes, what: str, checksum: str, first: int = 0) -> Iterator[bytes]:
+    """Yield what `read_result` would of a file with *content*, which errors call *what*."""
+    try:
+        yield from _batches(BytesIO(content) if checksum else pa.BufferReader(content), checksum, first)
+    except (OSError, pa.ArrowException, DamagedResultError) as e:
+        raise FetchFailedError(f"{what} is damaged: {e}") from e
+
+
+def _batches(source: Any, checksum: str, first: int) -> Iterator[bytes]:
+    return sealed_batches(source, checksum, first) if checksum else islice(split_messages(source), 1 + first, None)
 
 
 def split_messages(source: Any) -> Iterator[bytes]:
@@ -39,11 +59,18 @@ def split_messages(source: Any) -> Iterator[bytes]:
 
 
 @contextmanager
-def _open(path: str) -> Iterator[Any]:
-    if has_scheme(path):
-        file_system, inner = pyarrow.fs.FileSystem.from_uri(path)
-        with file_system.open_input_stream(inner) as stream:
+def _open(exchange_dir: str, name: str) -> Iterator[Any]:
+    if has_scheme(exchange_dir):
+        file_system, inner = pyarrow.fs.FileSystem.from_uri(join(exchange_dir, name))
+        with file_system.open_input_file(inner) as stream:
             yield stream
     else:
-        with pa.OSFile(local_path(path), "rb") as stream:
-            yield stream
+        root = Path(local_path(exchange_dir)).resolve()
+        path = root / name
+        if path.resolve() != path:
+            raise OSError("it leads out of the exchange directory")
+        # What is no plain file could keep a thread waiting for ever.
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 a descriptor
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError("it is no plain file")
+            yield file

@@ -28,6 +28,10 @@ class ProcessSettings(BaseSettings):
     insecure: bool = False
     """Whether other machines may be served without TLS, and without a token or certificate of theirs."""
 
+    exchange_access: Literal["owner", "group"] = "owner"
+    """Who reaches what is made in the exchange directory: the user of this process alone (0700, 0600), or the group of
+    the directory too (2770, 0660), where schedulers and executors run as several users of one group."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
 

@@ -9,6 +9,7 @@ import structlog
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
+from onager.protocol.border import Border
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.ports import unusable_address
 
@@ -27,7 +28,7 @@ async def serving_health(checks: HealthServicer, listen: str | None) -> AsyncIte
         yield
         return
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, Border(server))
     try:
         port = server.add_insecure_port(listen)
     except RuntimeError as error:

@@ -1,7 +1,7 @@
 """Loops that outlive what goes wrong in them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -47,6 +47,24 @@ async def every(interval_s: float, act: Callable[[], Coroutine[Any, Any, None]])
             await act()
         except OnagerError as error:
             log.warning("step_failed", step=act.__qualname__, error=str(error))
+
+
+async def a_few_at_once(work: Sequence[Coroutine[Any, Any, _Result]], most: int = 64) -> list[_Result]:
+    """Return what all of *work* returns, in its order, with no more than *most* under way at a time.
+
+    Of few it is `asyncio.gather`. What one of them raises is raised.
+    """
+    if len(work) <= most:
+        return await asyncio.gather(*work)
+    found: dict[int, _Result] = {}
+    waiting = iter(enumerate(work))
+
+    async def some() -> None:
+        for number, each in waiting:
+            found[number] = await each
+
+    await asyncio.gather(*(some() for _ in range(most)))
+    return [found[number] for number in range(len(work))]
 
 
 async def in_portions(work: Generator[None, None, _Result]) -> _Result:

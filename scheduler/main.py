@@ -1,6 +1,7 @@
 """The scheduler process."""
 
 import asyncio
+import ctypes
 import gc
 import importlib
 import os
@@ -19,7 +20,9 @@ from onager.clock import SystemClock
 from onager.errors import ExchangeNotWritableError, OnagerError
 from onager.exchange_layout import has_scheme, local_path
 from onager.logs import configure_logging
+from onager.private_files import make_private_directory
 from onager.protocol.security import ServerAccess
+from onager.supervision import EXIT_FAILED, LoopEndedError
 from scheduler.health import serving_health
 from scheduler.replica import Replica
 from scheduler.server import serve
@@ -35,6 +38,8 @@ _REFUSING_S: Final = 0.01
 """How long the server takes to refuse new calls, so that nobody whose poll is answered polls here again."""
 _LEAVE_S: Final = 0.2
 _WRITE_S: Final = 0.4
+_MALLOC: Final = {-3: 256 * 1024, -1: 1024 * 1024, -8: 2}
+"""Source: malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX."""
 GC_THRESHOLDS: Final = (10_000, 10, 50)
 """After how many new objects garbage is looked for among the youngest, and after how many such rounds among more.
 
@@ -48,9 +53,11 @@ def run(settings: SchedulerSettings) -> int:
     """Run a scheduler until SIGTERM or SIGINT; return the process's exit code.
 
     0 after a clean end; 2, with one message on standard error, when it cannot start: a port in use, a state directory
-    that is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used.
+    that is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used; 1 when a
+    part of it has ended that must not, so that whoever looks after processes starts it anew.
     """
     configure_logging(settings.log_level, settings.log_format)
+    _give_memory_back()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # what is loaded stays
     try:
@@ -58,8 +65,24 @@ def run(settings: SchedulerSettings) -> int:
     except OnagerError as error:
         sys.stderr.write(f"onager scheduler: {error}\n")
         return EXIT_CANNOT_START
+    except LoopEndedError as error:
+        sys.stderr.write(f"onager scheduler: {error}\n")
+        return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_OK
+
+
+def _give_memory_back() -> None:
+    """Have the C library return what large requests took to the system as soon as it is free.
+
+    By itself it keeps, in each thread's arena, as much as the largest requests have ever taken.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # another library, with ways of its own
+    for parameter, value in _MALLOC.items():
+        mallopt(parameter, value)
 
 
 async def _run(settings: SchedulerSettings) -> int:
@@ -68,7 +91,7 @@ async def _run(settings: SchedulerSettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     access = ServerAccess(settings.server_security, settings.listen)
-    make_exchange_dir(settings.exchange_dir)
+    make_exchange_dir(settings.exchange_dir, settings.exchange_access)
     if settings.backend.startswith("memory:"):
         log.warning("jobs_are_lost_with_this_process", advice="keep them: --backend leveldb:DIR, or etcd://HOST:PORT,…")
     clock = SystemClock()
@@ -103,14 +126,16 @@ async def _run(settings: SchedulerSettings) -> int:
         warming = asyncio.create_task(asyncio.to_thread(importlib.import_module, "onager.result_files"))
         try:
             await asyncio.wait([loops, stopping], return_when=asyncio.FIRST_COMPLETED)
+            is_failed = loops.done()
         finally:
             stopping.cancel()
             warming.cancel()
             await checks.enter_graceful_shutdown()
             await _drain(replica, server, loops)
-        if loops.done() and not loops.cancelled() and (defect := loops.exception()) is not None:
+        if is_failed:
+            defect = None if loops.cancelled() else loops.exception()
             log.error("scheduler_failed", error=repr(defect))
-            raise defect
+            raise defect or LoopEndedError("the scheduler", "nobody had asked for that")
         log.info("scheduler_stopped")
     return EXIT_OK
 
@@ -135,13 +160,13 @@ async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task
         log.warning("scheduler_left_writes_behind")
 
 
-def make_exchange_dir(exchange_dir: str) -> None:
+def make_exchange_dir(exchange_dir: str, access: str = "owner") -> None:
     """Make the exchange directory, or raise `ExchangeNotWritableError`; a URI of another file system is left alone."""
     if has_scheme(exchange_dir):
         return
     path = Path(local_path(exchange_dir))
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_directory(path, access)
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:

@@ -19,6 +19,7 @@ COMPRESS_ABOVE_BYTES: Final = 64 * 1024
 _RAW: Final = b"\x00"
 _ZSTD: Final = b"\x01"
 _LEVEL: Final = 3
+_FRAME_HEADER: Final = 32
 
 
 class _Zstd(threading.local):
@@ -55,8 +56,29 @@ def packing(portions: Sequence[bytes]) -> Generator[None, None, bytes]:
 
 def pack_blob(data: bytes) -> bytes:
     """Return any bytes as stored: compressed where that saves something, and always with a first byte that says so."""
-    packed = zstandard.compress(data, _LEVEL)
+    packed = _zstd.compressor.compress(data)
     return _ZSTD + packed if len(packed) < len(data) else _RAW + data
+
+
+def plain_size(stored: bytes) -> int:
+    """Return how many bytes `unpack` would return; what is damaged may be of any size."""
+    if stored[:1] != _ZSTD:
+        return len(stored)
+    try:
+        return max(0, zstandard.frame_content_size(stored[1:_FRAME_HEADER]))
+    except zstandard.ZstdError:
+        return 0
+
+
+def beginning(stored: bytes, size_bytes: int, what: str) -> bytes:
+    """Return the first *size_bytes* of what `unpack` would return."""
+    if stored[:1] != _ZSTD:
+        return stored[:size_bytes].removeprefix(_RAW)
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(stored[1:]) as reader:
+            return reader.read(size_bytes)
+    except zstandard.ZstdError as error:
+        raise StateCorruptError(f"{what} is damaged: {error}") from error
 
 
 def unpack(stored: bytes, what: str) -> bytes:

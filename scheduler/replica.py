@@ -2,12 +2,11 @@
 
 import asyncio
 
-import structlog
-
 from execution_graph import ExecutionGraph
 from onager.clock import Clock
 from onager.ids import JobId
-from onager.protocol.security import ClientAccess
+from onager.protocol.security import ClientAccess, Role
+from onager.supervision import run_loops
 from scheduler.api.gateway import ExecutorGateway
 from scheduler.api.replica_service import ReplicaService
 from scheduler.api.service import SchedulerService
@@ -23,6 +22,7 @@ from scheduler.jobs.job_writers import JobWriters
 from scheduler.jobs.progress import ProgressTeller
 from scheduler.jobs.reports import ReportReader
 from scheduler.jobs.results import ResultStore
+from scheduler.jobs.retention import Retention
 from scheduler.jobs.watchers import JobWatchers
 from scheduler.loops import every, whenever
 from scheduler.replicas.acting import Acting
@@ -50,8 +50,6 @@ from scheduler.tasks.speculation import Speculation
 from scheduler.tasks.streams import Streams
 from scheduler.tasks.task_manager import TaskManager
 from state_backend import StateBackendClient
-
-log = structlog.get_logger(__name__)
 
 
 class Replica:
@@ -85,7 +83,14 @@ class Replica:
         self.local = LocalActor(
             self.jobs,
             self.writers,
-            ReportReader(self.blobs, self.results, clock, lambda *seen: self.set_aside.heard(*seen)),  # noqa: PLW0108 - made below
+            ReportReader(
+                self.blobs,
+                self.results,
+                clock,
+                lambda *seen: self.set_aside.heard(*seen),  # noqa: PLW0108 - made below
+                taking_work=lambda: self.executors.taking_work(),  # noqa: PLW0108 - made below
+                private=settings.private,
+            ),
             self.queue,
             self.acting,
             clock,
@@ -102,14 +107,14 @@ class Replica:
             self.loads,
             PeerCalls(
                 self.peers,
-                ClientAccess(settings.peer_security, ()),
+                ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
                 clock,
                 timeout_s=settings.forward_timeout_ms / 1000,
             ),
         )
         self.attendance = Attendance(
             self.peers,
-            ClientAccess(settings.peer_security, ()),
+            ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
             timeout_s=settings.forward_timeout_ms / 1000,
         )
         self.executors = ExecutorManager(
@@ -181,7 +186,7 @@ class Replica:
         )
         self.push.launcher = Launcher(
             self.blobs,
-            ClientAccess(settings.peer_security, ()),
+            ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
             self.push,
             clock,
             holder=self.slots.holder,
@@ -199,10 +204,9 @@ class Replica:
             lambda session: self.dispatcher.nudge(lambda other: other is session),
             clock,
         )
-        self.housekeeping = Housekeeping(
-            settings, backend, self.jobs, self.heads, self.blobs, self.results, self.turns, clock
-        )
-        teller = ProgressTeller(self.executors, self.queue, clock)
+        self.housekeeping = Housekeeping(settings, backend, self.jobs, self.heads, self.blobs, self.turns, clock)
+        self.retention = Retention(settings, backend, self.jobs, self.heads, self.blobs, self.turns, clock)
+        teller = ProgressTeller(self.executors, self.queue, clock, self.jobs.sizes)
         self.service = SchedulerService(
             settings,
             self.jobs,
@@ -229,7 +233,6 @@ class Replica:
             self.keeper,
             self.housekeeping,
             self.blobs,
-            catch_up=self.local.catch_up,
         )
         self.for_replicas = ReplicaService(self.local, self.loads, self.others, self.jobs, self.acting, self.peers)
         self.for_replicas.teller = teller
@@ -257,24 +260,25 @@ class Replica:
         await self.adoption.adopt_all()
 
     async def run(self) -> None:
-        """Run the loops until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.peers.run())
-            group.create_task(self.heads.run())
-            group.create_task(self.executors.run())
-            group.create_task(self.dispatcher.run())
-            group.create_task(self.others.run())
-            group.create_task(self.attendance.run())
-            group.create_task(self.lists.run())
-            group.create_task(self.speculation.run())
-            group.create_task(self.pipelines.run())
-            group.create_task(self.slots.run())
-            group.create_task(self.push.run())
-            group.create_task(self.keeper.run())
-            group.create_task(self.set_aside.run())
-            group.create_task(self.adoption.run())
-            group.create_task(whenever(self._clean_wake, self._clean))
-            group.create_task(every(self.settings.sweep_interval_ms / 1000, self.sweep))
+        """Run the loops until cancelled; `LoopEndedError` when one has ended, since none can be done without."""
+        await run_loops(
+            peers=self.peers.run(),
+            heads=self.heads.run(),
+            executors=self.executors.run(),
+            dispatcher=self.dispatcher.run(),
+            others=self.others.run(),
+            attendance=self.attendance.run(),
+            lists=self.lists.run(),
+            speculation=self.speculation.run(),
+            pipelines=self.pipelines.run(),
+            slots=self.slots.run(),
+            push=self.push.run(),
+            keeper=self.keeper.run(),
+            set_aside=self.set_aside.run(),
+            adoption=self.adoption.run(),
+            cleaning=whenever(self._clean_wake, self._clean),
+            sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
+        )
 
     def release_polls(self) -> None:
         """Answer the calls that wait, so that executors turn to another replica, and all others know."""
@@ -296,7 +300,6 @@ class Replica:
         else:
             self.acting.ended(job_id)
             self.push.job_ended(job_id)
-            log.info("job_ended", job_id=job_id, state=head.state.value, seq=job.seq)
             self._stop_tasks_of(job_id)
         self.loads.on_commit(job, head)
         self.watchers.changed(job_id)
@@ -363,8 +366,8 @@ class Replica:
             for executor_id, incarnation in strays:
                 if not self.executors.is_alive(executor_id, incarnation):
                     await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
-        await self.housekeeping.sweep()
-        await self.housekeeping.collect_orphans()
+        await self.retention.sweep()
+        await self.retention.collect_orphans()
         self._clean_wake.set()
         if self.housekeeping.has_clean_ups:
             self.dispatcher.nudge(lambda session: not session.is_draining)

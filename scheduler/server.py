@@ -1,11 +1,11 @@
 """The gRPC server of a scheduler."""
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer as AsyncHealthServicer
-from grpc_reflection.v1alpha import reflection
 
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.border import Border
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import (
     add_OnagerExecutorGatewayServicer_to_server,
@@ -27,13 +27,13 @@ async def serve(
     """
     access = access or ServerAccess(replica.settings.server_security, listen)
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
-    add_OnagerSchedulerServicer_to_server(replica.service, server)
-    add_OnagerExecutorGatewayServicer_to_server(replica.gateway, server)
-    add_OnagerReplicaServicer_to_server(replica.for_replicas, server)
+    border = Border(server)
+    add_OnagerSchedulerServicer_to_server(replica.service, border)
+    add_OnagerExecutorGatewayServicer_to_server(replica.gateway, border)
+    add_OnagerReplicaServicer_to_server(replica.for_replicas, border)
     checks = checks or AsyncHealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]
-    reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    border.add_looking(checks, services)
     try:
         port = access.add_port(server, listen)
     except RuntimeError as error:

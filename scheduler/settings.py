@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from onager.private_paths import PrivatePaths
 from onager.protocol.security import ClientSecurity
 from onager.settings import ProcessSettings
 from scheduler.tasks.distribution import TaskDistribution
@@ -112,6 +113,13 @@ class SchedulerSettings(ProcessSettings):
     def retry_pauses_ms(self) -> tuple[int, ...]:
         """Return the pauses before retries in milliseconds."""
         return tuple(round(1000 * pause_s) for pause_s in self.retry_pauses_s)
+
+    @property
+    def private(self) -> PrivatePaths:
+        """Return the files and directories that no job's output may meet."""
+        state = self.backend.removeprefix("leveldb:") if self.backend.startswith("leveldb:") else None
+        secrets_of = (self.auth_token_file, self.peer_auth_token_file, self.tls_key, self.peer_tls_key)
+        return PrivatePaths([self.exchange_dir, state, *secrets_of])
 
     @property
     def peer_security(self) -> ClientSecurity:

@@ -4,6 +4,7 @@ from typing import Final
 
 from execution_graph import (
     Failure,
+    FailureCause,
     FailureKind,
     FetchFailure,
     HeldTask,
@@ -16,6 +17,7 @@ from execution_graph import (
 )
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_CONTEXT_CHARS, MAX_MESSAGE_CHARS
 
 WORK: Final = {
     StageWork.PLAN: pb.PLAN,
@@ -33,9 +35,7 @@ STATE: Final = {
     JobState.CANCELLED: pb.CANCELLED,
 }
 
-_MESSAGE_CHARS: Final = 16 * 1024
-_CONTEXT_CHARS: Final = 8 * 1024
-_DETAILS_CHARS: Final = 16 * 1024
+_CAUSES: Final = frozenset(cause.value for cause in FailureCause)
 
 
 def held_task(key: TaskKey) -> HeldTask:
@@ -60,6 +60,7 @@ def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str) -> 
         is_inline=message.inline,
         files=tuple(message.files),
         payload_digest=message.payload_digest or None,
+        checksum=message.checksum,
     )
 
 
@@ -104,30 +105,35 @@ def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
 def failure_from(message: pb.Failure) -> Failure:
     """Return a reported failure.
 
-    One of an unknown kind is taken for the user's, so that it is shown and not repeated.
+    One of an unknown kind is taken for an error of ours, which may succeed elsewhere. Some causes do not count,
+    whatever kind was reported with them to schedulers that do not know the cause.
     """
+    cause = FailureCause(message.cause) if message.cause in _CAUSES else None
     try:
         kind = FailureKind(message.kind)
     except ValueError:
-        kind = FailureKind.USER_ERROR
+        kind, cause = FailureKind.IO_ERROR, FailureCause.INTERNAL_ERROR
+    if cause in (FailureCause.NO_SPACE, FailureCause.OTHER_VERSION):
+        kind = FailureKind.TASK_KILLED
     fetch = None
     if kind is FailureKind.FETCH_FAILED and message.HasField("fetch"):
         fetch = FetchFailure(message.fetch.input_stage_id, message.fetch.input_partition, message.fetch.nonce)
     return Failure(
         kind=kind,
-        message=(message.message or f"a task failed without a message ({message.kind})")[:_MESSAGE_CHARS],
+        message=(message.message or f"a task failed without a message ({message.kind})")[:MAX_MESSAGE_CHARS],
         error_class=message.error_class or None,
         sql_state=message.sql_state or None,
-        query_context=message.query_context[:_CONTEXT_CHARS] or None,
-        details=message.details[:_DETAILS_CHARS] or None,
+        query_context=message.query_context[:MAX_CONTEXT_CHARS] or None,
+        details=message.details[:MAX_MESSAGE_CHARS] or None,
         fetch=fetch,
+        cause=cause,
     )
 
 
 def failure_message(failure: Failure) -> pb.Failure:
     """Return a failure as people are told of it."""
     message = pb.Failure(
-        kind=failure.kind.value,
+        kind=failure.told_kind,
         message=failure.message,
         error_class=failure.error_class or "",
         sql_state=failure.sql_state or "",

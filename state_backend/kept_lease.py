@@ -57,21 +57,23 @@ async def keep_lease(backend: StateBackendClient, ttl_s: float, clock: Clock) ->
 async def _keep(backend: StateBackendClient, kept: KeptLease, clock: Clock, answered_s: float) -> None:
     period_s = kept.ttl_s / 3
     delay_s = period_s
-    while True:
-        await asyncio.sleep(delay_s)
-        asked_s = clock.monotonic_s()
-        left_s = answered_s + kept.ttl_s - asked_s
-        try:
-            # With no time left the request is not even sent.
-            async with asyncio.timeout(left_s):
-                await backend.keep_alive(kept.id)
-        except (StateUnavailableError, TimeoutError):
-            delay_s = period_s / 10
-            if clock.monotonic_s() >= answered_s + kept.ttl_s:
-                break
-        except StateBackendError:  # expired, or the store is beyond help
-            break
-        else:
-            answered_s = asked_s
-            delay_s = period_s
-    kept.lose()
+    try:
+        while True:
+            await asyncio.sleep(delay_s)
+            asked_s = clock.monotonic_s()
+            left_s = answered_s + kept.ttl_s - asked_s
+            try:
+                # With no time left the request is not even sent.
+                async with asyncio.timeout(left_s):
+                    await backend.keep_alive(kept.id)
+            except (StateUnavailableError, TimeoutError):
+                delay_s = period_s / 10
+                if clock.monotonic_s() >= answered_s + kept.ttl_s:
+                    return
+            except StateBackendError:  # expired, or the store is beyond help
+                return
+            else:
+                answered_s = asked_s
+                delay_s = period_s
+    finally:
+        kept.lose()  # whatever it was that ended it: nobody keeps the lease any more

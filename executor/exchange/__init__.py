@@ -1,5 +1,6 @@
 """The files of jobs outside Spark: the exchange directory, staged datasets, and publishing them."""
 
+from executor.exchange.description import Description, describe, has_odd_keys, null_text, read_description
 from executor.exchange.directory import (
     check_exchange_dir,
     remove_job_data,
@@ -8,17 +9,23 @@ from executor.exchange.directory import (
     remove_unfinished,
 )
 from executor.exchange.look import Contents, JobFiles, look_through
-from executor.exchange.publish import Manifest, carry_out, check_target, plan_publish
+from executor.exchange.publish import Manifest, carry_out, check_appended, check_target, plan_publish
 
 __all__ = [
     "Contents",
+    "Description",
     "JobFiles",
     "Manifest",
     "carry_out",
+    "check_appended",
     "check_exchange_dir",
     "check_target",
+    "describe",
+    "has_odd_keys",
     "look_through",
+    "null_text",
     "plan_publish",
+    "read_description",
     "remove_job_data",
     "remove_output",
     "remove_staging",

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from executor.exchange import description
 from executor.exchange.directory import remove_tree
-from onager.errors import SinkError, TargetExistsError
-from onager.exchange_layout import has_scheme, local_path, staging_directory
-from onager.ids import Nonce, new_nonce
+from onager.errors import SinkError, TargetExistsError, VersionMismatchError
+from onager.exchange_layout import has_scheme, is_staged_name, local_path, staging_directory
+from onager.ids import Nonce, is_life, new_nonce
+from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 
 MANIFEST_VERSION = 1
@@ -57,12 +59,20 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Manifest":
-        """Return the manifest that `to_bytes` wrote; a newer one raises `SinkError`."""
+        """Return the manifest that `to_bytes` wrote; a newer one raises `VersionMismatchError`."""
         fields = json.loads(data)
         if fields["version"] > MANIFEST_VERSION:
-            raise SinkError(f"the manifest has version {fields['version']}, this Onager carries out {MANIFEST_VERSION}")
+            raise VersionMismatchError(
+                f"the manifest has version {fields['version']}, this executor carries out {MANIFEST_VERSION}"
+            )
         fields["moves"] = tuple(Move(**move) for move in fields["moves"])
-        return cls(**fields)
+        found = cls(**fields)
+        if not is_life(found.nonce) or found.staging != staging_directory(found.target, found.job_id):
+            raise SinkError(f"the manifest of job {found.job_id} is not one that this Onager made")
+        for move in found.moves:
+            _check_name(move.source)
+            _check_name(move.name)
+        return found
 
 
 class Files:
@@ -85,8 +95,11 @@ class Files:
         remove_tree(path)
 
 
-def check_target(sink: pb.Sink) -> None:
-    """Raise `SinkError` when a dataset can never be published at *sink*, `TargetExistsError` when it may not be."""
+def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
+    """Raise `SinkError` when a dataset can never be published at *sink*, `TargetExistsError` when it may not be.
+
+    It can never be at, in or above a *private* path, whose files it would stand among, or replace.
+    """
     if has_scheme(sink.path):
         raise SinkError(
             f"{sink.path}: a dataset is published by renaming its directory, and on this file system that is not known "
@@ -97,6 +110,14 @@ def check_target(sink: pb.Sink) -> None:
         raise SinkError(
             f"{sink.path} is a relative path, which means another place to every executor: give the full path"
         )
+    if steps_back(sink.path):
+        raise SinkError(
+            f"{sink.path} has '..' or '.' in it, which leads elsewhere wherever there is a link: give a path without"
+        )
+    if (met := private.meets(sink.path)) is not None:
+        raise SinkError(
+            f"{sink.path} cannot be written: {met} is where Onager keeps files of its own; give a directory elsewhere"
+        )
     if target == target.parent:
         raise SinkError(f"{sink.path} cannot be replaced by a dataset: give a directory below it")
     exists = os.path.lexists(target)
@@ -106,24 +127,63 @@ def check_target(sink: pb.Sink) -> None:
         raise SinkError(f"{sink.path} is a file: a dataset is a directory, give another path")
 
 
-def plan_publish(job_id: str, sink: pb.Sink, outputs: Sequence[pb.TaskOutput], nonce: Nonce) -> Manifest:
-    """Return how to publish what the winning tasks staged; changes nothing.
+def check_appended(sink: pb.Sink) -> None:
+    """Raise `SinkError` when what *sink* appends could not be read together with what its target holds."""
+    described = description.describe(sink)
+    if sink.mode == "append" and described is not None:
+        _check_same(local_path(sink.path), described)
+
+
+def _check_same(target: str, described: description.Description) -> None:
+    held = description.read_description(target)
+    if held is not None and (difference := held.difference(described)):
+        raise SinkError(f"{target} holds rows written with other {difference}: append the same, or write elsewhere")
+
+
+def plan_publish(
+    job_id: str, sink: pb.Sink, outputs: Sequence[pb.TaskOutput], nonce: Nonce, private: PrivatePaths = NO_PATHS
+) -> Manifest:
+    """Return how to publish what the winning tasks staged; adds only the dataset's description to that.
 
     *outputs* are those of the stage that wrote, by partition. Files without rows are left out unless all are.
     """
-    check_target(sink)
+    check_target(sink, private)
     target = local_path(sink.path).rstrip("/")
     names = [name for output in outputs if output.rows for name in output.files]
     if not names:
         names = [name for output in outputs for name in output.files][:1]
+    for name in names:
+        _check_name(name)
+    staging = staging_directory(target, job_id)
+    moves = [Move(source=name, name=name.rpartition("/")[2]) for name in names]
+    described = description.describe(sink)
+    if described is not None and moves and not _holds_undescribed(target, sink):
+        moves.insert(0, _stage(described, Path(staging), nonce))
     return Manifest(
-        job_id=job_id,
-        nonce=nonce,
-        target=target,
-        mode=sink.mode or "error",
-        staging=staging_directory(target, job_id),
-        moves=tuple(Move(source=name, name=name.rpartition("/")[2]) for name in names),
+        job_id=job_id, nonce=nonce, target=target, mode=sink.mode or "error", staging=staging, moves=tuple(moves)
     )
+
+
+def _check_name(name: str) -> None:
+    if not is_staged_name(name):
+        raise SinkError(f"{name!r} cannot be the name of a staged file: nothing is published under it")
+
+
+def _holds_undescribed(target: str, sink: pb.Sink) -> bool:
+    """Return whether rows are appended to others of which nobody says how they were written."""
+    if sink.mode != "append" or not Path(target).is_dir():
+        return False
+    return any(Path(target).iterdir()) and description.read_description(target) is None
+
+
+def _stage(described: description.Description, staging: Path, nonce: Nonce) -> Move:
+    try:
+        directory = staging / nonce
+        directory.mkdir(exist_ok=True)
+        (directory / description.NAME).write_bytes(described.to_bytes())
+    except OSError as e:
+        raise SinkError(f"the description of the dataset cannot be written: {e.strerror or e} ({e.filename})") from e
+    return Move(source=f"{nonce}/{description.NAME}", name=description.NAME)
 
 
 def carry_out(manifest: Manifest, files: Files | None = None) -> None:
@@ -239,6 +299,7 @@ class _Publishing:
     # ------------------------------------------------------------ appended
 
     def _append(self) -> None:
+        self._check_description()
         hidden = {move: self._target / f".{move.name}.onager-{self._manifest.job_id}" for move in self._manifest.moves}
         for move, entered in hidden.items():
             if not self._stands(move):
@@ -247,6 +308,13 @@ class _Publishing:
             self._settle(entered, self._target / move.name)
         if not (self._target / SUCCESS).exists():
             self._mark(self._target, self._target)
+
+    def _check_description(self) -> None:
+        for move in self._manifest.moves:
+            if move.name == description.NAME:
+                with contextlib.suppress(FileNotFoundError):  # appended before
+                    staged = description.Description.from_bytes(self._staged(move).read_bytes())
+                    _check_same(str(self._target), staged)
 
     def _enter(self, move: Move, entered: Path) -> None:
         try:

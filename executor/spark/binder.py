@@ -17,7 +17,7 @@ from executor.spark import leaves
 from executor.spark.jvm import Jvm
 from executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan
 from onager.exchange_layout import stage_directory
-from onager.ids import JobId, StageId
+from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
 
 _MOST_SESSIONS = 16
@@ -73,6 +73,8 @@ class Binder:
         self._sessions: OrderedDict[str, Any] = OrderedDict()
         """By conf, those used last at the end."""
         self._bound: dict[StageKey, _Binding] = {}
+        self._sparing: set[StageKey] = set()
+        """Stages for which memory was too short."""
         self._count = itertools.count(1)
 
     def bound(self, task_set: pb.TaskSet, plan: StagePlan, is_wanted: Callable[[], bool] = lambda: True) -> Any:
@@ -126,6 +128,13 @@ class Binder:
         with self._lock:
             return {key.job_id for key in self._bound}
 
+    def spare(self, key: StageKey) -> None:
+        """Let tasks of a stage that begin from now on hold no broadcasts that they can do without."""
+        with self._lock:
+            if key in self._bound:
+                self._sparing.add(key)
+                del self._bound[key]
+
     def cancel(self, key: StageKey) -> None:
         """Stop the broadcasts and subqueries, begun or not, of a stage that is being bound and that nobody wants."""
         with self._lock:
@@ -141,9 +150,12 @@ class Binder:
             gone = {key: binding for key, binding in self._bound.items() if key.job_id == job_id}
             for key in gone:
                 del self._bound[key]
+            self._sparing = {key for key in self._sparing if key.job_id != job_id}
         for binding in gone.values():
             if not binding.made.done():
                 self._kernel.cancelGroup(binding.group)
+        if gone:
+            self._kernel.closeJob(job_id)
 
     def _drop_before(self, key: StageKey) -> None:
         """Forget earlier attempts of a stage, and the broadcasts that they hold."""
@@ -170,7 +182,14 @@ class Binder:
                     inputs.append(_exchange_spec(key.job_id, source, locations[source.stage_id]))
                     rebuilt.append(None)
         is_ordered = isinstance(plan.output, ResultOutput)
-        spec = {"group": group, "partitions": plan.partitions, "ordered": is_ordered, "inputs": inputs}
+        spec = {
+            "job": key.job_id,
+            "group": group,
+            "partitions": plan.partitions,
+            "ordered": is_ordered,
+            "sparing": key in self._sparing,
+            "inputs": inputs,
+        }
         return self._kernel.bind(session, plan.fragment, json.dumps(spec), self._jvm.java_list(rebuilt))
 
     def _stream_spec(self, job_id: JobId, source: ExchangeInput, stream: pb.StreamedInput) -> dict[str, Any]:
@@ -190,6 +209,9 @@ class Binder:
 
 def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInputLocations) -> dict[str, Any]:
     outputs = location.outputs
+    for output in outputs:
+        if not is_life(output.nonce):
+            raise ValueError(f"stage {source.stage_id} has an output of {output.nonce!r}, which names no execution")
     return _ranges_spec(source) | {
         "stage": source.stage_id,
         "directory": stage_directory(job_id, source.stage_id),

@@ -5,42 +5,48 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 
 from executor.spark import failures
+from executor.spark.cancellation import Cancellation
 from executor.work import Assignment, OnReport
 from onager.clock import Clock
-from onager.errors import SinkError
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 
-Action = Callable[[TaskKey, pb.TaskSet, Mapping[BlobDigest, bytes]], pb.TaskSuccess]
+log = structlog.get_logger()
+
+Action = Callable[[TaskKey, pb.TaskSet, Mapping[BlobDigest, bytes], Cancellation], pb.TaskSuccess]
 """Does the work of one task and returns what it has to report; raises what went wrong."""
+
+_CLOSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
     on_report: OnReport
     started_ms: int
+    cancellation: Cancellation
 
 
 class ControlTasks:
-    """Runs tasks as plain function calls, reports them like any other, and stops the Spark jobs of cancelled ones."""
+    """Runs tasks as plain function calls, reports them like any other, and stops those that are cancelled.
+
+    A task is reported when its work has ended, not when it was asked to: until then its slot is not free.
+    """
 
     def __init__(
         self,
-        spark: SparkSession,
         kernel: Any,
         actions: Mapping[int, Action],
         clock: Clock,
     ) -> None:
-        self._context = spark.sparkContext
         self._kernel = kernel
         self._actions = actions
         self._clock = clock
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._running: dict[TaskKey, _Running] = {}
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
@@ -48,39 +54,61 @@ class ControlTasks:
         task_set = assignment.task_set
         action = self._actions[task_set.work]
         for key in task_keys(task_set):
-            with self._lock:
-                self._running[key] = _Running(on_report, self._clock.now_ms())
-            # A daemon: a cancelled function of the user may never end, and must not keep the process.
+            with self._changed:
+                self._running[key] = _Running(on_report, self._clock.now_ms(), Cancellation())
+            # A daemon: what Spark's driver works on may not hear that it is to stop, and must not keep the process.
             work = (key, action, task_set, assignment.blobs)
             threading.Thread(target=self._run, args=work, name=f"onager {key}", daemon=True).start()
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
-        """Report *tasks* as killed, and stop what Spark runs for them."""
+        """Stop *tasks*, and what Spark runs for them; each is reported as killed once that has come to an end."""
         for key in tasks:
-            if self._finish(key, failure=failures.killed("cancelled")):
-                self._context.cancelJobGroup(_group(key))
+            with self._changed:
+                running = self._running.get(key)
+            if running is None:
+                continue
+            running.cancellation.cancel()
+            try:
+                self._kernel.cancelControl(_group(key))
+            except (Py4JError, OSError) as e:  # the JVM is gone, and the task with it
+                log.warning("cancel_failed", task=str(key), error=str(e))
 
-    def close_job(self, job_id: JobId) -> None:
-        """Cancel what runs of a job."""
-        with self._lock:
+    def close_job(self, job_id: JobId) -> bool:
+        """Cancel what runs of a job, and return whether it has ended within a few seconds."""
+        with self._changed:
             tasks = [key for key in self._running if key.job_id == job_id]
         self.cancel(tasks)
+        with self._changed:
+            return self._changed.wait_for(lambda: not any(key in self._running for key in tasks), _CLOSE_S)
 
     def _run(self, key: TaskKey, action: Action, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> None:
+        with self._changed:
+            cancellation = self._running[key].cancellation
         try:
-            with self._lock:
-                if key not in self._running:
-                    return
-            self._context.setJobGroup(_group(key), f"onager {key}", interruptOnCancel=True)
-            success = action(key, task_set, blobs)
-        except BaseException as e:  # noqa: BLE001 - a user's function may even call sys.exit
-            self._finish(key, failure=self._classify(e))
+            success = self._act(key, action, task_set, blobs, cancellation)
+        except BaseException as e:  # noqa: BLE001 - whatever it is belongs into the report
+            failure = failures.killed("cancelled") if cancellation.is_cancelled else self._classify(e)
+            self._finish(key, failure=failure)
         else:
             self._finish(key, success=success)
 
+    def _act(
+        self,
+        key: TaskKey,
+        action: Action,
+        task_set: pb.TaskSet,
+        blobs: Mapping[BlobDigest, bytes],
+        cancellation: Cancellation,
+    ) -> pb.TaskSuccess:
+        """Do the work on a thread of the JVM that Spark knows by the task's job group, with a share of its own."""
+        self._kernel.enterControl(_group(key), f"onager {key}")
+        try:
+            cancellation.check()  # from here on the group stands for it
+            return action(key, task_set, blobs, cancellation)
+        finally:
+            self._kernel.leaveControl(_group(key))
+
     def _classify(self, error: BaseException) -> pb.Failure:
-        if isinstance(error, SinkError) and isinstance(error.__cause__, OSError):
-            return pb.Failure(kind="io_error", message=str(error), error_class=type(error).__name__)
         try:
             return failures.from_exception(self._kernel, error)
         except (Py4JError, OSError) as e:
@@ -89,12 +117,10 @@ class ControlTasks:
 
     def _finish(
         self, key: TaskKey, *, success: pb.TaskSuccess | None = None, failure: pb.Failure | None = None
-    ) -> bool:
-        """Report *key* unless that was done; return whether it was not."""
-        with self._lock:
-            running = self._running.pop(key, None)
-        if running is None:
-            return False
+    ) -> None:
+        with self._changed:
+            running = self._running.pop(key)
+            self._changed.notify_all()
         report = pb.TaskReport(
             task=task_id(key),
             started_ms=running.started_ms,
@@ -105,7 +131,6 @@ class ControlTasks:
         if success is not None and not report.success.metrics.run_ms:
             report.success.metrics.run_ms = report.ended_ms - report.started_ms
         running.on_report(report)
-        return True
 
 
 def _group(key: TaskKey) -> str:

@@ -1,25 +1,46 @@
-"""What went wrong in the JVM or on the way there, as the protocol's `Failure`."""
+"""What went wrong in the JVM or on the way there, as the protocol's `Failure`.
 
+Only what is known to be the user's is a user's error. A cause, which schedulers of the version before do not know,
+comes with the kind that they are to take it for.
+"""
+
+import errno
 import json
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
-from execution_graph.failures import FailureKind
-from onager.errors import OnagerError
+from execution_graph.failures import FailureCause, FailureKind
+from executor.spark import plan_codec
+from executor.spark.stage_plan import MadeBy
+from onager.errors import (
+    ExchangeFullError,
+    ExchangeNotWritableError,
+    InvalidRequestError,
+    OnagerError,
+    PlanningError,
+    SinkError,
+    VersionMismatchError,
+)
 from onager.protocol import onager_pb2 as pb
 
 DETAILS_LIMIT = 16 * 1024
+_USERS = (PySparkException, PlanningError, InvalidRequestError, SinkError)
+_IO = (OSError, Py4JError, ExchangeNotWritableError)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-def from_kernel(described: Mapping[str, Any]) -> pb.Failure:
-    """Return the failure that the kernel's ``Failures.describe`` wrote."""
+def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> pb.Failure:
+    """Return the failure that the kernel's ``Failures.describe`` wrote, of a stage whose plan was made by *made_by*."""
+    cause, message = _told(described.get("cause", ""), described["message"].strip(), made_by)
     failure = pb.Failure(
         kind=described["kind"],
-        message=described["message"].strip(),
+        cause=cause,
+        message=message,
         error_class=described.get("error_class", ""),
         sql_state=described.get("sql_state", ""),
         query_context=described.get("query_context", ""),
@@ -32,31 +53,68 @@ def from_kernel(described: Mapping[str, Any]) -> pb.Failure:
     return failure
 
 
-def from_exception(kernel: Any, error: BaseException) -> pb.Failure:
-    """Return *error*, raised while a stage was bound or started, as a failure.
+def from_exception(kernel: Any, error: BaseException, made_by: MadeBy | None = None) -> pb.Failure:
+    """Return *error*, raised while a job was planned or a stage was bound or started, as a failure.
 
-    Exceptions of the JVM are classified there. One of ours follows its `retryable`; a gateway that does not answer is
-    an I/O error, since the JVM is gone or going; anything else is told as it is.
+    *made_by*: who made the stage's plan; where that was another version, what would be an error of ours is its.
+    Exceptions of the JVM are classified there. A gateway that does not answer is an I/O error, since the JVM is gone or
+    going; what is neither that nor known to be the user's is an error of ours.
     """
     origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     if isinstance(error, Py4JJavaError | CapturedException) and origin is not None:
-        return _with_notes(from_kernel(json.loads(kernel.describe(origin))), error)
-    lost_jvm = isinstance(error, (Py4JError, ConnectionError))
-    retryable = lost_jvm or (isinstance(error, OnagerError) and error.retryable) or isinstance(error, OSError)
+        return _with_notes(from_kernel(json.loads(kernel.describe(origin)), made_by), error)
+    kind, cause = _classified(error)
+    message = str(error) or type(error).__name__
+    if isinstance(error, (Py4JError, ConnectionError)):
+        message = f"the executor's JVM does not answer: {error}"
+    elif cause is FailureCause.INTERNAL_ERROR:
+        message = f"{type(error).__name__}: {error}"
+    told_cause, message = _told(cause or "", message, made_by)
     failure = pb.Failure(
-        kind=FailureKind.IO_ERROR if retryable else FailureKind.USER_ERROR,
-        message=f"the executor's JVM does not answer: {error}" if lost_jvm else str(error) or type(error).__name__,
-        error_class=type(error).__name__,
+        kind=kind,
+        cause=told_cause,
+        message=message,
+        error_class=getattr(error, "raised", "") or type(error).__name__,
         details="".join(traceback.format_exception(error))[-DETAILS_LIMIT:],
     )
     return _with_notes(failure, error)
 
 
+def _classified(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
+    # Of a sink, an error of the file system under it is not the user's.
+    io = error.__cause__ if isinstance(error, SinkError) and isinstance(error.__cause__, OSError) else error
+    cause: FailureCause | None = FailureCause.INTERNAL_ERROR
+    if isinstance(io, ExchangeFullError) or (isinstance(io, OSError) and io is not error and io.errno in _FULL):
+        cause = FailureCause.NO_SPACE
+    elif isinstance(io, VersionMismatchError):
+        cause = FailureCause.OTHER_VERSION
+    elif isinstance(io, _IO) or (isinstance(io, OnagerError) and io.retryable):
+        cause = None
+    elif isinstance(io, _USERS):
+        return FailureKind.USER_ERROR, None
+    return FailureKind.IO_ERROR, cause
+
+
+def _told(cause: str, message: str, made_by: MadeBy | None) -> tuple[str, str]:
+    """Return the cause and the message of a failure of a stage whose plan was made by *made_by*."""
+    if cause != FailureCause.INTERNAL_ERROR:
+        return cause, message
+    if plan_codec.is_elsewhere(made_by):
+        return FailureCause.OTHER_VERSION, plan_codec.told(made_by, message)
+    return cause, f"an error within Onager or Spark, and not of the query, which is tried elsewhere: {message}"
+
+
 def _with_notes(failure: pb.Failure, error: BaseException) -> pb.Failure:
-    """Append what was noted on the way up, such as the statement of a script that an error belongs to."""
+    """Append what was noted on the way up: the statement of a script, or the lines of a function, that it belongs to.
+
+    What the job's function printed last goes into the details.
+    """
     notes = getattr(error, "__notes__", ())
     if notes:
         failure.message = "\n".join([failure.message, *notes])
+    printed = getattr(error, "printed", "")
+    if printed:
+        failure.details = f"{failure.details}\n\nThe job's function printed last:\n{printed}"
     return failure
 
 

@@ -5,6 +5,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from onager.errors import OnagerError
+from onager.version import __version__
 
 SOURCES = Path(__file__).parent / "kernel"
 _CLASS_FILE_VERSION = 8
@@ -27,18 +29,31 @@ def kernel_jar() -> Path:
 
     Processes that start at once may each compile; the jar appears under its name whole, by a rename.
     """
-    sources = sorted(SOURCES.glob("*.java"))
-    digest = hashlib.sha256(pyspark.__version__.encode())
-    for source in sources:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    jar = _cache_directory() / f"kernel-spark{pyspark.__version__}-{digest.hexdigest()[:16]}.jar"
+    jar = _cache_directory() / f"kernel-spark{pyspark.__version__}-{_digest()}.jar"
     if not jar.exists():
         with tempfile.TemporaryDirectory(prefix="onager-kernel-") as scratch:
-            _compile(sources, scratch)
+            _compile(_sources(), scratch)
             made = jar.with_name(f".{jar.name}.{os.getpid()}")
             _pack(Path(scratch), made)
             made.replace(jar)
     return jar
+
+
+@cache
+def kernel_version() -> str:
+    """Return what tells this kernel from others, under whatever Spark it was compiled."""
+    return f"{__version__}-{_digest()[:8]}"
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.java"))
+
+
+def _digest() -> str:
+    digest = hashlib.sha256(pyspark.__version__.encode())
+    for source in _sources():
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def _cache_directory() -> Path:

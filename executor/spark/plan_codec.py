@@ -2,18 +2,25 @@
 
     "ONGRPLAN"  version: u16  header length: u32  header: JSON (UTF-8)  attachments, one after another
 
-The header is the `StagePlan` with each binary field replaced by ``[offset, length]`` among the attachments.
+The header is the `StagePlan` with each binary field replaced by ``[offset, length]`` among the attachments. It says by
+which versions of Spark and of the kernel the plan was made.
 """
 
 import hashlib
 import json
 import struct
+from dataclasses import asdict
+from functools import cache
 from typing import Any
 
+import pyspark
+
+from executor.spark.kernel_jar import kernel_version
 from executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
     LeafInput,
+    MadeBy,
     ResultOutput,
     RoundRobinOutput,
     SingleOutput,
@@ -45,6 +52,7 @@ def encode(plan: StagePlan) -> bytes:
         "partitions": plan.partitions,
         "column_names": list(plan.column_names),
         "conf": plan.conf,
+        "made_by": asdict(plan.made_by or here()),
     }
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     return _PREFIX.pack(MAGIC, VERSION, len(text)) + text + bytes(attachments)
@@ -53,21 +61,52 @@ def encode(plan: StagePlan) -> bytes:
 def decode(data: bytes) -> StagePlan:
     """Return the plan that `encode` wrote.
 
-    Raises `VersionMismatchError` when *data* is of another version, and ValueError when it is no stage plan.
+    Raises `VersionMismatchError` when *data* is of another version, or was made by another and cannot be read, and
+    ValueError when it is no stage plan.
     """
     if len(data) < _PREFIX.size:
         raise ValueError(f"a stage plan has at least {_PREFIX.size} bytes, this has {len(data)}")
     magic, version, length = _PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise ValueError("these bytes are not a stage plan")
-    if version != VERSION:
-        raise VersionMismatchError(
-            f"the stage plan has version {version}, this executor reads version {VERSION}; "
-            "run the same version of Onager on every executor"
-        )
     start = _PREFIX.size + length
-    header = json.loads(data[_PREFIX.size : start])
+    made_by, header = _header(data[_PREFIX.size : start])
+    if version != VERSION:
+        by = "" if made_by is None else f", made by {made_by}"
+        raise VersionMismatchError(
+            f"the stage plan has version {version}{by}; this executor ({here()}) reads version {VERSION}"
+        )
+    try:
+        return _plan(header, made_by, data, start)
+    except (KeyError, TypeError, ValueError) as e:
+        if is_elsewhere(made_by):
+            raise VersionMismatchError(told(made_by, f"{type(e).__name__}: {e}")) from e
+        raise
 
+
+@cache
+def here() -> MadeBy:
+    """Return the versions of this process."""
+    return MadeBy(str(pyspark.__version__), kernel_version())
+
+
+def is_elsewhere(made_by: MadeBy | None) -> bool:
+    """Return whether a plan says that it was made by other versions than those here."""
+    return made_by is not None and made_by != here()
+
+
+def told(made_by: MadeBy | None, why: str) -> str:
+    """Return for people that a plan by *made_by* cannot be read here."""
+    return f"the stage was planned by {made_by}, and this executor ({here()}) cannot run it: {why}"
+
+
+def _header(text: bytes) -> tuple[MadeBy | None, dict[str, Any]]:
+    header = json.loads(text)
+    made_by = header.get("made_by") if isinstance(header, dict) else None
+    return MadeBy(str(made_by["spark"]), str(made_by["kernel"])) if made_by else None, header
+
+
+def _plan(header: dict[str, Any], made_by: MadeBy | None, data: bytes, start: int) -> StagePlan:
     def attached(place: list[int]) -> bytes:
         offset, size = place
         return data[start + offset : start + offset + size]
@@ -79,6 +118,7 @@ def decode(data: bytes) -> StagePlan:
         partitions=header["partitions"],
         column_names=tuple(header["column_names"]),
         conf=header["conf"],
+        made_by=made_by,
     )
 
 

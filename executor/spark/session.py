@@ -1,6 +1,7 @@
 """The executor's SparkSession: how it is started, warmed up, and found to be dead."""
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any, Final
 import psutil
 import pyspark
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
@@ -20,29 +22,39 @@ from executor.spark.kernel_jar import kernel_jar
 from executor.spark.starting import StartingJvm, started_jvms
 from executor.work import ClusterAwayError
 from onager.errors import OnagerError, VersionMismatchError
+from onager.private_paths import NO_PATHS, PrivatePaths
 
 log = structlog.get_logger()
 
 _TESTED: Final = ("4.3",)
 """Minor versions of Spark that planner and kernel are tested against."""
+_MIB = 1024**2
 _GIB = 1024**3
+_ARRAY_HEADER = 16
+"""Bytes of a page that is an array: with them it fits the collector's regions, of which it would take one more."""
 _MEMORY_PER_SLOT = 2 * _GIB
 _SHARE_OF_MACHINE = 0.4
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to be gone."""
+_GUARD: Final = "onager.kernel.Guard"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def start_session(
-    slots: int, conf: Mapping[str, str], exchange_dir: str, *, exchange_shared: bool = False
+    slots: int,
+    conf: Mapping[str, str],
+    exchange_dir: str,
+    *,
+    exchange_shared: bool = False,
+    private: PrivatePaths = NO_PATHS,
 ) -> SparkSession:
     """Start this process's Spark, by default ``local[slots]`` on the loopback interface without a user interface.
 
-    *conf* wins over every default. With a cluster as master the kernel's jar is handed to that cluster's processes, and
-    *exchange_dir* has to be one that they share: `InvalidSettingError` when nobody said so. `ClusterAwayError` when the
-    cluster does not answer, or starts no process for us. `VersionMismatchError` when another version of Spark is
-    installed.
+    *conf* wins over every default; no query reads files at *private* paths. With a cluster as master the kernel's jar
+    is handed to that cluster's processes, and *exchange_dir* has to be one that they share: `InvalidSettingError` when
+    nobody said so. `ClusterAwayError` when the cluster does not answer, or starts no process for us.
+    `VersionMismatchError` when another version of Spark is installed.
     """
     check_spark_version()
     settings = _defaults(slots) | dict(conf)
@@ -54,10 +66,15 @@ def start_session(
     jar = str(kernel_jar())
     if is_cluster:
         settings = _defaults(slots, is_local=False) | cluster.settings_for(master, slots, jar, conf)
+    if (page := page_size(settings, slots, is_cluster=is_cluster)) is not None:
+        settings.setdefault("spark.buffer.pageSize", page)
     given = settings.get("spark.driver.extraClassPath")
     settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
     logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     settings["spark.driver.extraJavaOptions"] = f"{logging} {settings.get('spark.driver.extraJavaOptions', '')}".strip()
+    others = settings.get("spark.sql.extensions")
+    settings["spark.sql.extensions"] = _GUARD if not others else f"{_GUARD},{others}"
+    settings["spark.onager.privatePaths"] = "\n".join(private.paths)
     if settings.get("spark.driver.bindAddress") == _LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -117,6 +134,8 @@ def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # Runs get a pool each: one of many tasks must not keep others waiting.
+        "spark.scheduler.mode": "FAIR",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "onager-warehouse"),  # noqa: PTH118
         "spark.python.authenticate.socketTimeout": "30s",
@@ -125,10 +144,40 @@ def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
     }
 
 
+def page_size(settings: Mapping[str, str], slots: int, *, is_cluster: bool) -> str | None:
+    """Return how much is taken at a time for the rows of a hash table or a sort, or None where Spark had better say.
+
+    Each table that is broadcast takes a whole number of pages, and Spark makes these as large as suits few sorts in
+    much memory: 64 MiB for one slot with 2 GiB, so that a dozen small tables fill it. Here it is 1/512 of a slot's
+    memory, and no less than 1/4096 of all, since a task can have 8,192 of them.
+    """
+    memory = _bytes(settings.get("spark.executor.memory", "1g") if is_cluster else settings["spark.driver.memory"])
+    if memory is None:
+        return None
+    wanted = max(memory // slots // 512, memory // 4096, 1)
+    page = min(max(1 << (wanted.bit_length() - 1), _MIB), 64 * _MIB)
+    return f"{page - _ARRAY_HEADER}b"
+
+
+def _bytes(text: str) -> int | None:
+    """Return what the JVM takes *text* for, a size of memory."""
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        return None
+    factor: int = 1024 ** (1 + "kmgt".index(found[2] or "m"))
+    return int(found[1]) * factor
+
+
 def is_alive(spark: SparkSession) -> bool:
-    """Return whether the session's JVM still runs."""
-    process: Any = spark.sparkContext._gateway.proc  # noqa: SLF001  (PySpark keeps it nowhere else)
-    return process.poll() is None
+    """Return whether the session's JVM still runs, and Spark in it: a job that means to can stop that for all."""
+    context: Any = spark.sparkContext
+    process = context._gateway.proc  # noqa: SLF001  (PySpark keeps it nowhere else)
+    if process.poll() is not None:
+        return False
+    try:
+        return not context._jsc.sc().isStopped()  # noqa: SLF001
+    except (Py4JError, OSError):
+        return process.poll() is None  # it is dying, which will show
 
 
 def has_died(spark: SparkSession) -> bool:

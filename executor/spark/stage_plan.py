@@ -111,6 +111,19 @@ def expression_of(output: StageOutput) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeBy:
+    """The versions under which a plan was made: what is in it is known to fit these, and most of it others."""
+
+    spark: str
+    kernel: str
+    """As by `executor.spark.kernel_jar.kernel_version`."""
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"Spark {self.spark} with kernel {self.kernel}"
+
+
+@dataclass(frozen=True, slots=True)
 class StagePlan:
     """One stage of a job: encoded once, decoded anew by every executor that runs tasks of it."""
 
@@ -122,4 +135,6 @@ class StagePlan:
     column_names: tuple[str, ...]
     """Names of the output as the user knows them (duplicates allowed); used by results and sinks."""
     conf: dict[str, str] = field(default_factory=dict)
-    """Every ``spark.sql.*`` setting under which the stage was planned: runs under the same."""
+    """Every ``spark.sql.*`` setting under which the stage was planned: runs under the same, and Spark's defaults."""
+    made_by: MadeBy | None = field(default=None, compare=False)
+    """Who made the bytes that it was decoded from; None for one of this process, and for bytes that do not say."""

@@ -32,7 +32,7 @@ from executor.spark.binder import Binder, StageKey, stage_key
 from executor.spark.jvm import Jvm
 from executor.spark.outcomes import take
 from executor.spark.session import is_alive
-from executor.spark.stage_plan import ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
+from executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
 from executor.spark.streams import StreamSettings, check_reader, open_streams
 from onager.clock import Clock
 from onager.exchange_layout import local_path, stage_directory, staging_directory
@@ -58,6 +58,8 @@ class _Run:
     task_set: pb.TaskSet
     on_report: OnReport
     started_ms: int
+    made_by: MadeBy | None = None
+    """Who made the stage's plan."""
     open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
     """By partition: tasks that were not reported yet."""
     submitted: bool = False
@@ -118,7 +120,7 @@ class StageRunner:
         with self._lock:
             self._count += 1
             name = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}/{self._count}"
-            run = _Run(name, stage_key(task_set), task_set, on_report, self._clock.now_ms())
+            run = _Run(name, stage_key(task_set), task_set, on_report, self._clock.now_ms(), plan.made_by)
             for task in task_set.tasks:
                 key = TaskKey(
                     JobId(task_set.job_id),
@@ -194,7 +196,7 @@ class StageRunner:
             else:
                 self._forget(run)
         except Exception as e:  # noqa: BLE001 - whatever it is belongs into the reports
-            self._give_up(run, failures.from_exception(self.kernel, e))
+            self._give_up(run, failures.from_exception(self.kernel, e, run.made_by))
 
     def _expect_streams(self, run: _Run) -> None:
         """Let readers know that there is something to wait for: binding takes as long as what is broadcast in it."""
@@ -308,7 +310,7 @@ class StageRunner:
                 "kind": FailureKind.IO_ERROR,
                 "message": "Spark ended the task without a result",
             }
-            self._fail_rest(run, failures.from_kernel(described))
+            self._fail_rest(run, failures.from_kernel(described, run.made_by))
         elif mine is not None:
             self._report(run, self._report_of_event(run, mine, event, inline))
         elif "failure" not in event and not event["files"]:
@@ -322,7 +324,9 @@ class StageRunner:
         key, _ = mine
         started, ended = event["started_ms"], event["ended_ms"]
         if "failure" in event:
-            return _report_of(key, started, ended, failures.from_kernel(event["failure"]))
+            if event["failure"]["out_of_memory"]:
+                self.binder.spare(run.stage)
+            return _report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
         if run.is_streamed:
             self._streamed.add(run.stage.job_id)
         report = _report_of(key, started, ended, None)
@@ -333,6 +337,7 @@ class StageRunner:
         success.output.rows = event["rows"]
         success.output.bytes = event["bytes"]
         success.output.inline = event["inline"]
+        success.output.checksum = event["checksum"]
         success.output.files.extend(event["files"])
         success.inline_result = inline
         success.metrics.run_ms = ended - started

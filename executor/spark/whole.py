@@ -47,6 +47,7 @@ def run_whole(
         rows=event["rows"],
         bytes=event["bytes"],
         inline=event["inline"],
+        checksum=event["checksum"],
         files=event["files"],
     )
     metrics = pb.TaskMetrics(

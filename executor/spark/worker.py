@@ -9,32 +9,38 @@ from typing import Any
 import pyspark
 import structlog
 from google.protobuf.json_format import Parse
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
 from executor.exchange import (
     Contents,
     Manifest,
     carry_out,
+    check_exchange_dir,
     look_through,
     plan_publish,
     remove_job_data,
     remove_staging,
     remove_unfinished,
 )
+from executor.spark.cancellation import Cancellation
 from executor.spark.cluster import SparkCluster, is_cluster
 from executor.spark.control_tasks import Action, ControlTasks
+from executor.spark.functions import FunctionCalls, FunctionProcesses
 from executor.spark.jvm import Jvm
 from executor.spark.plan_codec import decode, digest
 from executor.spark.planner import FusedRun, plan_job
+from executor.spark.planner.sizing import check_settings_known
 from executor.spark.session import has_died, is_alive, start_session, warm_up
 from executor.spark.streams import StreamSettings
 from executor.spark.task_runner import StageRunner
 from executor.spark.whole import run_whole
 from executor.work import Assignment, OnReport, WorkerDiedError
 from onager.clock import Clock
+from onager.errors import VersionMismatchError
 from onager.exchange_layout import has_scheme
 from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
+from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 
 _STOP_TIMEOUT_S = 10.0
@@ -59,11 +65,16 @@ class SparkWorker:
         exchange_shared: bool = False,
         incarnation: str = "",
         streams: StreamSettings | None = None,
+        planning_timeout_s: float = 0.0,
+        private: PrivatePaths = NO_PATHS,
     ) -> None:
+        """*planning_timeout_s*: how long the function of a job may take that does not say; 0: as long as it wants."""
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
-        self._spark = start_session(slots, conf, exchange_dir, exchange_shared=exchange_shared)
+        self._private = PrivatePaths([exchange_dir, *private.paths])
+        self._spark = start_session(slots, conf, exchange_dir, exchange_shared=exchange_shared, private=self._private)
+        self._processes = FunctionProcesses()
         try:
             warm_up(self._spark)
             self._runner = StageRunner(
@@ -77,8 +88,10 @@ class SparkWorker:
                 # A cluster's processes run the tasks, and this one, which has the port, does not.
                 streams=None if is_cluster(self._spark.sparkContext.master) else streams,
             )
+            self._check_spark()
             self._cluster = self._join_cluster(slots, clock)
         except Exception as error:
+            self._processes.close()
             if has_died(self._spark):
                 raise WorkerDiedError("Spark's JVM was killed while it was warmed up") from error
             raise
@@ -87,7 +100,16 @@ class SparkWorker:
             pb.PUBLISH_PLAN: self._plan_publish,
             pb.PUBLISH: self._publish,
         }
-        self._control = ControlTasks(self._spark, self._runner.kernel, actions, clock)
+        self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
+        self._control = ControlTasks(self._runner.kernel, actions, clock)
+
+    def _check_spark(self) -> None:
+        check_settings_known(self._spark)
+        try:
+            self._runner.kernel.check(self._spark._jsparkSession)  # noqa: SLF001  (PySpark has no public way to it)
+        except Py4JJavaError as e:
+            why = e.java_exception.getMessage()
+            raise VersionMismatchError(f"this Onager cannot run on Spark {self.spark_version}: {why}") from e
 
     def _join_cluster(self, slots: int, clock: Clock) -> SparkCluster | None:
         master = self._spark.sparkContext.master
@@ -136,10 +158,12 @@ class SparkWorker:
             count = remove_unfinished(self._exchange_dir, job_id, request.dead_writers)
             log.info("unfinished_files_removed", job_id=job_id, files=count)
             return
-        self._control.close_job(job_id)
+        has_ended = self._control.close_job(job_id)
         self._runner.close_job(job_id)
         if request.memory_only:
             return
+        if not has_ended:
+            raise OSError(f"job {job_id} is still being stopped here, and may write until then")
         self._remove_job(job_id, tuple(request.keep_files) if request.keep_result else ())
         if request.HasField("sink"):
             remove_staging(request.sink.path, job_id)
@@ -157,13 +181,18 @@ class SparkWorker:
         """Return what lies in the exchange directory; None for one behind a URI."""
         return look_through(self._exchange_dir, self._clock.now_ms())
 
+    def check_exchange(self) -> None:
+        """Raise what speaks against writing into the exchange directory; see `executor.work.Worker`."""
+        check_exchange_dir(self._exchange_dir)
+
     def is_alive(self) -> bool:
-        """Return whether the JVM still runs, as far as anybody has noticed, and the cluster behind it, if any."""
+        """Return whether the JVM and its Spark still run, as far as anybody knows, and the cluster behind them."""
         return self._runner.is_alive() and (self._cluster is None or self._cluster.is_reached())
 
     def close(self) -> None:
-        """Stop Spark, or gather up what is left of a JVM that died."""
+        """Stop Spark and the processes of functions, or gather up what is left of a JVM that died."""
         jvm: Any = self._spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark keeps it nowhere else
+        self._processes.close()
         with contextlib.suppress(Py4JError, OSError):
             self._runner.close()
             if is_alive(self._spark):
@@ -179,14 +208,23 @@ class SparkWorker:
 
     # ------------------------------------------------------------ control tasks
 
-    def _plan(self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> pb.TaskSuccess:
+    def _plan(
+        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
+    ) -> pb.TaskSuccess:
         spec = Parse(blobs[BlobDigest(task_set.spec_digest)], pb.JobSpec())
+
+        def run_fused(frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
+            cancellation.check()
+            return self._run_whole(key, frame, column_names, sink)
+
         outcome = plan_job(
             spec,
             self._spark,
             cluster_slots=task_set.cluster_slots,
             arrow_schema=self._arrow_schema,
-            run_fused=lambda frame, names, sink: self._run_whole(key, frame, names, sink),
+            run_fused=run_fused,
+            call_function=lambda job, session: self._functions.called(job, session, key.job_id, cancellation),
+            private=self._private,
         )
         return pb.TaskSuccess(plan=outcome)
 
@@ -196,11 +234,13 @@ class SparkWorker:
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return bytes(self._runner.kernel.arrowSchema(session, plan, json.dumps(list(column_names))))
 
-    def _plan_publish(self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> pb.TaskSuccess:
-        del blobs
+    def _plan_publish(
+        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
+    ) -> pb.TaskSuccess:
+        del blobs, cancellation
         nonce = new_nonce()
         outputs = [output for location in task_set.inputs for output in location.outputs]
-        content = plan_publish(key.job_id, task_set.sink, outputs, nonce).to_bytes()
+        content = plan_publish(key.job_id, task_set.sink, outputs, nonce, self._private).to_bytes()
         name = digest(content)
         output = pb.TaskOutput(
             nonce=nonce,
@@ -211,8 +251,10 @@ class SparkWorker:
         )
         return pb.TaskSuccess(output=output, blobs=[pb.Blob(digest=name, content=content)])
 
-    def _publish(self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes]) -> pb.TaskSuccess:
-        del key, task_set
+    def _publish(
+        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
+    ) -> pb.TaskSuccess:
+        del key, task_set, cancellation
         (content,) = blobs.values()
         carry_out(Manifest.from_bytes(content))
         return pb.TaskSuccess(output=pb.TaskOutput(nonce=new_nonce(), executor_id=self._executor_id, shared=True))

@@ -14,7 +14,7 @@ C = TypeVar("C", bound=Callable[..., None])
 TLS_CA_HELP: Final = "Certificates of the schedulers' authorities: encrypt."
 TLS_CERT_HELP: Final = "Certificate of ours, where schedulers want one."
 TLS_KEY_HELP: Final = "Key of the certificate."
-TOKEN_HELP: Final = "The token, in a file's first line."  # noqa: S105 - help
+TOKEN_HELP: Final = "The token, or NAME ROLE TOKEN, in a file."  # noqa: S105 - help
 INSECURE_HELP: Final = "Let plaintext leave this machine."
 
 Scheduler = Annotated[

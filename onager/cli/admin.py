@@ -138,7 +138,7 @@ def _exchange(use: pb.ExchangeUse) -> tuple[object, ...]:
 
 def _executor_state(executor: pb.ExecutorInfo) -> str:
     if not executor.set_aside_until_ms:
-        return executor.state
+        return executor.state.replace("_", " ")
     until = datetime.fromtimestamp(executor.set_aside_until_ms / 1000, UTC).astimezone()
     return f"set aside until {until:%H:%M:%S}"
 

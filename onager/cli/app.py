@@ -56,6 +56,35 @@ def main() -> None:
         app()
 
 
+def _print_version(is_wanted: bool) -> None:  # noqa: FBT001  (Typer calls it so)
+    if is_wanted:
+        from onager.version import __version__
+
+        print(f"onager {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def onager(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Run Spark SQL and DataFrame jobs that outlive every process that runs them."""
+
+
+def _view_options(items: list[str]) -> dict[str, dict[str, str]]:
+    """Return ``NAME.K=V`` texts as options by view."""
+    form = "NAME.K=V"
+    found: dict[str, dict[str, str]] = {}
+    for key, value in pairs("--view-option", items, form).items():
+        name, dot, option = key.partition(".")
+        if not dot or not name or not option:
+            fail(f"--view-option {key}={value!r}: expected {form}", ExitCode.USAGE)
+        found.setdefault(name, {})[option] = value
+    return found
+
+
 @app.command()
 def standalone(
     backend: Annotated[
@@ -252,6 +281,9 @@ def submit(
         list[str] | None, typer.Option(metavar="MODULE", help="Module or zip that the code imports.")
     ] = None,
     view: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="A dataset under a name.")] = None,
+    view_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME.K=V", help="How to read a view: an option of Spark's reader.")
+    ] = None,
     views_from: Annotated[Path | None, typer.Option(metavar="DIR", help="A view of every dataset in DIR.")] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="spark.* or onager.* setting.")] = None,
     name: Annotated[str | None, typer.Option(help="What lists show.", show_default="the query's first words")] = None,
@@ -260,6 +292,9 @@ def submit(
     ] = None,
     format: Annotated[str, typer.Option("--format", help="parquet, csv, json or orc.")] = "parquet",
     mode: Annotated[str, typer.Option("--mode", help="error, overwrite or append.")] = "error",
+    output_option: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="How to write it: an option of Spark's writer.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait.")] = False,
     output_format: Annotated[
         str, typer.Option("-o", "--output-format", metavar="table|json|csv|arrow=FILE", help="How to print the result.")
@@ -273,6 +308,8 @@ def submit(
         fail("give the job once: -e SQL, -f FILE or --py FILE[:function]", ExitCode.USAGE)
     if arg and py is None:
         fail("--arg goes to the function of --py", ExitCode.USAGE)
+    if output_option and output is None:
+        fail("--output-option says how to write --output DIR", ExitCode.USAGE)
     if not output_format.startswith("arrow="):
         one_of("-o", output_format, ("table", "json", "csv", "arrow=FILE"))
     run(
@@ -284,12 +321,14 @@ def submit(
             args=pairs("--arg", arg or []),
             py_files=py_file or [],
             views=pairs("--view", view or [], "NAME=PATH"),
+            view_options=_view_options(view_option or []),
             views_from=views_from,
             conf=pairs("--conf", conf or []),
             name=name,
             output=output,
             format=format,
             mode=mode,
+            output_options=pairs("--output-option", output_option or []),
             is_detached=detach,
             output_format=output_format,
         )

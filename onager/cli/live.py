@@ -70,7 +70,7 @@ class LineView:
 
     def _say_retry(self, retry: TaskRetry) -> None:
         """Say it once for each stage and try, of whichever task comes first."""
-        key = ("retry", retry.stage_id, retry.next_try)
+        key = ("retry", retry.stage_id, retry.next_try, bool(retry.max_tries))
         if key not in self._said:
             self._say(key, retry.told(time.time_ns() // 1_000_000))
 

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings
 
 from onager.cli.exits import ExitCode, fail
 from onager.cli.java import ADVICE, find_java_home
+from onager.private_files import write_nothing_for_others
 
 SUPERVISOR_VARIABLE: Final = "ONAGER_SUPERVISOR_PID"
 """Set by a supervisor for its children: they stop when that process is gone."""
@@ -33,6 +34,7 @@ def run_scheduler(given: Mapping[str, Any]) -> int:
     _stop_with_supervisor()
     from scheduler.main import run
 
+    write_nothing_for_others()  # state, exchange, reports of crashes
     return run(settings) or 0
 
 

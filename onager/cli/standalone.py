@@ -1,5 +1,6 @@
 """``onager standalone``: a scheduler and an executor as child processes, started again when they die."""
 
+import json
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from onager.cli.services import SUPERVISOR_VARIABLE
 from onager.client.client import default_addresses
 from onager.client.connection import parse_addresses
 from onager.errors import InvalidSettingError, OnagerError
+from onager.private_files import make_private_directory
 
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
@@ -138,7 +140,9 @@ class Standalone:
         arguments += [] if slots is None else ["--slots", str(slots)]
         for key, value in spark_conf.items():
             arguments += ["--spark-conf", f"{key}={value}"]
+        state = [] if directories.state_dir is None else [str(directories.state_dir)]
         environment = {
+            **_default("ONAGER_EXECUTOR_PRIVATE_PATHS", json.dumps(state)),
             **_default("ONAGER_EXECUTOR_LOG_LEVEL", "warning"),
             **_default("ONAGER_EXECUTOR_DRAIN_GRACE_MS", str(_DRAIN_GRACE_MS)),
         }
@@ -156,7 +160,7 @@ class Standalone:
         try:
             for directory in (self._directories.state_dir, self._directories.exchange_dir):
                 if directory is not None:
-                    directory.mkdir(parents=True, exist_ok=True)
+                    make_private_directory(directory)
         except OSError as error:
             print(f"onager: {error.filename} cannot be made: {error.strerror}", file=sys.stderr)
             return ExitCode.USAGE

@@ -27,12 +27,15 @@ class Submission:
     args: Mapping[str, str]
     py_files: Sequence[str]
     views: Mapping[str, str]
+    view_options: Mapping[str, Mapping[str, str]]
+    """By view."""
     views_from: Path | None
     conf: Mapping[str, str]
     name: str | None
     output: str | None
     format: str
     mode: str
+    output_options: Mapping[str, str]
     is_detached: bool
     output_format: str
 
@@ -59,6 +62,12 @@ def _submit(client: OnagerClient, submission: Submission) -> JobHandle:
     if submission.views_from is not None:
         views.update(views_from(submission.views_from))
     views.update(submission.views)
+    for name, options in submission.view_options.items():
+        if name not in views:
+            fail(f"--view-option {name}.{next(iter(options))}: there is no view {name}", ExitCode.USAGE)
+        given = views[name]
+        known = given if isinstance(given, View) else View(given)
+        views[name] = View(known.path, known.format, {**known.options, **options})
     common: dict[str, Any] = {
         "views": views,
         "conf": submission.conf,
@@ -66,6 +75,7 @@ def _submit(client: OnagerClient, submission: Submission) -> JobHandle:
         "output": submission.output,
         "format": submission.format,
         "mode": submission.mode,
+        "output_options": submission.output_options,
         "py_files": submission.py_files,
     }
     if submission.py is not None:

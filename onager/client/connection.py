@@ -32,6 +32,8 @@ _BROKEN: Final = frozenset(
         StatusCode.DEADLINE_EXCEEDED,
         # A service that shuts down cancels its calls; what we cancel ourselves we never look at again.
         StatusCode.CANCELLED,
+        # A write whose outcome is not known, or that others were quicker than too often.
+        StatusCode.ABORTED,
     }
 )
 _SOUND_STREAM_S: Final = 1.0

@@ -37,7 +37,8 @@ class JobHandle:
         """Wait until the job has ended, and return how.
 
         *on_progress* is called now and at every change (at most every 100 ms). Raises `JobFailedError` with Spark's
-        own message, `JobCancelledError`, or `TimeoutError` after *timeout* seconds; the job itself goes on then.
+        own message (of a Python function: with the class and text of what it raised and the traceback of the user's own
+        frames), `JobCancelledError`, or `TimeoutError` after *timeout* seconds; the job itself goes on then.
         """
         for progress in self.watch(timeout):
             if on_progress is not None:
@@ -69,11 +70,24 @@ class JobHandle:
 
     def progress(self) -> JobProgress:
         """Return how far the job is now."""
-        return JobProgress.from_message(self.detail().progress)
+        request = pb.GetJobRequest(job_id=self._id, limit=1)
+        return JobProgress.from_message(self._connection.call("GetJob", request).progress)
 
     def detail(self) -> pb.JobDetail:
         """Return all that the scheduler tells about the job: specification, plan, stages with their tasks."""
         message: pb.JobDetail = self._connection.call("GetJob", pb.GetJobRequest(job_id=self._id))
+        stages = {stage.stage_id: stage for stage in message.progress.stages}
+        while message.HasField("next"):
+            start = message.next
+            request = pb.GetJobRequest(job_id=self._id, stage_id=start.stage_id, partition=start.partition)
+            page: pb.JobDetail = self._connection.call("GetJob", request)
+            for stage in page.progress.stages:
+                if stage.stage_id in stages:
+                    stages[stage.stage_id].tasks.extend(stage.tasks)
+            if not page.HasField("next"):
+                message.ClearField("next")
+            else:
+                message.next.CopyFrom(page.next)
         return message
 
     def cancel(self, reason: str = "") -> JobState:

@@ -86,6 +86,7 @@ class TaskRetry:
     next_try: int
     """2 for the first one after the failure."""
     max_tries: int
+    """0: what failed is nobody's fault, and is tried again for as long as it takes."""
     message: str
     """What failed."""
     not_before_ms: int
@@ -111,6 +112,9 @@ class TaskRetry:
         more = self.tasks - 1
         others = f" ({more} more {'waits' if more == 1 else 'wait'} so)" if more else ""
         pause_s = max(0, self.not_before_ms - now_ms) / 1000
+        if not self.max_tries:
+            where = f"task {self.partition} of stage {self.stage_id}"
+            return f"{where} waits: {first_line}; tried again in {pause_s:.1f} s{others}"
         return (
             f"task {self.partition} of stage {self.stage_id} failed: {first_line}; try {self.next_try} of "
             f"{self.max_tries} in {pause_s:.1f} s{others}"
@@ -176,7 +180,7 @@ def _failure(message: pb.JobProgress, state: JobState) -> JobEndedError | None:
             return JobCancelledError(message.job_id, f"job {message.job_id} was cancelled{why}")
         case JobState.FAILED:
             text = failure.message or "the job failed, and nothing is known about why"
-            if failure.query_context and failure.query_context not in text:
+            if failure.query_context and failure.query_context.strip() not in text:
                 text = f"{text}\n{failure.query_context}"
             return JobFailedError(
                 message.job_id,

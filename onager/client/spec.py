@@ -25,7 +25,6 @@ SINK_MODES: Final = ("error", "overwrite", "append")
 DEFAULT_FUNCTION: Final = "main"
 """The function of a Python file that runs when none is named."""
 
-_CSV_OPTIONS: Final = {"header": "true", "inferSchema": "true"}
 _SUFFIXES: Final = {
     "parquet": "parquet",
     "csv": "csv",
@@ -43,15 +42,22 @@ class View:
 
     path: str
     format: str = ""
-    """parquet, csv, json, orc or text; empty: by the path's extension, else parquet."""
+    """parquet, csv, json, orc or text; empty: as the dataset itself says, or the extension of its path or files."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Spark's reader options. For CSV, ``header`` and ``inferSchema`` are true unless said otherwise."""
+    """Spark's reader options.
+
+    A dataset that a job wrote says itself how it is read; of any other CSV, ``header`` and ``inferSchema`` are true
+    unless said otherwise.
+    """
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
     """Return *path* made absolute here, unless it names a file system by a scheme."""
     text = os.fspath(path)
-    return text if "://" in text or text.startswith("file:") else str(Path(text).expanduser().absolute())
+    if "://" in text or text.startswith("file:"):
+        return text
+    found = Path(text).expanduser().absolute()
+    return os.path.realpath(found) if ".." in found.parts else str(found)
 
 
 def views_from(directory: str | os.PathLike[str]) -> dict[str, View]:
@@ -95,11 +101,9 @@ def view_message(name: str, view: View | str | os.PathLike[str]) -> pb.View:
     """Return view *name* as it is sent."""
     if not isinstance(view, View):
         view = View(os.fspath(view))
-    kind = view.format or _known(Path(view.path)) or ""
-    if kind and kind not in FORMATS:
-        raise InvalidSettingError(f"format of view {name}", kind, f"expected one of {', '.join(FORMATS)}")
-    options = {**(_CSV_OPTIONS if kind == "csv" else {}), **view.options}
-    return pb.View(name=name, path=absolute(view.path), format=kind, options=options)
+    if view.format and view.format not in FORMATS:
+        raise InvalidSettingError(f"format of view {name}", view.format, f"expected one of {', '.join(FORMATS)}")
+    return pb.View(name=name, path=absolute(view.path), format=view.format, options=dict(view.options))
 
 
 def sink_message(output: str | os.PathLike[str], kind: str, mode: str, options: Mapping[str, str]) -> pb.Sink:

@@ -87,7 +87,7 @@ class PyFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("path", "format", "mode", "options")
+    __slots__ = ("path", "format", "mode", "options", "schema_json")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -99,11 +99,13 @@ class Sink(_message.Message):
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     mode: str
     options: _containers.ScalarMap[str, str]
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    schema_json: str
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("sql", "python", "name", "views", "conf", "py_files", "sink")
@@ -161,7 +163,7 @@ class FetchFailure(_message.Message):
     def __init__(self, input_stage_id: _Optional[int] = ..., input_partition: _Optional[int] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("kind", "message", "error_class", "sql_state", "query_context", "details", "fetch")
+    __slots__ = ("kind", "message", "error_class", "sql_state", "query_context", "details", "fetch", "cause")
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +171,7 @@ class Failure(_message.Message):
     QUERY_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     kind: str
     message: str
     error_class: str
@@ -176,7 +179,8 @@ class Failure(_message.Message):
     query_context: str
     details: str
     fetch: FetchFailure
-    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ...) -> None: ...
+    cause: str
+    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class TaskMetrics(_message.Message):
     __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes")
@@ -309,24 +313,40 @@ class TaskRetry(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., next_try: _Optional[int] = ..., max_tries: _Optional[int] = ..., message: _Optional[str] = ..., not_before_ms: _Optional[int] = ..., tasks: _Optional[int] = ...) -> None: ...
 
 class JobDetail(_message.Message):
-    __slots__ = ("progress", "spec", "plan", "schema_json", "log_seq")
+    __slots__ = ("progress", "spec", "plan", "schema_json", "log_seq", "next")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
     LOG_SEQ_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     progress: JobProgress
     spec: JobSpec
     plan: str
     schema_json: str
     log_seq: int
-    def __init__(self, progress: _Optional[_Union[JobProgress, _Mapping]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., plan: _Optional[str] = ..., schema_json: _Optional[str] = ..., log_seq: _Optional[int] = ...) -> None: ...
+    next: TaskPage
+    def __init__(self, progress: _Optional[_Union[JobProgress, _Mapping]] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., plan: _Optional[str] = ..., schema_json: _Optional[str] = ..., log_seq: _Optional[int] = ..., next: _Optional[_Union[TaskPage, _Mapping]] = ...) -> None: ...
+
+class TaskPage(_message.Message):
+    __slots__ = ("stage_id", "partition")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    partition: int
+    def __init__(self, stage_id: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class GetJobRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "stage_id", "partition", "limit")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+    stage_id: int
+    partition: int
+    limit: int
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
     __slots__ = ("limit", "state")
@@ -665,7 +685,7 @@ class TaskAttempt(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., task_attempt: _Optional[int] = ...) -> None: ...
 
 class TaskOutput(_message.Message):
-    __slots__ = ("nonce", "executor_id", "shared", "rows", "bytes", "inline", "files", "payload_digest")
+    __slots__ = ("nonce", "executor_id", "shared", "rows", "bytes", "inline", "files", "payload_digest", "checksum")
     NONCE_FIELD_NUMBER: _ClassVar[int]
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
@@ -674,6 +694,7 @@ class TaskOutput(_message.Message):
     INLINE_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     nonce: str
     executor_id: str
     shared: bool
@@ -682,7 +703,8 @@ class TaskOutput(_message.Message):
     inline: bool
     files: _containers.RepeatedScalarFieldContainer[str]
     payload_digest: str
-    def __init__(self, nonce: _Optional[str] = ..., executor_id: _Optional[str] = ..., shared: _Optional[bool] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., inline: _Optional[bool] = ..., files: _Optional[_Iterable[str]] = ..., payload_digest: _Optional[str] = ...) -> None: ...
+    checksum: str
+    def __init__(self, nonce: _Optional[str] = ..., executor_id: _Optional[str] = ..., shared: _Optional[bool] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., inline: _Optional[bool] = ..., files: _Optional[_Iterable[str]] = ..., payload_digest: _Optional[str] = ..., checksum: _Optional[str] = ...) -> None: ...
 
 class StageInputLocations(_message.Message):
     __slots__ = ("stage_id", "outputs")
@@ -941,7 +963,7 @@ class SetAside(_message.Message):
     def __init__(self, until_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs")
+    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -951,6 +973,7 @@ class HeartbeatRequest(_message.Message):
     EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_FILES_FIELD_NUMBER: _ClassVar[int]
     KEPT_JOBS_FIELD_NUMBER: _ClassVar[int]
+    NO_SPACE_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     draining: bool
@@ -960,7 +983,8 @@ class HeartbeatRequest(_message.Message):
     exchange: ExchangeUse
     exchange_files: _containers.RepeatedCompositeFieldContainer[ExchangeFiles]
     kept_jobs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ...) -> None: ...
+    no_space: str
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("cancel", "clean_ups", "tell_again", "set_aside")

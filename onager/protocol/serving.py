@@ -1,16 +1,28 @@
-"""How service methods fail.
+"""How service methods are called, and how they fail.
 
-Our errors become statuses with the typed error beside them; defects are logged and told as such.
+Requests come as bytes: their size is looked at first, then they are decoded, then held to the limits of their fields,
+and only then handed to the method. Our errors become statuses with the typed error beside them; defects are logged and
+told as such, without what was asked.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import wraps
-from typing import Any
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 
-from onager.errors import OnagerError
+from onager.errors import BusyError, InvalidRequestError, OnagerError, OneAtATimeError, RequestTooLargeError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart, room
+from onager.protocol.checking import check, check_parts
+from onager.protocol.field_limits import MESSAGE_LIMITS, STREAM_LIMITS, STREAM_STALLED_S, MessageLimit
 from onager.protocol.status import abort
 
 log = structlog.get_logger(__name__)
@@ -20,45 +32,138 @@ Stream = Callable[[Any, Any, Any], AsyncIterator[Any]]
 
 
 def translated(method: Unary) -> Unary:
-    """Return *method* of a service with its errors told in gRPC's way."""
+    """Return *method* of a service as gRPC calls it: with requests as bytes, and its errors told in gRPC's way."""
 
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> Any:
         try:
-            return await method(self, request, context)
-        except OnagerError as error:
-            log.debug("call_refused", call=method.__name__, error=str(error))
-            await abort(context, error)
+            with room.taken(_size(request)):
+                message = await admitted(method.__name__, request)
+                del request
+                return await method(self, message, context)
         except grpc.aio.AbortError:
             raise
-        except Exception as error:
-            log.exception("call_failed", call=method.__name__)
-            await abort(context, _defect(method, error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
+            told = _told(method.__name__, error)
+        return await abort(context, told)
 
     return served
 
 
 def translated_stream(method: Stream) -> Stream:
-    """Return *method*, whose answer is a stream, with its errors told in gRPC's way."""
+    """Return *method*, whose answer is a stream, as gRPC calls it, like `translated`."""
 
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
         try:
-            async for message in method(self, request, context):
-                yield message
-        except OnagerError as error:
-            log.debug("call_refused", call=method.__name__, error=str(error))
-            await abort(context, error)
+            message = await admitted(method.__name__, request)
+            with _stream_of(self, method.__name__):
+                async for answer in method(self, message, context):
+                    with _watched():
+                        yield answer
         except grpc.aio.AbortError:
             raise
-        except Exception as error:
-            log.exception("call_failed", call=method.__name__)
-            await abort(context, _defect(method, error))
+        except Exception as error:  # noqa: BLE001 - as above
+            told = _told(method.__name__, error)
+        else:
+            return
+        await abort(context, told)
 
     return served
 
 
-def _defect(method: Any, error: Exception) -> OnagerError:
+@contextmanager
+def _stream_of(service: Any, name: str) -> Iterator[None]:
+    """Count a stream; `BusyError` when there are as many as there may be."""
+    under_way = _streams.setdefault(service, Counter())
+    limit = STREAM_LIMITS[name]
+    if under_way[name] >= limit.most:
+        why = f"{limit.most} streams of {name} are under way, which is the limit of one scheduler"
+        raise BusyError(why) if limit.can_wait else OneAtATimeError(f"{why}: try again when one of them has ended")
+    under_way[name] += 1
+    try:
+        yield
+    finally:
+        under_way[name] -= 1
+
+
+_streams: Final[WeakKeyDictionary[Any, Counter[str]]] = WeakKeyDictionary()
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """End the call when its client does not take a message for long."""
+    task = asyncio.current_task()
+    if task is None:
+        yield
+        return
+    stalled = task.get_loop().call_later(STREAM_STALLED_S, task.cancel)
+    try:
+        yield
+    finally:
+        stalled.cancel()
+
+
+async def admitted(name: str, request: Any) -> Any:
+    """Return the request of method *name*, decoded and held to the limits of its fields.
+
+    `InvalidRequestError`, or `RequestTooLargeError` for one that is too large as a whole.
+    """
+    if not isinstance(request, bytes):
+        check(request, request.DESCRIPTOR.name)
+        return request
+    method = _method(name)
+    if len(request) > method.limit.most_bytes:
+        raise RequestTooLargeError(f"the request of {name}", len(request), method.limit.most_bytes, method.limit.advice)
+    return await apart(len(request), method.read, request)
+
+
+def _size(request: Any) -> int:
+    return len(request) if isinstance(request, bytes) else 0
+
+
+class _Method(NamedTuple):
+    request: Any
+    limit: MessageLimit
+
+    def read(self, data: bytes) -> Any:
+        name = self.request.DESCRIPTOR.name
+        if len(data) > _UNCOUNTED_BYTES:
+            check_parts(data, self.request.DESCRIPTOR, self.limit.most_parts, name)
+        message = self.request()
+        try:
+            message.ParseFromString(data)
+        except (DecodeError, RecursionError, MemoryError, ValueError) as error:
+            # Without the cause: it says nothing that a caller could make use of.
+            raise InvalidRequestError(f"what came is no {name} of this protocol: it cannot be decoded") from error
+        check(message, name)
+        return message
+
+
+_UNCOUNTED_BYTES: Final = 128 * 1024
+"""So much is decoded in a few milliseconds, whatever it is."""
+
+
+@cache
+def _method(name: str) -> _Method:
+    found = next(
+        method
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        if method.name == name
+    )
+    return _Method(getattr(pb, found.input_type.name), MESSAGE_LIMITS[name])
+
+
+def _told(call: str, error: Exception) -> OnagerError:
+    """Return what the caller is told; what is no error of ours is logged, and told by a number to find it there."""
+    if isinstance(error, OnagerError):
+        log.debug("call_refused", call=call, error=str(error))
+        # What is on the stack, the request above all, must not live for as long as nobody looks for garbage.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        return error
+    incident = secrets.token_hex(4)
+    log.error("call_failed", call=call, incident=incident, exc_info=error)
     return OnagerError(
-        f"the process that serves {method.__name__} failed: {type(error).__name__}: {error}; its log has the details"
+        f"the process that serves {call} failed ({type(error).__name__}): its log has more of incident {incident}"
     )

@@ -44,10 +44,14 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.JobEndedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.JobFailedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.JobCancelledError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
+    # By its code, clients of any version turn to another scheduler, and come back later.
+    errors.BusyError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
+    errors.OneAtATimeError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.TOO_MANY_REQUESTS),
     errors.SchedulerUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     # Never sent: it stands for a connection that did not come about.
     errors.TlsError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.BAD_GATEWAY),
     errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
+    errors.RoleRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
     errors.TokenMissingError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.TokenRefusedError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.VersionMismatchError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
@@ -70,6 +74,8 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.UnsupportedPlanError: Codes(StatusCode.UNIMPLEMENTED, HTTPStatus.NOT_IMPLEMENTED),
     errors.SideEffectError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
     errors.UserCodeError: Codes(StatusCode.INVALID_ARGUMENT, HTTPStatus.BAD_REQUEST),
+    errors.PlanningTimeoutError: Codes(StatusCode.DEADLINE_EXCEEDED, HTTPStatus.UNPROCESSABLE_ENTITY),
+    errors.FunctionLostError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.ExchangeError: Codes(StatusCode.INTERNAL, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeNotWritableError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.INTERNAL_SERVER_ERROR),
     errors.ExchangeFullError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.INSUFFICIENT_STORAGE),

@@ -1,7 +1,7 @@
 """What executors call: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -46,8 +46,6 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         keeper: SlotKeeper,
         housekeeping: Housekeeping,
         blobs: BlobStore,
-        *,
-        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._executors = executors
@@ -58,7 +56,6 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._keeper = keeper
         self._housekeeping = housekeeping
         self._blobs = blobs
-        self._catch_up = catch_up
 
     @translated
     async def RegisterExecutor(  # noqa: N802
@@ -66,7 +63,6 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
         self._push.check_reachable(request)
-        await self._catch_up()
         await self._executors.register(request, context.peer())
         return pb.RegisterExecutorResponse(
             scheduler_id=self._settings.scheduler_id,
@@ -79,6 +75,9 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         session = await self._heard(request, context)
         if request.draining:
             await self._executors.drain(session)
+        elif await self._executors.note_space(session, request.no_space):
+            self._dispatcher.wake()
+            self._push.wake()
         if request.exchange.looked_ms:
             session.exchange = request.exchange
         answer = pb.HeartbeatResponse(clean_ups=await self._housekeeping.forgotten(request.kept_jobs))
@@ -117,7 +116,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if is_latest and not (answer.task_sets or answer.cancel or answer.clean_ups):
             if is_young:
                 wait_ms = min(wait_ms, int(YOUNG_S * 1000))  # then a later list shall tell
-            slots = 0 if session.is_draining else request.free_slots
+            slots = 0 if session.is_draining else min(request.free_slots, session.record.slots)
             try:
                 answer.task_sets.extend(await self._dispatcher.wait_for_work(session, slots, wait_ms / 1000))
             except asyncio.CancelledError:
@@ -140,7 +139,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             return pb.ReportTasksResponse(
                 acknowledged=[task_id(key) for key in acknowledged], cancel=await self._unwanted(session)
             )
-        freed = request.freed_slots if self._executors.takes_work(session) else 0
+        freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
         # Another replica may have had its latest list.
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
         updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
@@ -200,8 +199,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
                 answer.blobs.add(digest=digest, content=content)
 
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
-        answer.task_sets.extend(session.late_task_sets)
-        session.late_task_sets.clear()
+        answer.task_sets.extend(self._lists.take_late(session))
         answer.cancel.extend(await self._unwanted(session))
         self._executors.tell_if_set_aside(session, answer)
         if not session.is_draining:

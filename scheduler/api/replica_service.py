@@ -5,20 +5,21 @@ from contextlib import suppress
 from typing import Any
 
 from execution_graph import ExecutorSlot
-from onager.ids import ExecutorId, Incarnation, JobId, SchedulerId
+from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaServicer
 from onager.protocol.serving import translated
 from onager.protocol.task_keys import task_id, task_key
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.progress import ProgressTeller
+from scheduler.loops import a_few_at_once
 from scheduler.replicas.acting import Acting
 from scheduler.replicas.attendance import LONGEST_WAIT_S
 from scheduler.replicas.other_replicas import OtherReplicas
 from scheduler.replicas.peers import Peers
 from scheduler.tasks.job_actor import LocalActor, NotActingError
 from scheduler.tasks.job_loads import JobLoads
-from scheduler.tasks.reservations import ExecutorReservation
+from scheduler.tasks.query_coordinator import Share
 
 Context = Any
 Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
@@ -66,9 +67,9 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         """Work off all parts at once, and answer each."""
         self._loads.take(request.loads)
         reports, slots, lists = await asyncio.gather(
-            asyncio.gather(*map(self._update, request.reports)),
-            asyncio.gather(*map(self._fill, request.slots)),
-            asyncio.gather(*map(self._compare, request.lists)),
+            a_few_at_once([self._update(part) for part in request.reports], most=16),
+            a_few_at_once([self._fill(part) for part in request.slots]),
+            a_few_at_once([self._compare(part) for part in request.lists], most=16),
         )
         caller = self._others.actors().get(SchedulerId(request.scheduler_id))
         if caller is not None:
@@ -99,14 +100,11 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         )
 
     async def _fill(self, part: pb.ForwardedSlots) -> pb.FilledSlots:
-        reservation = ExecutorReservation(
-            ExecutorId(part.executor_id), Incarnation(part.incarnation), part.list_number, JobId(part.job_id)
-        )
         try:
-            filled = await self._local.fill(JobId(part.job_id), [reservation] * part.slots)
+            launches = await self._local.fill_shares(JobId(part.job_id), [Share(_slot(part), part.slots)])
         except NotActingError:
             return pb.FilledSlots(failed=True)
-        return pb.FilledSlots(task_sets=[launch.task_set for launch in filled.launches])
+        return pb.FilledSlots(task_sets=[launch.task_set for launch in launches])
 
     async def _compare(self, part: pb.ForwardedList) -> pb.ComparedList:
         held = [task_key(task) for task in part.held]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import heapq
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
@@ -20,17 +21,18 @@ from onager.errors import (
 )
 from onager.ids import BlobDigest, JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
 from onager.protocol.serving import translated, translated_stream
 from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.jobs.blobs import BlobStore, digest_of
+from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.job_exchange import pipeline_of
 from scheduler.jobs.job_heads import JobHead, JobHeads
-from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, terms_of
+from scheduler.jobs.job_specs import check_place, checked, decode_spec_shown
 from scheduler.jobs.job_speculation import speculation_of
 from scheduler.jobs.job_store import JobStore
-from scheduler.jobs.progress import ProgressTeller, broken_failure, progress_of_head
+from scheduler.jobs.progress import Explained, Page, ProgressTeller, broken_failure, progress_of_head
 from scheduler.jobs.results import ResultStore, check_fetchable, stream_result
 from scheduler.jobs.watchers import JobWatchers
 from scheduler.replicas.acting import Acting
@@ -70,6 +72,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         clock: Clock,
     ) -> None:
         self._settings = settings
+        self._private = settings.private
         self._jobs = jobs
         self._heads = heads
         self._local = local
@@ -87,10 +90,10 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:  # noqa: ARG002, N802
         """Store a job; it is durable when this returns."""
-        check_submission(request)
-        terms = terms_of(request.spec, request.client_id, self._settings.session_max_tasks)
+        terms, content, digest = await apart(request.ByteSize(), checked, request, self._settings.session_max_tasks)
+        if request.spec.HasField("sink"):
+            await asyncio.to_thread(check_place, request.spec.sink.path, self._private)
         job_id = JobId(request.job_id)
-        content = encode_spec(request.spec)
         blob = self._blobs.writes(job_id, content)
         if blob is None:
             await self._blobs.put(job_id, [content])
@@ -98,7 +101,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             job_id=job_id,
             name=request.spec.name,
             client_id=request.client_id,
-            spec_digest=digest_of(content),
+            spec_digest=digest,
             at_ms=self._clock.now_ms(),
             limits=RetryLimits(
                 task_max_failures=self._settings.task_max_failures,
@@ -111,7 +114,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         try:
             _, existed = await self._jobs.submit(graph, terms, blob)
         except JobConflictError:
-            await self._blobs.release(job_id, [digest_of(content)])
+            await self._blobs.release(job_id, [digest])
             raise
         except (StateCorruptError, SchemaVersionError):
             existed = True  # it is stored, and GetJob says what is wrong with its record
@@ -128,15 +131,20 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 job = await self._jobs.fresh(job_id)
         except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
+        page = Page.of(request)
+        if page.is_later:
+            return self._teller.detail(job, pb.JobSpec(), None, page)
         spec = pb.JobSpec()
-        explanation: bytes | None = None
+        explained: Explained | None = None
         try:
-            spec = decode_spec(await self._blobs.get(BlobDigest(job.graph.spec_digest)))
+            content = await self._blobs.get(BlobDigest(job.graph.spec_digest))
+            spec = await apart(len(content), decode_spec_shown, content)
             if job.graph.plan is not None and job.graph.plan.explain_digest:
-                explanation = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
+                content = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
+                explained = await apart(len(content), Explained.read, content)
         except (NotFoundError, StateCorruptError) as error:
             log.warning("job_blob_missing", job_id=job_id, error=str(error))
-        return self._teller.detail(job, spec, explanation)
+        return self._teller.detail(job, spec, explained, page)
 
     @translated
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802
@@ -147,8 +155,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 f"{request.state!r} is not a job state; use {', '.join(state.value for state in wire.STATE)}"
             )
         heads: list[JobHead] = [h for h in self._heads if not wanted or h.state.value == wanted]
-        heads.sort(key=lambda h: (h.submitted_ms, h.job_id), reverse=True)
-        return pb.ListJobsResponse(jobs=[progress_of_head(h) for h in heads[: request.limit or _LIST_DEFAULT]])
+        newest = heapq.nlargest(request.limit or _LIST_DEFAULT, heads, key=lambda h: (h.submitted_ms, h.job_id))
+        return pb.ListJobsResponse(jobs=[progress_of_head(h) for h in newest])
 
     @translated_stream
     async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[pb.JobProgress]:  # noqa: ARG002, N802
@@ -176,7 +184,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             before = await self._jobs.fresh(job_id)
             if not before.graph.is_active:
                 return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
-            graph = await self._local.coordinator(job_id).cancel(request.reason[:1000] or "cancelled on request")
+            graph = await self._local.coordinator(job_id).cancel(request.reason or "cancelled on request")
         log.info("job_cancelled", job_id=job_id, reason=request.reason)
         return pb.CancelJobResponse(cancelled=graph.state.value == "cancelled", state=wire.STATE[graph.state])
 

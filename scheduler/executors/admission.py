@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from onager.errors import ExecutorReplacedError, InvalidRequestError, VersionMismatchError
+from onager.ids import MAX_EXECUTOR_ID_LENGTH, is_executor_id, is_life
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.executors.executor_records import ExecutorRecord
 
 _ADDRESS: Final = re.compile(r"\S+:[1-9]\d{0,4}")
 _MAX_SLOTS: Final = 1024
-_MAX_ID: Final = 128
 _REPLACED_REMEMBERED: Final = 1024
 
 
@@ -43,12 +43,15 @@ class Admission:
                 f"executor {name} speaks version {request.protocol_version} of the protocol, and this "
                 f"scheduler version {PROTOCOL_VERSION}: run the same Onager on both sides"
             )
-        if not 0 < len(name) <= _MAX_ID or "/" in name or not name.isprintable():
+        if not is_executor_id(name):
             raise InvalidRequestError(
-                f"an executor id has 1 to {_MAX_ID} printable characters and no slash, not {name!r}"
+                f"an executor id has 1 to {MAX_EXECUTOR_ID_LENGTH} printable characters and no slash, "
+                f"not {name[:200]!r}"
             )
-        if not request.incarnation:
-            raise InvalidRequestError(f"executor {name} gave no incarnation")
+        if not is_life(request.incarnation):
+            raise InvalidRequestError(
+                f"executor {name} gave {request.incarnation[:200]!r} as its incarnation: 1 to 64 of a-z A-Z 0-9 _ -"
+            )
         if (name, request.incarnation) in self._replaced:
             raise ExecutorReplacedError(name)
         if not 1 <= request.slots <= _MAX_SLOTS:

@@ -1,6 +1,6 @@
 """Who the executors are: registration, leases, drain, and loss by lease, by connection, by process and by farewell."""
 
-import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
@@ -17,6 +17,7 @@ from onager.errors import (
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
+from onager.supervision import run_loops
 from scheduler.executors.admission import Admission
 from scheduler.executors.executor_losses import ExecutorLosses, OnLost
 from scheduler.executors.executor_records import (
@@ -153,6 +154,7 @@ class ExecutorManager:
         """
         self._admission.check(request, (r for r in self._roster if r.state != "lost"))
         executor_id = ExecutorId(request.executor_id)
+        is_caught_up = False
         for _ in range(_TRIES):
             stored = await self._backend.get(Keyspace.Executors, executor_id)
             revision, before = ABSENT, None
@@ -162,6 +164,9 @@ class ExecutorManager:
                     before = ExecutorRecord.decoded(stored.value, f"executor {executor_id}")
                 except StateCorruptError as error:
                     log.error("executor_record_damaged", executor_id=executor_id, error=str(error))  # noqa: TRY400
+            if not is_caught_up and (request.running or (before is not None and before.state != "lost")):
+                is_caught_up = True
+                await self._on_take_over()  # others may have handed it work; to one that comes new nobody has
             if before is not None and before.incarnation != request.incarnation and before.state != "lost":
                 self._admission.replaced(before)
                 await self._tell_lost(before, "it started again")
@@ -303,20 +308,37 @@ class ExecutorManager:
         if session.is_draining:
             return
         session.record = session.record.model_copy(update={"state": "draining"})
+        if await self._update(session, {"state": "draining"}):
+            log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
+
+    async def note_space(self, session: ExecutorSession, why_none: str) -> bool:
+        """Note that the executor takes no work, because of *why_none*, or does again; return whether that is news."""
+        if session.record.no_space == why_none or not await self._update(session, {"no_space": why_none}):
+            return False
+        log.log(
+            logging.WARNING if why_none else logging.INFO,
+            "executor_without_space" if why_none else "executor_has_space",
+            executor_id=session.executor_id,
+            reason=why_none,
+        )
+        return True
+
+    async def _update(self, session: ExecutorSession, change: dict[str, object]) -> bool:
+        """Write a change of a living executor's record; return False when this life of it is over, or leaving."""
         for _ in range(_TRIES):
             known = self._roster.find(session.executor_id)
             if known is None or known.incarnation != session.incarnation or known.state != "alive":
-                return
-            record = known.model_copy(update={"state": "draining"})
+                return False
+            record = known.model_copy(update=change)
             result = await self._backend.put_txn(
                 [Put(Keyspace.Executors, session.executor_id, record.encoded())],
                 expect={(Keyspace.Executors, session.executor_id): self._roster.revision(session.executor_id)},
             )
             if isinstance(result, Committed):
                 self._roster.seen(record, result.revision)
-                log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
-                return
+                return True
             await self.refresh()
+        return False
 
     def suspect(self, session: ExecutorSession) -> None:
         """Note that the executor's connection broke while it waited for work."""
@@ -329,16 +351,21 @@ class ExecutorManager:
             await self.refresh()  # it may have registered with another replica a moment ago
         found = self._roster.find(executor_id)
         if found is not None and self.is_alive(executor_id, incarnation):
-            await self.lose(found, reason or "it left")
+            await self.lose(found, reason or "it left", said_goodbye=True)
 
-    async def lose(self, record: ExecutorRecord, reason: str) -> None:
-        """End a life of an executor: nobody counts on it any more, and its tasks are handed out again."""
+    async def lose(self, record: ExecutorRecord, reason: str, *, said_goodbye: bool = False) -> None:
+        """End a life of an executor: nobody counts on it any more, and its tasks are handed out again.
+
+        One that was drained has left, if it *said_goodbye*, or had nothing in its hands.
+        """
         executor_id = ExecutorId(record.executor_id)
         known = self._roster.find(executor_id) or record
         revision = self._roster.revision(executor_id)
         is_mine = True
         if known.incarnation == record.incarnation and known.state != "lost":
-            gone = known.model_copy(update={"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason})
+            has_left = known.state == "draining" and (said_goodbye or self._holds_nothing(known))
+            ended = {"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason, "has_left": has_left}
+            gone = known.model_copy(update=ended)
             self._roster.expect(gone)
             try:
                 result = await self._backend.put_txn(
@@ -371,6 +398,10 @@ class ExecutorManager:
         else:
             self._losses.found_elsewhere(told, reason)
 
+    def _holds_nothing(self, record: ExecutorRecord) -> bool:
+        session = self._sessions.get(ExecutorId(record.executor_id))
+        return session is not None and session.incarnation == record.incarnation and not session.held
+
     async def _tell_lost(self, record: ExecutorRecord, reason: str) -> None:
         is_drained = record.state == "draining"
         log.warning("executor_lost", executor_id=record.executor_id, incarnation=record.incarnation, reason=reason)
@@ -401,9 +432,7 @@ class ExecutorManager:
 
     async def run(self) -> None:
         """Watch over the executors for as long as the scheduler lives."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._roster.run())
-            group.create_task(every(LOOK_S, self.watch.look))
+        await run_loops(roster=self._roster.run(), watch_over_executors=every(LOOK_S, self.watch.look))
 
     def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:
         """Keep to what another replica has written of an executor, which may talk with this one, too."""

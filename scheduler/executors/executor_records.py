@@ -31,7 +31,7 @@ class ExecutorRecord(Record):
     state: Literal["alive", "draining", "lost"] = "alive"
     ended_ms: int | None = None
     reason: str | None = None
-    """Why it is lost."""
+    """Why it is lost, or has left."""
     mode: Literal["pull", "push"] = "pull"
     address: str = ""
     """Push mode: where it is sent work."""
@@ -40,6 +40,10 @@ class ExecutorRecord(Record):
     set_aside_until_ms: int = 0
     """It gets no work until then, because it failed nearly all that it was given."""
     set_aside_reason: str = ""
+    no_space: str = ""
+    """Why it gets no work for now: its exchange is full. Unknown to schedulers of the version before."""
+    has_left: bool = False
+    """It is lost as it wanted to be: it was drained. Unknown to schedulers of the version before."""
 
     def is_set_aside(self, now_ms: int) -> bool:
         """Return whether it gets no work for a while."""
@@ -47,7 +51,15 @@ class ExecutorRecord(Record):
 
     def takes_work(self, now_ms: int) -> bool:
         """Return whether tasks may be handed to it."""
-        return self.state == "alive" and not self.is_set_aside(now_ms)
+        return self.state == "alive" and not self.is_set_aside(now_ms) and not self.no_space
+
+    def told(self, now_ms: int) -> tuple[str, str]:
+        """Return what people are told of its state, and the reason."""
+        if self.state == "alive" and self.is_set_aside(now_ms):
+            return "set_aside", self.set_aside_reason
+        if self.state == "alive" and self.no_space:
+            return "no_space", self.no_space
+        return "left" if self.state == "lost" and self.has_left else self.state, self.reason or ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,15 +134,15 @@ class ExecutorSession:
 
 def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
     """Return what people are told of an executor that this replica only knows from the store."""
-    is_set_aside = record.state == "alive" and record.is_set_aside(now_ms)
+    state, reason = record.told(now_ms)
     return pb.ExecutorInfo(
         executor_id=record.executor_id,
         incarnation=record.incarnation,
         host=record.host,
         slots=record.slots,
-        state="set_aside" if is_set_aside else record.state,
-        reason=record.set_aside_reason if is_set_aside else record.reason or "",
-        set_aside_until_ms=record.set_aside_until_ms if is_set_aside else 0,
+        state=state,
+        reason=reason,
+        set_aside_until_ms=record.set_aside_until_ms if state == "set_aside" else 0,
         registered_ms=record.registered_ms,
         last_seen_ms=record.ended_ms or 0,
         spark_version=record.spark_version,

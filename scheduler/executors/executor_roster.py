@@ -1,12 +1,12 @@
 """Which executors there are by the store as last seen, whichever replica they talk with: records and hearts."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.ids import ExecutorId
+from onager.supervision import run_loops
 from scheduler.executors.executor_records import ExecutorRecord
 from scheduler.loops import watching
 from state_backend import ABSENT, EventKind, Keyspace, StateBackendClient
@@ -122,9 +122,7 @@ class ExecutorRoster:
 
     async def run(self) -> None:
         """Watch records and hearts for as long as the scheduler lives."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watching(self._watch_hearts))
-            group.create_task(watching(self._watch_records))
+        await run_loops(watch_of_hearts=watching(self._watch_hearts), watch_of_executors=watching(self._watch_records))
 
     async def _watch_hearts(self) -> None:
         revision = await self.refresh()

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
 from onager.ids import ExecutorId, Incarnation
+from onager.supervision import run_loops
 from scheduler.loops import watching
 from scheduler.records import Record
 from state_backend import (
@@ -199,9 +200,7 @@ class SlotPool:
 
     async def run(self) -> None:
         """Watch, and write down what is to be settled, for as long as the scheduler lives."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watching(self._watch, again_s=_AGAIN_S))
-            group.create_task(self._settling())
+        await run_loops(watch_of_slots=watching(self._watch, again_s=_AGAIN_S), settling_of_slots=self._settling())
 
     async def _watch(self) -> None:
         revision = await self.refresh()

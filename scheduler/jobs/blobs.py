@@ -1,25 +1,36 @@
 """Blobs: stage plans, job specs, manifests and explanations, by the SHA-256 of their plain bytes.
 
-A blob's keys in `Keyspace.Plans` are ``digest/n`` (its chunks, each compressed for itself, so that two writers of the
-same blob can never spoil each other's), ``digest/meta`` (how many there are), and ``digest/ref/job`` (who names it).
-Whoever names a blob puts ``meta`` anew together with its own reference; whoever collects it expects ``meta`` as it was
-when no reference was left. So a blob cannot go while somebody begins to use it.
+A blob's keys in `Keyspace.Plans` are ``digest/n`` (its chunks, each compressed for itself), ``digest/meta`` (how many
+there are), and ``digest/ref/job`` (who names it). Any number of jobs name one blob at once, and none waits for another:
+
+- Chunks are written once, by whoever finds them absent; the first of them in the transaction that puts ``meta``, after
+  all others. So it is there when all of the blob is, and stays at its revision until the blob goes.
+- Whoever names the blob expects that first chunk as it was seen, and puts ``meta`` anew together with its reference.
+- Whoever collects it expects ``meta`` as it was when no reference was left. So a blob cannot go while somebody begins
+  to use it, and who begins late finds the chunk gone, and writes the blob again.
+
+"Chunk 0 is there, and no ``meta``" is what a writer of an earlier version left that did not come to its end.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from onager.errors import NotFoundError, OutcomeUnknownError, StateCorruptError
 from onager.ids import BlobDigest, JobId
+from onager.protocol.apart import apart
 from scheduler.records import Record, pack_blob, unpack
 from state_backend import (
     ABSENT,
     MAX_TXN_OPS,
+    VALUE_CHUNK_BYTES,
     Committed,
     Conflict,
+    Delete,
     DeleteRange,
     KeyRange,
     Keyspace,
@@ -34,12 +45,14 @@ from state_backend import (
 )
 
 _TRIES: Final = 20
+_PAUSE_S: Final = 0.01
+"""Between tries, and about twice as long after each further one."""
 _PAGE: Final = 1_000
 _BATCH: Final = 24
-"""Blobs named in one transaction: each takes two operations and one condition."""
-_NAMED: Final = 1_000
+"""Blobs named, or collected, in one transaction: each takes up to three operations, and a condition."""
+_STORED: Final = 1_000
 _ONE_TXN_BYTES: Final = 1024 * 1024
-"""Chunks above this go first, in transactions of their own, and are named at the end."""
+"""Of more than this all chunks but the first go before, in transactions of their own."""
 _BESIDE_BYTES: Final = 64 * 1024
 """A blob up to this size may go with what else is written."""
 _AT_HAND: Final = 64
@@ -74,17 +87,27 @@ class BlobStore:
 
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
-        self._named: OrderedDict[BlobDigest, int] = OrderedDict()
-        """The revisions at which this replica named blobs last: queries come again."""
+        self._stored: OrderedDict[BlobDigest, int] = OrderedDict()
+        """The revisions of the first chunks of whole blobs, as last seen here: queries come again."""
         self._at_hand: OrderedDict[BlobDigest, bytes] = OrderedDict()
         """What was stored with new jobs a moment ago."""
 
     async def put(self, job_id: JobId, blobs: Iterable[bytes]) -> None:
         """Store *blobs*, durable when this returns, with a reference by *job_id*; repeating changes nothing."""
-        contents = {digest_of(content): content for content in blobs}
-        digests = sorted(contents)
-        for start in range(0, len(digests), _BATCH):
-            await self._put_some(job_id, {d: contents[d] for d in digests[start : start + _BATCH]})
+        group: dict[BlobDigest, bytes] = {}
+        first_bytes = 0
+        contents = list(blobs)
+        by_digest = await apart(
+            sum(map(len, contents)), lambda: sorted({digest_of(content): content for content in contents}.items())
+        )
+        for digest, content in by_digest:
+            first_bytes += min(len(content), VALUE_CHUNK_BYTES)
+            if len(group) == _BATCH or (group and first_bytes > _ONE_TXN_BYTES):
+                await self._put_some(job_id, group)
+                group, first_bytes = {}, min(len(content), VALUE_CHUNK_BYTES)
+            group[digest] = content
+        if group:
+            await self._put_some(job_id, group)
 
     def writes(self, job_id: JobId, content: bytes) -> BlobWrites | None:
         """Return what stores a blob, as far as is known here, with a reference by *job_id*.
@@ -94,15 +117,13 @@ class BlobStore:
         if len(content) > _BESIDE_BYTES:
             return None
         digest = digest_of(content)
-        revision = self._named.get(digest, ABSENT)
-        pieces = split_value(content)
-        chunks = _chunk_ops(digest, pieces) if revision == ABSENT else []
-        names = _name_ops(job_id, digest, BlobMeta(chunks=len(pieces), size_bytes=len(content)))
+        revision = self._stored.get(digest, ABSENT)
+        chunks = _chunk_ops(digest, split_value(content)) if revision == ABSENT else []
         return BlobWrites(
-            [*chunks, *names],
-            {_meta_key(digest): revision},
-            committed=lambda at: self._note_stored(digest, content, at),
-            put=lambda: self.put(job_id, [content]),
+            [*chunks, *_name_ops(job_id, digest, content)],
+            {_chunk_key(digest, 0): revision},
+            committed=lambda at: self._note_at_hand(digest, content, at if revision == ABSENT else revision),
+            put=lambda: self._put_some(job_id, {digest: content}, is_there=True),
         )
 
     def at_hand(self, digest: str) -> bytes | None:
@@ -117,120 +138,201 @@ class BlobStore:
         if "meta" not in values:
             raise NotFoundError(f"{what} is not known here: no job names it any more")
         meta = BlobMeta.decoded(values["meta"], what)
-        try:
-            content = b"".join(unpack(values[str(n)], what) for n in range(meta.chunks))
-        except KeyError as error:
-            raise StateCorruptError(f"{what} is damaged: chunk {error} of {meta.chunks} is missing") from error
-        if digest_of(content) != digest:
-            raise StateCorruptError(f"{what} is damaged: its content has another digest")
-        return content
+        return await apart(meta.size_bytes, _joined, values, meta.chunks, digest)
 
     async def release(self, job_id: JobId, digests: Iterable[BlobDigest]) -> None:
         """Take back the references of *job_id*, and remove the blobs that nobody names any more."""
-        for digest in sorted(set(digests)):
-            await self._backend.delete(Keyspace.Plans, f"{digest}/ref/{job_id}")
-            await self._collect(digest)
+        await self.release_all([(job_id, digest) for digest in digests])
 
-    async def orphans(self, is_known: Callable[[JobId], bool]) -> set[tuple[JobId, BlobDigest]]:
-        """Return the references by jobs that are not known: of submissions that broke off, or removed jobs."""
-        found: set[tuple[JobId, BlobDigest]] = set()
+    async def release_all(self, references: Iterable[tuple[JobId, BlobDigest]]) -> None:
+        """Take back *references* of any jobs to blobs, and remove the blobs that nobody names any more."""
+        taken_back = sorted(set(references))
+        for batch in split_ops([Delete(Keyspace.Plans, f"{digest}/ref/{job_id}") for job_id, digest in taken_back]):
+            await self._write(batch)
+        await self.collect({digest for _, digest in taken_back})
+
+    async def collect(self, digests: Iterable[BlobDigest]) -> None:
+        """Remove those of the blobs that nobody names, and what is left of those that were not stored to the end."""
+        ordered = sorted(digests)
+        for start in range(0, len(ordered), _BATCH):
+            await self._collect(ordered[start : start + _BATCH])
+
+    async def orphans(self, is_known: Callable[[JobId], bool]) -> tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]]:
+        """Return references by jobs that are not known, and blobs without any reference.
+
+        They are left by submissions that broke off, by removed jobs, by whoever died while removing one.
+        """
+        references: set[tuple[JobId, BlobDigest]] = set()
+        unnamed: set[BlobDigest] = set()
+        named: str | None = None
         start_after: str | None = None
         while True:
             page = await self._backend.scan_keys(Keyspace.Plans, limit=_PAGE, start_after=start_after)
             for key in page:
                 digest, _, rest = key.partition("/")
                 kind, _, job_id = rest.partition("/")
-                if kind == "ref" and not is_known(JobId(job_id)):
-                    found.add((JobId(job_id), BlobDigest(digest)))
+                if kind != "ref":
+                    unnamed.add(BlobDigest(digest))
+                    continue
+                if named != digest:  # keys are in order, hence a blob's references together, and at its end
+                    named = digest
+                    unnamed.discard(BlobDigest(digest))
+                if not is_known(JobId(job_id)):
+                    references.add((JobId(job_id), BlobDigest(digest)))
             if not page.has_more:
-                return found
+                return references, unnamed
             start_after = page.items[-1]
 
-    async def _collect(self, digest: BlobDigest) -> None:
-        prefix = f"{digest}/"
-        for _ in range(_TRIES):
+    async def _collect(self, digests: Sequence[BlobDigest]) -> None:
+        left = list(digests)
+        for number in range(_TRIES):
             found = await self._backend.read_txn(
-                [(Keyspace.Plans, f"{prefix}meta")], [KeyRange(Keyspace.Plans, f"{prefix}ref/", limit=1)]
+                [_meta_key(digest) for digest in left],
+                [KeyRange(Keyspace.Plans, f"{digest}/ref/", limit=1) for digest in left],
             )
-            meta = found.values[Keyspace.Plans, f"{prefix}meta"]
-            if meta is None or found.ranges[0].items:
+            left = [digest for digest, names in zip(left, found.ranges, strict=True) if not names.items]
+            expect = {_meta_key(d): _revision_of(found.values[_meta_key(d)]) for d in left}
+            if not left or isinstance(
+                await self._backend.put_txn(
+                    [DeleteRange(Keyspace.Plans, f"{digest}/") for digest in left], expect=expect
+                ),
+                Committed,
+            ):
+                for digest in left:
+                    self._stored.pop(digest, None)
                 return
-            result = await self._backend.put_txn(
-                [DeleteRange(Keyspace.Plans, prefix)],
-                expect={(Keyspace.Plans, f"{prefix}meta"): meta.mod_revision},
-            )
-            if isinstance(result, Committed):
-                return
+            await _pause(number)  # somebody names one of them, or the outcome is unknown
 
-    async def _put_some(self, job_id: JobId, contents: Mapping[BlobDigest, bytes]) -> None:
-        is_small = sum(map(len, contents.values())) <= _ONE_TXN_BYTES
-        # What was not named here before is new, most of the time; a conflict tells as much as a look would have.
-        revisions = {d: self._named.get(d, ABSENT) for d in contents} if is_small else await self._revisions(contents)
-        for _ in range(_TRIES):
-            chunks: list[Op] = []
-            names: list[Op] = []
-            for digest, content in contents.items():
-                pieces = split_value(content)
-                if revisions[digest] == ABSENT:
-                    chunks += _chunk_ops(digest, pieces)
-                names += _name_ops(job_id, digest, BlobMeta(chunks=len(pieces), size_bytes=len(content)))
-            ops = [*chunks, *names]
+    async def _put_some(self, job_id: JobId, contents: Mapping[BlobDigest, bytes], *, is_there: bool = False) -> None:
+        """Store blobs that fit one transaction, but for what can go before; *is_there*: somebody has stored one."""
+        stored = {d: _Stored(self._stored.get(d, ABSENT), is_whole=d in self._stored) for d in contents}
+        new = [digest for digest in contents if digest not in self._stored]
+        # What was not seen here before is new, most of the time; a conflict tells as much as a look would have.
+        if is_there or sum(len(contents[digest]) for digest in new) > _ONE_TXN_BYTES:
+            stored |= await self._look(contents if is_there else new)
+        for number in range(_TRIES):
+            expect = {_chunk_key(digest, 0): each.revision for digest, each in stored.items()}
+            expect |= {_meta_key(digest): ABSENT for digest, each in stored.items() if not each.is_whole}
+            absent = {digest: contents[digest] for digest, each in stored.items() if not each.is_whole}
+            chunks = await apart(sum(map(len, absent.values())), _chunks_of, absent)
+            names = [op for digest, content in contents.items() for op in _name_ops(job_id, digest, content)]
+            ops = [*chain(*chunks.values()), *names]
             if len(ops) > MAX_TXN_OPS or sum(map(op_bytes, ops)) > _ONE_TXN_BYTES:
-                for batch in split_ops(chunks):
-                    await self._write(batch)
-                ops = names
-            match await self._backend.put_txn(ops, expect={_meta_key(d): at for d, at in revisions.items()}):
+                for digest, (_, *others) in chunks.items():
+                    if others:
+                        expect[_chunk_key(digest, 1)] = await self._put_before(digest, others)
+                ops = [*(first for first, *_ in chunks.values()), *names]
+            match await self._backend.put_txn(ops, expect=expect):
                 case Committed(revision=revision):
-                    self._note_named(contents, revision)
+                    for digest, each in stored.items():
+                        self._note_stored(digest, each.revision if each.is_whole else revision)
                     return
-                case Conflict(found=found):
-                    revisions = _revisions_in(found, contents)  # somebody else names one of them, too
+                case Conflict(found=found):  # somebody else wrote one of them, too, or removed it
+                    told = {d: _stored_in(found, d) for d, each in stored.items() if not each.is_whole}
+                    moved = [d for d, each in stored.items() if _revision_of(found[_chunk_key(d, 0)]) != each.revision]
+                    stored |= await self._look(d for d in moved if d not in told)
+                    stored |= told
                 case OutcomeUnknown():
-                    revisions = await self._revisions(contents)
+                    stored = await self._look(contents)
                 case other:
                     raise AssertionError(f"blobs were refused: {other}")
+            await _pause(number)
         raise OutcomeUnknownError(f"blobs of job {job_id} could not be stored in {_TRIES} tries; try again")
 
-    async def _revisions(self, digests: Iterable[BlobDigest]) -> dict[BlobDigest, int]:
-        found = await self._backend.read_txn([_meta_key(digest) for digest in digests])
-        return _revisions_in(found.values, digests)
+    async def _put_before(self, digest: BlobDigest, chunks: Sequence[Op]) -> int:
+        """Store all chunks of a blob but the first, and return the revision of the second.
 
-    def _note_named(self, digests: Iterable[BlobDigest], revision: int) -> None:
-        for digest in digests:
-            self._named[digest] = revision
-            self._named.move_to_end(digest)
-        while len(self._named) > _NAMED:
-            self._named.popitem(last=False)
+        That is written if it is absent, and before all others: while it is at that revision, nobody has removed any.
+        """
+        second = _chunk_key(digest, 1)
+        for number in range(_TRIES):
+            result = await self._backend.put_txn(chunks[:1], expect={second: ABSENT})
+            if isinstance(result, Committed | Conflict):
+                break
+            await _pause(number)
+        else:
+            raise OutcomeUnknownError("chunks of a blob could not be stored; try again")
+        for batch in split_ops(chunks[1:]):
+            await self._write(batch)
+        return result.revision if isinstance(result, Committed) else _revision_of(result.found[second])
 
-    def _note_stored(self, digest: BlobDigest, content: bytes, revision: int) -> None:
-        self._note_named([digest], revision)
+    async def _look(self, digests: Iterable[BlobDigest]) -> "dict[BlobDigest, _Stored]":
+        keys = {digest: (_chunk_key(digest, 0), _meta_key(digest)) for digest in digests}
+        if not keys:
+            return {}
+        found = await self._backend.read_txn([*chain(*keys.values())])
+        return {digest: _stored_in(found.values, digest) for digest in keys}
+
+    def _note_stored(self, digest: BlobDigest, revision: int) -> None:
+        self._stored[digest] = revision
+        self._stored.move_to_end(digest)
+        while len(self._stored) > _STORED:
+            self._stored.popitem(last=False)
+
+    def _note_at_hand(self, digest: BlobDigest, content: bytes, revision: int) -> None:
+        self._note_stored(digest, revision)
         self._at_hand[digest] = content
         while len(self._at_hand) > _AT_HAND:
             self._at_hand.popitem(last=False)
 
     async def _write(self, batch: Sequence[Op]) -> None:
-        for _ in range(_TRIES):
+        for number in range(_TRIES):
             if isinstance(await self._backend.put_txn(batch), Committed):
                 return
-        raise OutcomeUnknownError("chunks of a blob could not be stored; try again")
+            await _pause(number)
+        raise OutcomeUnknownError("blobs could not be written; try again")
+
+
+class _Stored(NamedTuple):
+    """What is known of a blob in the store."""
+
+    revision: int
+    """Of its first chunk."""
+    is_whole: bool
+
+
+async def _pause(number: int) -> None:
+    """Let others go on after the *number*-th try in vain, from 0; the second one comes at once."""
+    await asyncio.sleep(_PAUSE_S * (2 ** min(number, 6) - 1))
 
 
 def _meta_key(digest: BlobDigest) -> tuple[Keyspace, str]:
     return Keyspace.Plans, f"{digest}/meta"
 
 
-def _revisions_in(
-    found: Mapping[tuple[Keyspace, str], KeyValue | None], digests: Iterable[BlobDigest]
-) -> dict[BlobDigest, int]:
-    metas = {digest: found[_meta_key(digest)] for digest in digests}
-    return {digest: ABSENT if meta is None else meta.mod_revision for digest, meta in metas.items()}
+def _chunk_key(digest: BlobDigest, number: int) -> tuple[Keyspace, str]:
+    return Keyspace.Plans, f"{digest}/{number}"
 
 
-def _name_ops(job_id: JobId, digest: BlobDigest, meta: BlobMeta) -> list[Op]:
+def _revision_of(item: KeyValue | None) -> int:
+    return ABSENT if item is None else item.mod_revision
+
+
+def _stored_in(found: Mapping[tuple[Keyspace, str], KeyValue | None], digest: BlobDigest) -> _Stored:
+    return _Stored(_revision_of(found[_chunk_key(digest, 0)]), is_whole=found[_meta_key(digest)] is not None)
+
+
+def _name_ops(job_id: JobId, digest: BlobDigest, content: bytes) -> list[Op]:
+    meta = BlobMeta(chunks=max(1, -(-len(content) // VALUE_CHUNK_BYTES)), size_bytes=len(content))
     return [
         Put(Keyspace.Plans, f"{digest}/meta", meta.encoded()),
         Put(Keyspace.Plans, f"{digest}/ref/{job_id}", b""),
     ]
+
+
+def _joined(values: Mapping[str, bytes], chunks: int, digest: BlobDigest) -> bytes:
+    what = f"blob {digest}"
+    try:
+        content = b"".join([unpack(values[str(n)], what) for n in range(chunks)])
+    except KeyError as error:
+        raise StateCorruptError(f"{what} is damaged: chunk {error} of {chunks} is missing") from error
+    if digest_of(content) != digest:
+        raise StateCorruptError(f"{what} is damaged: its content has another digest")
+    return content
+
+
+def _chunks_of(contents: Mapping[BlobDigest, bytes]) -> dict[BlobDigest, list[Op]]:
+    return {digest: _chunk_ops(digest, split_value(content)) for digest, content in contents.items()}
 
 
 def _chunk_ops(digest: BlobDigest, pieces: Sequence[bytes]) -> list[Op]:

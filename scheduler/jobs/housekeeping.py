@@ -1,7 +1,6 @@
-"""What is left to do when a job has ended: its exchange data, then its result, then its record and blobs.
+"""What has to go of the exchange directory when a job has ended.
 
-Everything is owed by the job's head and repeated until it is done, by whichever replica notices; doing it twice is
-harmless.
+It is owed by the job's head and repeated until it is done, by whichever replica notices; doing it twice is harmless.
 """
 
 import asyncio
@@ -12,28 +11,25 @@ import structlog
 
 from execution_graph import ExecutionGraph, JobState
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
+from onager.errors import JobNotFoundError, NotFoundError, SchemaVersionError, StateCorruptError
 from onager.exchange_layout import result_file
-from onager.ids import BlobDigest, JobId
+from onager.ids import BlobDigest, JobId, is_life
 from onager.protocol import onager_pb2 as pb
 from scheduler import wire
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.job_heads import JobHead, JobHeads
-from scheduler.jobs.job_log import HEADER_KEYSPACES
+from scheduler.jobs.job_specs import decode_spec
 from scheduler.jobs.job_store import JobStore
-from scheduler.jobs.results import ResultStore
 from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
-from state_backend import ABSENT, Committed, Delete, DeleteRange, Keyspace, Op, Put, StateBackendClient
+from state_backend import Keyspace, StateBackendClient
 
 log = structlog.get_logger(__name__)
 
-_CLEAN_UPS_PER_POLL: Final = 16
+_CLEAN_UPS_PER_POLL: Final = 64
+_PREPARED_AT_ONCE: Final = 32
 _CLEAN_UP_MOMENT_S: Final = 1.0
 """How long a scheduler leaves a clean-up to the one before it, which may have no executor to ask."""
-_REMOVALS_PER_SWEEP: Final = 200
-_ORPHAN_AGE_S: Final = 600
-"""How long a blob whose job is not there may wait for it."""
 
 
 class Leftovers(NamedTuple):
@@ -45,7 +41,7 @@ class Leftovers(NamedTuple):
 
 
 class Housekeeping:
-    """Clean-up and retention of ended jobs."""
+    """Clean-up of ended jobs."""
 
     def __init__(
         self,
@@ -54,7 +50,6 @@ class Housekeeping:
         jobs: JobStore,
         heads: JobHeads,
         blobs: BlobStore,
-        results: ResultStore,
         turns: Turns,
         clock: Clock,
     ) -> None:
@@ -63,15 +58,12 @@ class Housekeeping:
         self._jobs = jobs
         self._heads = heads
         self._blobs = blobs
-        self._results = results
         self._turns = turns
         self._clock = clock
         self._owed: dict[JobId, JobHead] = {}
         self._owed_since_s: dict[JobId, float] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
         self._asked: dict[JobId, float] = {}
-        self._orphans: set[tuple[JobId, BlobDigest]] = set()
-        self._orphans_seen_s = -1.0 * _ORPHAN_AGE_S
         heads.listen(self._on_head)
 
     # ---------------------------------------------------------------- exchange data
@@ -102,27 +94,48 @@ class Housekeeping:
 
         Return whether there is anything new to ask for.
         """
-        found = False
+        waiting: list[tuple[JobId, JobHead]] = []
         for job_id in [j for j in self._owed if j not in self._prepared]:
-            head = self._owed.get(job_id)
             waited_s = self._clock.monotonic_s() - self._owed_since_s.get(job_id, 0.0)
-            if head is None or not self._turns.has_come(job_id, waited_s, _CLEAN_UP_MOMENT_S):
-                continue
-            try:
-                job = await self._jobs.get(job_id)
-            except SchemaVersionError:
-                continue  # who can read it knows which files are the result's
-            except (JobNotFoundError, StateCorruptError):
-                clean_up = pb.CleanUp(job_id=job_id)
-            else:
-                clean_up = clean_up_of(job.graph, keeps_result=head.clean_up == "intermediate")
-            if self._owed.get(job_id) is head:
-                self._prepared[job_id] = clean_up
-                found = True
+            if self._turns.has_come(job_id, waited_s, _CLEAN_UP_MOMENT_S):
+                waiting.append((job_id, self._owed[job_id]))
+        found = False
+        for start in range(0, len(waiting), _PREPARED_AT_ONCE):
+            some = waiting[start : start + _PREPARED_AT_ONCE]
+            for (job_id, head), clean_up in zip(
+                some, await asyncio.gather(*(self._wanted(*w) for w in some)), strict=True
+            ):
+                if clean_up is not None and self._owed.get(job_id) is head:
+                    self._prepared[job_id] = clean_up
+                    found = True
         return found
+
+    async def _wanted(self, job_id: JobId, head: JobHead) -> pb.CleanUp | None:
+        if head.state is JobState.SUCCESSFUL and not head.has_result and head.sink_path is None:
+            return pb.CleanUp(job_id=job_id)  # most of those that grew old: there is no need to read them
+        try:
+            job = await self._jobs.get(job_id)
+        except SchemaVersionError:
+            return None  # who can read it knows which files are the result's
+        except (JobNotFoundError, StateCorruptError):
+            return pb.CleanUp(job_id=job_id)
+        clean_up = clean_up_of(job.graph, keeps_result=head.clean_up == "intermediate")
+        if job.graph.plan is None:
+            await self._add_sink(clean_up, job.graph)
+        return clean_up
+
+    async def _add_sink(self, clean_up: pb.CleanUp, graph: ExecutionGraph) -> None:
+        """Have what was staged removed, too, of a query that ran while it was planned, and never came to a plan."""
+        try:
+            spec = decode_spec(await self._blobs.get(BlobDigest(graph.spec_digest)))
+        except (NotFoundError, StateCorruptError):
+            return
+        if spec.HasField("sink"):
+            clean_up.sink.CopyFrom(spec.sink)
 
     async def cleaned_up(self, job_ids: Iterable[str]) -> None:
         """Note that an executor has carried out the clean-ups of these jobs."""
+        clean: dict[JobId, JobHead] = {}
         for text in job_ids:
             job_id = JobId(text)
             head = self._heads.get(job_id)
@@ -131,7 +144,8 @@ class Housekeeping:
                 continue
             if head.clean_up == "all" and done.keep_result:
                 continue  # more is owed by now than was asked for then
-            await self._put_head(head.model_copy(update={"clean_up": "none"}))
+            clean[job_id] = head.model_copy(update={"clean_up": "none"})
+        await self._heads.put(list(clean.values()))
 
     async def leftovers(self, found: Iterable[pb.ExchangeFiles], lives: Callable[[str], bool]) -> Leftovers:
         """Return what to remove of what an executor found in the exchange directory, and what it shall tell of again.
@@ -190,88 +204,6 @@ class Housekeeping:
         elif job_id in self._owed:
             self._owed[job_id] = head
 
-    # ---------------------------------------------------------------- retention
-
-    async def sweep(self) -> None:
-        """Remove results, and later records, whose time is over; where others come first, a while later."""
-        now_ms = self._clock.now_ms()
-        result_ms = now_ms - self._settings.result_retention_s * 1000
-        record_ms = now_ms - self._settings.record_retention_s * 1000
-        moment_ms = 2 * self._settings.sweep_interval_ms
-        removals = 0
-        for head in list(self._heads):
-            if head.ended_ms is None or removals >= _REMOVALS_PER_SWEEP:
-                continue
-            try:
-                if head.ended_ms <= record_ms and head.clean_up == "none" and not head.has_result:
-                    if self._turns.has_come(head.job_id, record_ms - head.ended_ms, moment_ms):
-                        await self.remove(JobId(head.job_id))
-                        removals += 1
-                elif head.has_result and head.ended_ms <= min(result_ms, now_ms):  # noqa: SIM102 - beside the other
-                    if self._turns.has_come(head.job_id, result_ms - head.ended_ms, moment_ms):
-                        await self._expire(head)
-                        removals += 1
-            except OnagerError as error:
-                log.warning("job_not_removed", job_id=head.job_id, error=str(error))
-            await asyncio.sleep(0)
-
-    async def collect_orphans(self) -> int:
-        """Take back references of jobs that are not there, if they were not there a while ago either; return how many.
-
-        A job's blobs are stored before the job itself, so one look does not prove that nobody wants them.
-        """
-        now_s = self._clock.monotonic_s()
-        if now_s - self._orphans_seen_s < _ORPHAN_AGE_S * (1 + self._turns.place("orphans")):
-            return 0
-        self._orphans_seen_s = now_s
-        found = await self._blobs.orphans(lambda job_id: self._heads.get(job_id) is not None)
-        gone = found & self._orphans
-        for job_id, digest in sorted(gone):
-            await self._blobs.release(job_id, [digest])
-        self._orphans = found - gone
-        return len(gone)
-
-    async def _expire(self, head: JobHead) -> None:
-        """Remove a job's result, in the store now and in the exchange by an executor."""
-        owes_files = head.state is JobState.SUCCESSFUL or head.clean_up != "none"
-        expired = head.model_copy(update={"has_result": False, "clean_up": "all" if owes_files else "none"})
-        if await self._put_head(expired):
-            await self._results.remove(JobId(head.job_id))
-
-    async def remove(self, job_id: JobId) -> None:
-        """Remove everything that the store holds of an ended job."""
-        digests: set[BlobDigest] = set()
-        try:
-            job = await self._jobs.load(job_id)
-        except JobNotFoundError:
-            pass
-        else:
-            digests = blobs_of(job.graph)
-        await self._blobs.release(job_id, digests)
-        ops: list[Op] = [
-            *(Delete(keyspace, job_id) for keyspace in HEADER_KEYSPACES if keyspace is not Keyspace.ActiveJobs),
-            Delete(Keyspace.JobHeads, job_id),
-            DeleteRange(Keyspace.GraphChunks, f"{job_id}/"),
-            DeleteRange(Keyspace.JobLog, f"{job_id}/"),
-            DeleteRange(Keyspace.Results, f"{job_id}/"),
-        ]
-        result = await self._backend.put_txn(ops, expect={(Keyspace.ActiveJobs, job_id): ABSENT})
-        if isinstance(result, Committed):
-            self._jobs.forget(job_id)
-            self._heads.removed(job_id, result.revision)
-            log.info("job_removed", job_id=job_id)
-
-    async def _put_head(self, head: JobHead) -> bool:
-        job_id = JobId(head.job_id)
-        key = (Keyspace.JobHeads, head.job_id)
-        result = await self._backend.put_txn(
-            [Put(Keyspace.JobHeads, head.job_id, head.encoded())], expect={key: self._heads.revision(job_id)}
-        )
-        if not isinstance(result, Committed):
-            return False  # somebody else was first; the next sweep sees what is left
-        self._heads.seen(head, result.revision)
-        return True
-
 
 def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
     """Return what of an ended job's exchange data has to go: all, or all but its result."""
@@ -284,19 +216,7 @@ def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
         clean_up.keep_files.extend(
             result_file(graph.job_id, stage.spec.stage_id, p, o.nonce).removeprefix(f"{graph.job_id}/")
             for p, o in sorted(stage.ledger.outputs.items())
-            if not o.is_inline
+            if not o.is_inline and is_life(o.nonce)
         )
         clean_up.keep_result = bool(clean_up.keep_files)
     return clean_up
-
-
-def blobs_of(graph: ExecutionGraph) -> set[BlobDigest]:
-    """Return every blob that the job names."""
-    digests = {graph.spec_digest}
-    if graph.plan is not None and graph.plan.explain_digest:
-        digests.add(graph.plan.explain_digest)
-    for stage in graph.stages:
-        if stage.spec.plan_digest:
-            digests.add(stage.spec.plan_digest)
-        digests |= {o.payload_digest for o in stage.ledger.outputs.values() if o.payload_digest}
-    return {BlobDigest(d) for d in digests}

@@ -4,23 +4,26 @@ Tiny records written with the events that change them, so that nobody reads whol
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 import structlog
 
-from execution_graph import ExecutionGraph, Failed, JobState, Succeeded, SuccessfulStage, has_runnable_work
+from execution_graph import ExecutionGraph, Failed, FailedStage, JobState, Succeeded, SuccessfulStage, has_runnable_work
 from onager.clock import Clock
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
 from onager.ids import JobId
+from onager.supervision import run_loops
 from scheduler.loops import watching
 from scheduler.records import Record
-from state_backend import EventKind, Keyspace, KeyValue, StateBackendClient
+from state_backend import ABSENT, Committed, Conflict, EventKind, Keyspace, KeyValue, Op, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)
 
 _ERROR_CHARS: Final = 300
 _PAGE: Final = 1_000
+_WRITTEN_AT_ONCE: Final = 32
+_OWN: Final = 256
 
 CleanUpOwed = Literal["none", "intermediate", "all"]
 """What of a job's exchange data still has to go: nothing, all but its result, or all."""
@@ -112,7 +115,7 @@ def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
         return "none"
     ledgers = [s.ledger for s in graph.stages]
     was_handed_out = any(ledger.outputs or ledger.attempts for ledger in ledgers)
-    if not was_handed_out and not any(getattr(s, "running", None) for s in graph.stages):
+    if not was_handed_out and not any(getattr(s, "running", None) or isinstance(s, FailedStage) for s in graph.stages):
         return "none"
     if isinstance(graph.outcome, Succeeded) and graph.plan is not None:
         is_undisturbed = not any(ledger.attempts or ledger.tasks_failed or ledger.tasks_lost for ledger in ledgers)
@@ -134,6 +137,9 @@ class JobHeads:
         self._gone: dict[JobId, int] = {}
         self._damaged: dict[JobId, int] = {}
         self._newer: set[JobId] = set()
+        self._active: dict[JobId, None] = {}
+        self._own: dict[bytes, JobHead] = {}
+        """What was written here lately, as stored."""
         self._listeners: list[Callable[[JobId, JobHead | None], None]] = []
 
     def listen(self, listener: Callable[[JobId, JobHead | None], None]) -> None:
@@ -144,6 +150,18 @@ class JobHeads:
         """Return the head as last seen."""
         found = self._heads.get(job_id)
         return None if found is None else found[1]
+
+    def active(self) -> list[JobHead]:
+        """Return the heads of jobs that have not ended: most of those that are kept have."""
+        return [head for job_id in self._active if (head := self.get(job_id)) is not None]
+
+    def encoded(self, head: JobHead) -> bytes:
+        """Return *head* as it is to be stored: it need not be read again when the watch tells of it."""
+        value = head.encoded()
+        self._own[value] = head
+        if len(self._own) > _OWN:
+            del self._own[next(iter(self._own))]
+        return value
 
     def revision(self, job_id: JobId) -> int:
         """Return the revision of the head as last seen, 0 when there is none."""
@@ -164,7 +182,7 @@ class JobHeads:
         known = self._heads.get(job_id)
         if known is not None and revision <= known[0]:
             return
-        self._heads[job_id] = (revision, head)
+        self._set(job_id, revision, head)
         self._gone.pop(job_id, None)
         if known is None or known[1] != head:
             self._tell(job_id, head)
@@ -173,7 +191,7 @@ class JobHeads:
         """Leave a job alone that this replica cannot read, without a word to the others, who perhaps can."""
         revision, head = self._heads.get(job_id, (0, unreadable_head(job_id, why)))
         aside = head.model_copy(update={"broken": why, "has_runnable_work": False})
-        self._heads[job_id] = (revision, aside)
+        self._set(job_id, revision, aside)
         self._newer.add(job_id)
         if aside != head:  # whoever is told may look at the job again
             self._tell(job_id, aside)
@@ -187,11 +205,37 @@ class JobHeads:
         """Return the jobs whose heads cannot be read, and these heads' revisions."""
         return [(j, r) for j, r in self._damaged.items() if self.revision(j) == r]
 
+    async def put(
+        self, heads: Sequence[JobHead], beside: Callable[[JobHead], Sequence[Op]] = lambda _: ()
+    ) -> list[JobHead]:
+        """Write *heads* over those last seen, each with what goes *beside* it in one transaction; return the written.
+
+        One that somebody else has written meanwhile is left as it is.
+        """
+        written: list[JobHead] = []
+        at = {head.job_id: self.revision(JobId(head.job_id)) for head in heads}
+        for start in range(0, len(heads), _WRITTEN_AT_ONCE):
+            some = heads[start : start + _WRITTEN_AT_ONCE]
+            while some:
+                expect = {(Keyspace.JobHeads, head.job_id): at[head.job_id] for head in some}
+                ops = [op for h in some for op in (Put(Keyspace.JobHeads, h.job_id, self.encoded(h)), *beside(h))]
+                result = await self._backend.put_txn(ops, expect=expect)
+                if isinstance(result, Committed):
+                    for head in some:
+                        self.seen(head, result.revision)
+                    written += some
+                if not isinstance(result, Conflict):
+                    break
+                now = {key: ABSENT if item is None else item.mod_revision for (_, key), item in result.found.items()}
+                some = [head for head in some if now[head.job_id] == at[head.job_id]]
+        return written
+
     def removed(self, job_id: JobId, revision: int) -> None:
         """Take in that the head is gone as of *revision*."""
         known = self._heads.get(job_id)
         if known is not None and revision > known[0]:
             del self._heads[job_id]
+            self._active.pop(job_id, None)
             self._gone[job_id] = revision
             self._damaged.pop(job_id, None)
             self._newer.discard(job_id)
@@ -225,9 +269,7 @@ class JobHeads:
 
     async def run(self) -> None:
         """Watch and list for as long as the scheduler lives."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watching(self._watch, again_s=self._interval_s))
-            group.create_task(self._list())
+        await run_loops(watch_of_heads=watching(self._watch, again_s=self._interval_s), listing_of_heads=self._list())
 
     async def _watch(self) -> None:
         revision = await self.refresh()
@@ -253,7 +295,7 @@ class JobHeads:
     def _take(self, item: KeyValue, *, is_strict: bool = False) -> None:
         self._newer.discard(JobId(item.key))
         try:
-            head = JobHead.decoded(item.value, f"JobHeads/{item.key}")
+            head = self._own.pop(item.value, None) or JobHead.decoded(item.value, f"JobHeads/{item.key}")
         except (StateCorruptError, SchemaVersionError) as error:
             if is_strict and isinstance(error, SchemaVersionError):
                 raise
@@ -264,6 +306,13 @@ class JobHeads:
                 self._newer.add(JobId(item.key))
             head = unreadable_head(item.key, str(error))
         self.seen(head, item.mod_revision)
+
+    def _set(self, job_id: JobId, revision: int, head: JobHead) -> None:
+        self._heads[job_id] = (revision, head)
+        if head.is_active:
+            self._active[job_id] = None
+        else:
+            self._active.pop(job_id, None)
 
     def _tell(self, job_id: JobId, head: JobHead | None) -> None:
         for listener in self._listeners:

@@ -2,7 +2,8 @@
 
 import json
 import math
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from google.protobuf import json_format
 
@@ -13,10 +14,13 @@ from onager.errors import (
     StateCorruptError,
     VersionMismatchError,
 )
-from onager.ids import is_job_id
-from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, WEIGHT, check_known
+from onager.ids import BlobDigest, is_job_id
+from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, WEIGHT, check_known, whole_number
+from onager.private_paths import PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
+from onager.redaction import shown_json, shown_script, shown_text, words_of
+from scheduler.jobs.blobs import digest_of
 from scheduler.jobs.job_exchange import pipeline_of
 from scheduler.jobs.job_heads import JobTerms
 from scheduler.jobs.job_speculation import speculation_of
@@ -24,6 +28,7 @@ from scheduler.jobs.job_speculation import speculation_of
 _MAX_NAME_CHARS: Final = 256
 _MAX_WEIGHT: Final = 1000.0
 _MAX_TASKS: Final = 1_000_000
+_SHOWN_CHARS: Final = 256 * 1024
 _SINK_FORMATS: Final = ("parquet", "csv", "json", "orc")
 _SINK_MODES: Final = ("error", "overwrite", "append")
 _VIEW_FORMATS: Final = ("", "parquet", "csv", "json", "orc", "text")
@@ -54,6 +59,22 @@ def check_submission(request: pb.SubmitJobRequest) -> None:
         _check_sink(spec.sink)
 
 
+class Submission(NamedTuple):
+    """A job that was found in order: its share of the slots, and its specification as stored, with its digest."""
+
+    terms: JobTerms
+    content: bytes
+    digest: BlobDigest
+
+
+def checked(request: pb.SubmitJobRequest, session_max_tasks: int) -> Submission:
+    """Return what is to be stored of a submission, or raise what is wrong with it; it takes a while for large ones."""
+    check_submission(request)
+    terms = terms_of(request.spec, request.client_id, session_max_tasks)
+    content = encode_spec(request.spec)
+    return Submission(terms, content, digest_of(content))
+
+
 def weight_of(spec: pb.JobSpec) -> float:
     """Return the job's share of the slots; `InvalidSettingError` when it is not a number above 0."""
     text = spec.conf.get(WEIGHT, "1")
@@ -75,9 +96,10 @@ def terms_of(spec: pb.JobSpec, client_id: str, session_max_tasks: int) -> JobTer
     if SESSION in spec.conf and not (session.isprintable() and 0 < len(session) <= _MAX_NAME_CHARS):
         raise InvalidSettingError(SESSION, session, f"give a name of 1 to {_MAX_NAME_CHARS} printable characters")
     text = spec.conf.get(SESSION_MAX_TASKS, str(session_max_tasks))
-    if not text.isascii() or not text.isdecimal() or int(text) > _MAX_TASKS:
+    most = whole_number(text, _MAX_TASKS)
+    if most is None:
         raise InvalidSettingError(SESSION_MAX_TASKS, text, f"give a whole number from 0 to {_MAX_TASKS}; 0: no limit")
-    return JobTerms(weight=weight_of(spec), session=session, session_max_tasks=int(text))
+    return JobTerms(weight=weight_of(spec), session=session, session_max_tasks=most)
 
 
 def encode_spec(spec: pb.JobSpec) -> bytes:
@@ -88,10 +110,37 @@ def encode_spec(spec: pb.JobSpec) -> bytes:
 
 def decode_spec(content: bytes) -> pb.JobSpec:
     """Return the spec that `encode_spec` wrote."""
+    return _parsed(content, lambda plain: plain)
+
+
+def decode_spec_shown(content: bytes) -> pb.JobSpec:
+    """Return the spec that `encode_spec` wrote as people may see it: without code, files and secrets, and cut."""
+    return _parsed(content, _shown)
+
+
+def _parsed(content: bytes, change: Callable[[dict[str, Any]], dict[str, Any]]) -> pb.JobSpec:
     try:
-        return json_format.Parse(content, pb.JobSpec(), ignore_unknown_fields=True)
-    except json_format.ParseError as error:
+        return json_format.ParseDict(change(json.loads(content)), pb.JobSpec(), ignore_unknown_fields=True)
+    except (json_format.ParseError, ValueError, RecursionError, AttributeError, TypeError) as error:
         raise StateCorruptError(f"a job's specification cannot be read: {error}") from error
+
+
+def _shown(plain: dict[str, Any]) -> dict[str, Any]:
+    for name in ("source", "pickled"):
+        plain.get("python", {}).pop(name, None)
+    for file in plain.get("py_files", ()):
+        file.pop("content", None)
+    words = words_of(plain.get("conf", {}))
+    if text := plain.get("sql", {}).get("text", ""):
+        plain["sql"]["text"] = shown_script(_cut(text), words)
+    if arguments := plain.get("python", {}).get("arguments_json", ""):
+        plain["python"]["arguments_json"] = shown_text(_cut(arguments))
+    found: dict[str, Any] = shown_json(plain)
+    return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… (cut: {len(text):,} characters)"
 
 
 def _check_kind(spec: pb.JobSpec) -> None:
@@ -110,7 +159,10 @@ def _check_kind(spec: pb.JobSpec) -> None:
 def _check_arguments(text: str) -> None:
     try:
         arguments = json.loads(text or "{}")
+    except RecursionError:
+        raise InvalidRequestError("the arguments of the Python function are nested too deeply") from None
     except ValueError as error:
+        # Also of numbers with more digits than Python reads.
         raise InvalidRequestError(f"the arguments of the Python function are not JSON: {error}") from error
     if not isinstance(arguments, dict):
         raise InvalidRequestError("the arguments of the Python function must be a JSON object of keyword arguments")
@@ -141,9 +193,19 @@ def _check_views(spec: pb.JobSpec) -> None:
         seen.add(view.name.lower())
 
 
+def check_place(path: str, private: PrivatePaths) -> None:
+    """Raise `InvalidRequestError` for an output at, in or above a *private* path; looks at the file system."""
+    if (met := private.meets(path)) is not None:
+        raise InvalidRequestError(
+            f"{path} cannot be written: {met} is where Onager keeps files of its own; give a directory elsewhere"
+        )
+
+
 def _check_sink(sink: pb.Sink) -> None:
     if not sink.path.strip():
         raise InvalidRequestError("the output needs a path: give the directory to write")
+    if steps_back(sink.path):
+        raise InvalidRequestError(f"the output {sink.path} has '..' or '.' in it: give a path without")
     if sink.format not in _SINK_FORMATS:
         raise InvalidRequestError(f"{sink.format!r} is not a format to write; use {', '.join(_SINK_FORMATS)}")
     if sink.mode not in ("", *_SINK_MODES):

@@ -5,7 +5,13 @@ from typing import Final
 
 from execution_graph import SpeculationPolicy
 from onager.errors import InvalidSettingError
-from onager.job_settings import SPECULATION, SPECULATION_MIN_RUNTIME, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE
+from onager.job_settings import (
+    SPECULATION,
+    SPECULATION_MIN_RUNTIME,
+    SPECULATION_MULTIPLIER,
+    SPECULATION_QUANTILE,
+    whole_number,
+)
 from onager.protocol import onager_pb2 as pb
 
 _DEFAULTS: Final = SpeculationPolicy()
@@ -46,6 +52,7 @@ def _milliseconds(spec: pb.JobSpec, key: str, default: int) -> int:
     text = spec.conf.get(key)
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_DAY_MS)) and int(text) <= _DAY_MS):
+    milliseconds = whole_number(text, _DAY_MS)
+    if milliseconds is None:
         raise InvalidSettingError(key, text, f"give whole milliseconds, 0 to {_DAY_MS}, such as {default}")
-    return int(text)
+    return milliseconds

@@ -26,6 +26,8 @@ from onager.errors import (
 from onager.ids import JobId
 from scheduler.jobs import job_log
 from scheduler.jobs.blobs import BlobWrites
+from scheduler.jobs.exchange_sizes import ExchangeSizes
+from scheduler.jobs.held_tasks import HeldTasks
 from scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
 from scheduler.jobs.job_log import JobHeader, StoredJob
 from scheduler.loops import in_portions
@@ -67,6 +69,8 @@ COMPRESS_BATCH_ABOVE_BYTES: Final = 2 * 1024
 _INLINE_CHUNK_BYTES: Final = 1024 * 1024
 """A snapshot up to this size goes in the same transaction as its header."""
 _ENDED_IN_CACHE: Final = 64
+_READ_AT_ONCE: Final = 8
+"""Jobs read together: each may be a large one."""
 _TRIES: Final = 50
 
 
@@ -94,6 +98,9 @@ class JobStore:
         self._clock = clock
         self._active: dict[JobId, StoredJob] = {}
         self._ended: OrderedDict[JobId, StoredJob] = OrderedDict()
+        self.held = HeldTasks()
+        self.sizes = ExchangeSizes()
+        """Of the active jobs in the cache, like `held`."""
         self._listeners: list[CommitListener] = []
         self._snapshots_under_way: dict[JobId, asyncio.Event] = {}
         """Of the jobs that this replica is writing one of; each ends with it."""
@@ -133,7 +140,7 @@ class JobStore:
         ops = [
             *chunks,
             Put(Keyspace.ActiveJobs, job_id, header.encoded()),
-            Put(Keyspace.JobHeads, job_id, head.encoded()),
+            Put(Keyspace.JobHeads, job_id, self.heads.encoded(head)),
         ]
         expect = {(keyspace, str(job_id)): ABSENT for keyspace in job_log.HEADER_KEYSPACES}
         for _ in range(_TRIES):
@@ -200,11 +207,33 @@ class JobStore:
             self.heads.set_aside(job_id, str(error))
             raise
         if job is None:
-            self._active.pop(job_id, None)
-            self._ended.pop(job_id, None)
+            self.forget(job_id)
             raise JobNotFoundError(job_id)
         self._learn(job, head_of(job.graph, job.header), None)
         return job
+
+    async def as_stored(self, job_ids: Sequence[JobId]) -> dict[JobId, StoredJob | None]:
+        """Return jobs of which nothing more is to be done here; None for one that is not there, or damaged.
+
+        They are left out of the cache, and nobody is told of them. One that cannot be read because of its version is
+        not in the answer.
+        """
+        found: dict[JobId, StoredJob | None] = {j: job for j in job_ids if (job := self.cached(j)) is not None}
+        left = [job_id for job_id in job_ids if job_id not in found]
+        for start in range(0, len(left), _READ_AT_ONCE):
+            some = left[start : start + _READ_AT_ONCE]
+            requests = [job_log.load_request(job_id) for job_id in some]
+            read = await self._backend.read_txn(
+                [key for keys, _ in requests for key in keys], [each for _, ranges in requests for each in ranges]
+            )
+            for number, job_id in enumerate(some):
+                mine = replace(read, ranges=read.ranges[2 * number : 2 * number + 2])
+                with contextlib.suppress(SchemaVersionError):
+                    try:
+                        found[job_id] = await in_portions(job_log.read_job(job_id, mine))
+                    except StateCorruptError:
+                        found[job_id] = None
+        return found
 
     async def fresh(self, job_id: JobId) -> StoredJob:
         """Return the job as it is in the store now; errors as in `load`.
@@ -269,7 +298,7 @@ class JobStore:
         if not graph.is_active or len(value) > MAX_BATCH_BYTES or log_bytes > threshold:
             self._snapshots_under_way[job_id] = done = asyncio.Event()
             try:
-                return await self._commit_snapshot(job, batch_id, graph)
+                return await self._commit_snapshot(job, batch_id, events, graph)
             finally:
                 self._snapshots_under_way.pop(job_id, None)
                 done.set()
@@ -279,16 +308,18 @@ class JobStore:
         ops: list[Op] = [Put(Keyspace.JobLog, key, value)]
         # What is stored goes with the graph that this batch follows; the head as last seen may be older than that.
         if head != head_of(job.graph, header) or head != self.heads.get(job_id):
-            ops.append(Put(Keyspace.JobHeads, header.job_id, head.encoded()))
+            ops.append(Put(Keyspace.JobHeads, header.job_id, self.heads.encoded(head)))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
         revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch_id))
         if revision is None:
             return Lost()
         after = replace(job, graph=graph, seq=job.seq + 1, log_bytes=log_bytes)
-        self._learn(after, head, revision)
+        self._learn(after, head, revision, events)
         return Committed(after)
 
-    async def _commit_snapshot(self, job: StoredJob, batch_id: str, graph: ExecutionGraph) -> Committed | Lost:
+    async def _commit_snapshot(
+        self, job: StoredJob, batch_id: str, events: tuple[Event, ...], graph: ExecutionGraph
+    ) -> Committed | Lost:
         """Commit a batch by writing the graph that it leads to: when the log outweighs it, and at the job's end."""
         old = job.header
         generation = old.generation + 1
@@ -308,7 +339,7 @@ class JobStore:
         keyspace = job_log.end_keyspace(graph)
         ops: list[Op] = [
             Put(keyspace, old.job_id, header.encoded()),
-            Put(Keyspace.JobHeads, old.job_id, head.encoded()),
+            Put(Keyspace.JobHeads, old.job_id, self.heads.encoded(head)),
             DeleteRange(Keyspace.GraphChunks, job_log.snapshot_prefix(old.job_id, old.snapshot)),
         ]
         if keyspace is Keyspace.ActiveJobs:
@@ -329,7 +360,9 @@ class JobStore:
         if revision is None:
             return Lost()
         after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
-        self._learn(after, head, revision)
+        self._learn(after, head, revision, events)
+        if not graph.is_active:
+            log.info("job_ended", job_id=old.job_id, state=head.state.value, seq=after.seq)
         return Committed(after)
 
     async def _settle(
@@ -386,7 +419,8 @@ class JobStore:
                 job = await self.load(job_id)
                 head = head_of(job.graph, job.header)
                 result = await self._backend.put_txn(
-                    [Put(Keyspace.JobHeads, job_id, head.encoded())], expect={(Keyspace.JobHeads, job_id): revision}
+                    [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head))],
+                    expect={(Keyspace.JobHeads, job_id): revision},
                 )
                 if isinstance(result, TxnCommitted):
                     log.info("job_head_mended", job_id=job_id)
@@ -394,8 +428,7 @@ class JobStore:
 
     async def _mark_broken(self, job_id: JobId, why: str) -> None:
         log.error("job_record_damaged", job_id=job_id, error=why)
-        self._active.pop(job_id, None)
-        self._ended.pop(job_id, None)
+        self.forget(job_id)
         stored: KeyValue | None = await self._backend.get(Keyspace.JobHeads, job_id)
         head = unreadable_head(job_id, why)
         if stored is not None:
@@ -407,17 +440,22 @@ class JobStore:
         head = head.model_copy(update={"broken": why, "has_runnable_work": False})
         revision = stored.mod_revision if stored is not None else ABSENT
         result = await self._backend.put_txn(
-            [Put(Keyspace.JobHeads, job_id, head.encoded())], expect={(Keyspace.JobHeads, job_id): revision}
+            [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head))], expect={(Keyspace.JobHeads, job_id): revision}
         )
         if isinstance(result, TxnCommitted):
             self.heads.seen(head, result.revision)
 
-    def _learn(self, job: StoredJob, head: JobHead, head_revision: int | None) -> None:
-        """Take a state of a job into the cache, unless a later one is there."""
+    def _learn(
+        self, job: StoredJob, head: JobHead, head_revision: int | None, events: Sequence[Event] | None = None
+    ) -> None:
+        """Take a state of a job into the cache, unless a later one is there; *events* led to it from the last one."""
         job_id = JobId(job.header.job_id)
         known = self.cached(job_id)
         if known is not None and (known.seq > job.seq or known.header.generation > job.header.generation):
             return
+        before = known.graph if events is not None and known is not None and known.seq == job.seq - 1 else None
+        self.held.learn(job_id, job.graph, None if before is None else events)
+        self.sizes.learn(job_id, before, job.graph, events or ())
         if job.keyspace is Keyspace.ActiveJobs:
             self._active[job_id] = job
         else:
@@ -433,6 +471,8 @@ class JobStore:
 
     def forget(self, job_id: JobId) -> None:
         """Drop the job from the cache: it is gone, or another replica has moved it on."""
+        self.held.forget(job_id)
+        self.sizes.forget(job_id)
         self._active.pop(job_id, None)
         self._ended.pop(job_id, None)
 

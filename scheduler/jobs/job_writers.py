@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 
 from execution_graph import Event, ExecutionGraph, apply_all, revive
 from onager.clock import Clock
+from onager.errors import StateUnavailableError
 from onager.ids import JobId
+from onager.supervision import is_cancelled
 from scheduler.jobs.job_log import StoredJob
 from scheduler.jobs.job_store import Committed, JobStore, Lost
 
@@ -86,11 +88,13 @@ class JobWriters:
             while queue:
                 taken = []
                 await self._round(job_id, queue, taken)
-        except BaseException as error:
+        except (Exception, asyncio.CancelledError) as error:
+            # Whoever asked is not cancelled by what has cancelled this.
+            told = error if isinstance(error, Exception) else StateUnavailableError("the writing was broken off")
             for asked in (*taken, *queue):
                 if not asked.done.done():
-                    asked.done.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
-            if not isinstance(error, Exception):
+                    asked.done.set_exception(told)
+            if is_cancelled():
                 raise
         finally:
             del self._queues[job_id]

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 
 from execution_graph import (
     JobPlanned,
@@ -12,9 +13,11 @@ from execution_graph import (
     StageWork,
     check_stages,
 )
-from onager.errors import PlanningError
+from onager.errors import PlanningError, UnsupportedPlanError
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_STAGES, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
+from onager.redaction import shown_text
 from scheduler import wire
 from scheduler.jobs.blobs import digest_of
 
@@ -23,8 +26,9 @@ _KINDS = ("exchange", "result", "sink", "control")
 
 def explanation(outcome: pb.PlanOutcome) -> bytes:
     """Return the blob with the plan and each stage's fragment as text, for people."""
-    stages = {str(stage.stage_id): stage.plan for stage in outcome.stages if stage.plan}
-    return json.dumps({"plan": outcome.plan, "stages": stages}, ensure_ascii=False, sort_keys=True).encode()
+    stages = {str(stage.stage_id): shown_text(stage.plan) for stage in outcome.stages if stage.plan}
+    explained = {"plan": shown_text(outcome.plan), "stages": stages}
+    return json.dumps(explained, ensure_ascii=False, sort_keys=True).encode()
 
 
 def planned(task: TaskKey, executor_id: str, success: pb.TaskSuccess, at_ms: int) -> JobPlanned:
@@ -32,6 +36,7 @@ def planned(task: TaskKey, executor_id: str, success: pb.TaskSuccess, at_ms: int
     outcome = success.plan
     stages = tuple(_stage(stage) for stage in outcome.stages)
     is_fused = outcome.HasField("fused_output")
+    _check_size(stages)
     why = check_stages(stages)
     if why is None and not is_fused and not all(s.plan_digest for s in stages):
         why = "a stage has no plan"
@@ -62,6 +67,22 @@ def planned(task: TaskKey, executor_id: str, success: pb.TaskSuccess, at_ms: int
         metrics=wire.metrics_from(outcome.fused_metrics if is_fused else success.metrics),
         at_ms=at_ms,
     )
+
+
+def _check_size(stages: Sequence[StageSpec]) -> None:
+    """Raise `UnsupportedPlanError` when *stages* have more tasks than a scheduler keeps account of."""
+    if len(stages) > MAX_STAGES:
+        raise _too_many(f"a plan of {len(stages):,} stages, more than {MAX_STAGES:,}")
+    for stage in stages:
+        if (count := max(stage.partitions, stage.output.buckets)) > MAX_TASKS_OF_STAGE:
+            raise _too_many(f"a stage of {count:,} partitions, more than {MAX_TASKS_OF_STAGE:,}")
+    if (count := sum(stage.partitions for stage in stages)) > MAX_TASKS_OF_JOB:
+        raise _too_many(f"a plan of {count:,} tasks, more than {MAX_TASKS_OF_JOB:,}")
+
+
+def _too_many(what: str) -> UnsupportedPlanError:
+    advice = "read in fewer and larger partitions (spark.sql.files.maxPartitionBytes, spark.sql.shuffle.partitions)"
+    return UnsupportedPlanError(what, advice, runs_whole=False)
 
 
 def _publishing(result_stage_id: int) -> tuple[StageSpec, StageSpec]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from execution_graph import (
     Cancelled,
@@ -11,7 +12,6 @@ from execution_graph import (
     Failed,
     FailureKind,
     JobState,
-    StageWork,
     has_failed_somewhere,
     paused_tasks,
     pop_next_tasks,
@@ -19,23 +19,65 @@ from execution_graph import (
 )
 from onager.clock import Clock
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_TASKS_A_PAGE
 from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
+from scheduler.jobs.exchange_sizes import ExchangeSizes
 from scheduler.jobs.job_heads import JobHead
 from scheduler.jobs.job_log import StoredJob
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.stage_coordinator import stage_info, task_infos
 
 _BUSY_JOBS = 3
+_MOST_NAMED = 8
+_STAGE_TEXTS_CHARS = 4 * 1024 * 1024
+
+
+class Page(NamedTuple):
+    """Of which tasks a client wants to know."""
+
+    stage_id: int = 0
+    partition: int = 0
+    limit: int = MAX_TASKS_A_PAGE
+
+    @classmethod
+    def of(cls, request: pb.GetJobRequest) -> "Page":
+        """Return what *request* asks for."""
+        return cls(request.stage_id, request.partition, request.limit or MAX_TASKS_A_PAGE)
+
+    @property
+    def is_later(self) -> bool:
+        """Return whether it is not the first one."""
+        return bool(self.stage_id or self.partition)
+
+
+class Explained(NamedTuple):
+    """What the planner made of a job, for people."""
+
+    plan: str
+    stages: Mapping[str, str]
+
+    @classmethod
+    def read(cls, content: bytes) -> "Explained":
+        """Return what `planning.explanation` wrote."""
+        explained = json.loads(content)
+        return cls(explained["plan"], explained["stages"])
+
+
+_STOPPED = "stopped"
+"""Of stages and tasks that ran when their job ended without them."""
 
 
 class ProgressTeller:
     """Tells of jobs in the light of the whole cluster."""
 
-    def __init__(self, executors: ExecutorManager, queue: FairQueue, clock: Clock) -> None:
+    def __init__(
+        self, executors: ExecutorManager, queue: FairQueue, clock: Clock, sizes: ExchangeSizes | None = None
+    ) -> None:
         self._executors = executors
         self._queue = queue
         self._clock = clock
+        self._sizes = sizes or ExchangeSizes()
 
     def progress(self, graph: ExecutionGraph) -> pb.JobProgress:
         """Return how far a job is."""
@@ -49,7 +91,7 @@ class ProgressTeller:
             stages=[stage_info(stage) for stage in graph.stages],
             waiting_for=self._waiting_for(graph),
             retry=self._retry(graph),
-            exchange_bytes=exchange_bytes(graph),
+            exchange_bytes=self._sizes.of(graph),
             exchange="streaming" if graph.may_stream else "durable",
             durable_because="" if graph.pipeline is None else graph.pipeline.reason,
         )
@@ -60,6 +102,11 @@ class ProgressTeller:
                 progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=reason))
             case _:
                 pass
+        if isinstance(graph.outcome, Failed | Cancelled):
+            for info in progress.stages:
+                if info.state == "running":
+                    info.pending += info.running
+                    info.state, info.running, info.ended_ms = _STOPPED, 0, graph.ended_ms or 0
         result = graph.result_stage
         if result is not None and graph.state is JobState.SUCCESSFUL:
             progress.result_rows = sum(o.rows for o in result.ledger.outputs.values())
@@ -67,25 +114,39 @@ class ProgressTeller:
             progress.sink_path = graph.plan.sink.path
         return progress
 
-    def detail(self, job: StoredJob, spec: pb.JobSpec, explanation: bytes | None) -> pb.JobDetail:
-        """Return all that is to be known of a job; code and files of *spec* are left out."""
+    def detail(
+        self, job: StoredJob, spec: pb.JobSpec, explained: "Explained | None", page: Page | None = None
+    ) -> pb.JobDetail:
+        """Return what is to be known of a job, as much as one message holds; *spec* is what may be shown of it."""
+        page = page or Page()
         graph = job.graph
         progress = self.progress(graph)
-        texts: Mapping[str, str] = {}
-        plan = ""
-        if explanation is not None:
-            explained = json.loads(explanation)
-            plan, texts = explained["plan"], explained["stages"]
-        for info, stage in zip(progress.stages, graph.stages, strict=True):
-            info.plan = texts.get(str(info.stage_id), "")
-            info.tasks.extend(task_infos(stage))
-        return pb.JobDetail(
-            progress=progress,
-            spec=without_code(spec),
-            plan=plan,
-            schema_json=graph.plan.schema_json if graph.plan is not None else "",
+        left = page.limit
+        answer = pb.JobDetail(
+            spec=spec,
+            plan="" if explained is None else explained.plan,
+            schema_json=graph.plan.schema_json if graph.plan is not None and not page.is_later else "",
             log_seq=job.seq,
         )
+        texts = {} if explained is None else explained.stages
+        left_chars = _STAGE_TEXTS_CHARS
+        for info, stage in zip(progress.stages, graph.stages, strict=True):
+            text = texts.get(str(info.stage_id), "")
+            info.plan = text[:left_chars]
+            left_chars -= len(info.plan)
+            if info.stage_id < page.stage_id or answer.HasField("next"):
+                continue
+            first = page.partition if info.stage_id == page.stage_id else 0
+            some = range(first, min(first + left, stage.spec.partitions))
+            info.tasks.extend(task_infos(stage, some))
+            for task in info.tasks:
+                if info.state == _STOPPED and task.state == "running":
+                    task.state = _STOPPED
+            left -= len(some)
+            if some.stop < stage.spec.partitions and some.stop >= first:
+                answer.next.CopyFrom(pb.TaskPage(stage_id=info.stage_id, partition=some.stop))
+        answer.progress.CopyFrom(progress)
+        return answer
 
     def _retry(self, graph: ExecutionGraph) -> pb.TaskRetry | None:
         paused = paused_tasks(graph, self._clock.now_ms())
@@ -96,7 +157,7 @@ class ProgressTeller:
             stage_id=first.stage_id,
             partition=first.partition,
             next_try=first.failures + 1,
-            max_tries=graph.limits.task_max_failures,
+            max_tries=graph.limits.task_max_failures if first.failures else 0,
             message=first.message,
             not_before_ms=first.until_ms,
             tasks=len(paused),
@@ -132,32 +193,38 @@ class ProgressTeller:
         ]
 
 
-def exchange_bytes(graph: ExecutionGraph) -> int:
-    """Return how much of a job lies in the exchange directory, as reported: all that is named, or its result alone."""
-    if graph.is_active:
-        stages = [s for s in graph.stages if s.spec.output.kind != "exchange" or not graph.is_pipelined]
-    elif graph.state is JobState.SUCCESSFUL and graph.result_stage is not None:
-        stages = [graph.result_stage]
-    else:
-        return 0
-    outputs = [o for stage in stages if stage.spec.work is StageWork.QUERY for o in stage.ledger.outputs.values()]
-    return sum(o.bytes for o in outputs if not o.is_inline and not o.files)
-
-
 def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
     """Return for people why none of *executors* takes work."""
-    known = list(executors)
-    aside = [e for e in known if e.state == "set_aside"]
-    leaving = [e.executor_id for e in known if e.state == "draining"]
-    if not aside:
-        return "every executor is leaving: start another one" if leaving else "no executor is registered"
+    by_state: dict[str, list[pb.ExecutorInfo]] = {}
+    for executor in executors:
+        by_state.setdefault(executor.state, []).append(executor)
+    full, aside, leaving = (by_state.get(state, []) for state in ("no_space", "set_aside", "draining"))
+    those = [(e, "has no space") for e in full] + [(e, "is set aside") for e in aside]
+    if not those:
+        return "every executor is leaving: start another one" if leaving else _why_all_are_gone(by_state)
+    named = _named([*those, *((e, "is leaving") for e in leaving)])
+    if full:
+        return f"no executor takes work: {named}; {full[0].reason}"
     first = min(aside, key=lambda e: e.set_aside_until_ms)
     until = datetime.fromtimestamp(first.set_aside_until_ms / 1000, UTC)
-    those = ", ".join([f"{e.executor_id} is set aside" for e in aside] + [f"{name} is leaving" for name in leaving])
     return (
-        f"no executor takes work: {those}; {first.executor_id} until {until:%H:%M:%S} UTC, because {first.reason}: "
+        f"no executor takes work: {named}; {first.executor_id} until {until:%H:%M:%S} UTC, because {first.reason}: "
         "mend it and start it again, or start another one"
     )
+
+
+def _why_all_are_gone(by_state: Mapping[str, Sequence[pb.ExecutorInfo]]) -> str:
+    gone = [(e, f"is lost ({e.reason or 'it is gone'})") for e in by_state.get("lost", ())]
+    gone += [(e, "has left") for e in by_state.get("left", ())]
+    gone.sort(key=lambda each: -each[0].last_seen_ms)
+    return f"no executor is there any more: {_named(gone)}; start one" if gone else "no executor is registered"
+
+
+def _named(executors: Sequence[tuple[pb.ExecutorInfo, str]]) -> str:
+    """Return the first of *executors*, each with what is said of it, and how many there are more."""
+    more = len(executors) - _MOST_NAMED
+    told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MOST_NAMED]]
+    return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
 
 
 def progress_of_head(head: JobHead) -> pb.JobProgress:
@@ -187,14 +254,3 @@ def broken_failure(why: str) -> pb.Failure:
         message=f"the job was stopped, because its record cannot be read: {why}. Submit the query again",
         error_class="ONAGER_RECORD_DAMAGED",
     )
-
-
-def without_code(spec: pb.JobSpec) -> pb.JobSpec:
-    """Return a copy of *spec* without what only executors need."""
-    copy = pb.JobSpec()
-    copy.CopyFrom(spec)
-    if copy.HasField("python"):
-        copy.python.ClearField("code")
-    for py_file in copy.py_files:
-        py_file.content = b""
-    return copy

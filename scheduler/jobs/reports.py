@@ -1,6 +1,9 @@
 """What executors report, made into events: blobs and inline results are stored before the event that names them."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from io import BytesIO
 from typing import Final
 
 import structlog
@@ -10,6 +13,7 @@ from execution_graph import (
     ExecutionGraph,
     ExecutorSlot,
     Failure,
+    FailureCause,
     FailureKind,
     StageWork,
     TaskFailed,
@@ -18,14 +22,19 @@ from execution_graph import (
     is_streaming,
 )
 from onager.clock import Clock
-from onager.errors import PlanningError
-from onager.ids import JobId, TaskKey
+from onager.errors import InvalidRequestError, PlanningError, UnsupportedPlanError
+from onager.exchange_layout import is_staged_name
+from onager.ids import JobId, TaskKey, is_life
+from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
 from onager.protocol.limits import INLINE_RESULT_BYTES
 from onager.protocol.task_keys import task_key
+from onager.sealed_results import DamagedResultError, check_sealed, is_checksum
 from scheduler import wire
 from scheduler.jobs import planning
 from scheduler.jobs.blobs import BlobStore, digest_of
+from scheduler.jobs.job_specs import check_place
 from scheduler.jobs.results import InlineResult, ResultStore
 
 log = structlog.get_logger(__name__)
@@ -37,6 +46,10 @@ OnOutcomes = Callable[[JobId, ExecutorSlot, Sequence[Event]], None]
 """Hears what an executor reported of a job's tasks."""
 
 
+_Taken = tuple[Event, Sequence[bytes], InlineResult | None]
+"""An event, with the blobs and the inline result that it names."""
+
+
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
     """A success that cannot be taken for one; the text says why."""
 
@@ -45,13 +58,34 @@ class ReportReader:
     """Reads reports of one job at a time."""
 
     def __init__(
-        self, blobs: BlobStore, results: ResultStore, clock: Clock, on_outcomes: OnOutcomes | None = None
+        self,
+        blobs: BlobStore,
+        results: ResultStore,
+        clock: Clock,
+        on_outcomes: OnOutcomes | None = None,
+        *,
+        taking_work: Callable[[], Collection[str]] = frozenset,
+        private: PrivatePaths = NO_PATHS,
     ) -> None:
-        """Make a reader; *on_outcomes* is told of what it has read."""
+        """Make a reader; *on_outcomes* is told of what it has read, *taking_work* returns who may be given tasks.
+
+        No plan may write to *private* paths.
+        """
+        self._taking_work = taking_work
+        self._private = private
         self._on_outcomes = on_outcomes
         self._blobs = blobs
         self._results = results
         self._clock = clock
+
+    async def _misplaced(self, plan: pb.PlanOutcome) -> Failure | None:
+        """Return what is wrong with where the output of *plan*, if it is one, goes."""
+        if plan.HasField("sink"):
+            try:
+                await asyncio.to_thread(check_place, plan.sink.path, self._private)
+            except InvalidRequestError as error:
+                return Failure(kind=FailureKind.USER_ERROR, message=str(error))
+        return None
 
     async def read(
         self, graph: ExecutionGraph, executor: ExecutorSlot, reports: Iterable[pb.TaskReport]
@@ -70,18 +104,7 @@ class ReportReader:
             key = task_key(report.task)
             if not is_held(graph, key, executor.executor_id):
                 continue
-            if not report.HasField("success"):
-                events.append(_failed(key, executor, wire.failure_from(report.failure), now_ms))
-                continue
-            try:
-                event, named, inline = _succeeded(graph, key, executor, report.success, now_ms)
-            except (_Unusable, PlanningError) as error:
-                log.error(  # noqa: TRY400 - what is wrong is in the report, not in our stack
-                    "report_unusable", job_id=job_id, task=str(key), executor_id=executor.executor_id, why=str(error)
-                )
-                failure = Failure(kind=FailureKind.USER_ERROR, message=str(error))
-                events.append(_failed(key, executor, failure, now_ms))
-                continue
+            event, named, inline = await self._taken(graph, key, executor, report, now_ms)
             events.append(event)
             blobs += named
             if inline is not None:
@@ -93,6 +116,41 @@ class ReportReader:
         if self._on_outcomes is not None:
             self._on_outcomes(job_id, executor, [e for e in events if not _may_be_anothers(graph, e)])
         return events
+
+    async def _taken(
+        self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, report: pb.TaskReport, now_ms: int
+    ) -> _Taken:
+        """Return the event of one report, with what it names."""
+        if not report.HasField("success"):
+            failure = self._final(graph, key, executor, wire.failure_from(report.failure))
+            return _failed(key, executor, failure, now_ms), (), None
+        if (misplaced := await self._misplaced(report.success.plan)) is not None:
+            return _failed(key, executor, misplaced, now_ms), (), None
+        try:
+            return await apart(report.success.ByteSize(), _succeeded, graph, key, executor, report.success, now_ms)
+        except (_Unusable, PlanningError) as error:
+            return _failed(key, executor, _refused(key, executor, error), now_ms), (), None
+
+    def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
+        """Return *failure*, or what ends the job where no executor can read a plan: it is not made anew."""
+        ledger = graph.stages[key.stage_id].ledger
+        if failure.cause is not FailureCause.OTHER_VERSION or key.partition in ledger.failures:
+            return failure
+        others = set(self._taking_work()) - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
+        if others or not self._taking_work():
+            return failure
+        advice = (
+            "no executor that takes work can: submit the query again, or start an executor of the version named first"
+        )
+        return replace(failure, kind=FailureKind.USER_ERROR, cause=None, message=f"{failure.message}; {advice}")
+
+
+def _refused(key: TaskKey, executor: ExecutorSlot, error: Exception) -> Failure:
+    """Return what is told of a success that cannot be taken for one."""
+    if isinstance(error, UnsupportedPlanError):  # the query is too large for any executor
+        return Failure(kind=FailureKind.USER_ERROR, message=str(error))
+    log.error("report_unusable", job_id=key.job_id, task=str(key), executor_id=executor.executor_id, why=str(error))
+    return Failure(kind=FailureKind.IO_ERROR, cause=FailureCause.INTERNAL_ERROR, message=str(error))
 
 
 def _may_be_anothers(graph: ExecutionGraph, event: Event) -> bool:
@@ -114,10 +172,14 @@ def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, at_ms: int) 
 
 def _succeeded(
     graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int
-) -> tuple[Event, Sequence[bytes], InlineResult | None]:
+) -> _Taken:
     if graph.stages[key.stage_id].spec.work is StageWork.PLAN:
         return _planned(key, executor, success, at_ms)
     output = success.output
+    _check_names(output)
+    blobs = _checked(success.blobs)
+    if output.payload_digest and output.payload_digest not in {blob.digest for blob in success.blobs}:
+        raise _Unusable(f"the task did not send what it left ({output.payload_digest[:200]!r})")
     inline = _inline(key.job_id, key.partition, output, success.inline_result)
     event = TaskSucceeded(
         stage_id=key.stage_id,
@@ -129,15 +191,15 @@ def _succeeded(
         metrics=wire.metrics_from(success.metrics),
         at_ms=at_ms,
     )
-    return event, _checked(success.blobs), inline
+    return event, blobs, inline
 
 
-def _planned(
-    key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int
-) -> tuple[Event, Sequence[bytes], InlineResult | None]:
+def _planned(key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int) -> _Taken:
     if not success.HasField("plan"):
         raise _Unusable("the planner reported success without a plan")
     outcome = success.plan
+    if outcome.HasField("fused_output"):
+        _check_names(outcome.fused_output)
     event = planning.planned(key, executor.executor_id, success, at_ms)
     blobs = [*_checked(outcome.blobs), planning.explanation(outcome)]
     sent = {digest_of(content) for content in blobs}
@@ -150,6 +212,17 @@ def _planned(
     return event, blobs, inline
 
 
+def _check_names(output: pb.TaskOutput) -> None:
+    """Refuse names that lead elsewhere once they are parts of paths."""
+    if not is_life(output.nonce):
+        raise _Unusable(f"{output.nonce[:200]!r} cannot name an execution: 1 to 64 of a-z A-Z 0-9 _ -")
+    for name in output.files:
+        if not is_staged_name(name):
+            raise _Unusable(f"{name[:200]!r} cannot be the name of a staged file")
+    if output.checksum and not is_checksum(output.checksum):
+        raise _Unusable(f"{output.checksum[:200]!r} is not a checksum of a result that this scheduler knows")
+
+
 def _inline(job_id: JobId, partition: int, output: pb.TaskOutput, content: bytes) -> InlineResult | None:
     if not output.inline:
         return None
@@ -157,6 +230,11 @@ def _inline(job_id: JobId, partition: int, output: pb.TaskOutput, content: bytes
         raise _Unusable(f"the result of partition {partition} should have come in its report, and did not")
     if len(content) > INLINE_RESULT_BYTES + _INLINE_SLACK_BYTES:
         raise _Unusable(f"a result of {len(content):,} bytes came in its report, which takes {INLINE_RESULT_BYTES:,}")
+    if output.checksum:
+        try:
+            check_sealed(BytesIO(content), output.checksum)
+        except DamagedResultError as error:
+            raise _Unusable(f"the result of partition {partition} arrived damaged: {error}") from error
     return InlineResult(job_id, partition, output.nonce, content)
 
 

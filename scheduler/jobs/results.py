@@ -15,12 +15,12 @@ from onager.errors import (
     ResultExpiredError,
     ResultNotReadyError,
 )
-from onager.exchange_layout import join, result_file
+from onager.exchange_layout import result_file
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import RESULT_CHUNK_BYTES
 from scheduler.records import pack_blob, unpack
-from state_backend import Committed, DeleteRange, Keyspace, Put, StateBackendClient, split_ops
+from state_backend import Committed, Keyspace, Put, StateBackendClient, split_ops
 
 _TRIES: Final = 20
 
@@ -57,10 +57,6 @@ class ResultStore:
         if found is None:
             raise FetchFailedError(f"the result of partition {partition} of job {job_id} is missing in the store")
         return unpack(found.value, f"result {key}")
-
-    async def remove(self, job_id: JobId) -> None:
-        """Remove all results of a job."""
-        await self._backend.put_txn([DeleteRange(Keyspace.Results, f"{job_id}/")])
 
 
 def check_fetchable(graph: ExecutionGraph, *, has_result: bool) -> None:
@@ -102,38 +98,28 @@ async def stream_result(
     yield pb.ResultChunk(schema=base64.b64decode(plan.arrow_schema), partition=partition, batch=batch)
     for number in range(partition, stage.spec.partitions):
         output = stage.ledger.outputs[number]
-        messages = await _open(graph.job_id, stage.spec.stage_id, number, output, store, exchange_dir)
-        await asyncio.to_thread(next, messages, None)  # the schema
-        first = batch if number == partition else 0
-        position = 0
+        position = batch if number == partition else 0
+        messages = await _open(graph.job_id, stage.spec.stage_id, number, output, position, store, exchange_dir)
         while (message := await asyncio.to_thread(next, messages, None)) is not None:
-            if position >= first:
-                for piece in _pieces(message, number, position):
-                    yield piece
+            for piece in _pieces(message, number, position):
+                yield piece
             position += 1
 
 
 async def _open(
-    job_id: str, stage_id: int, partition: int, output: TaskOutput, store: ResultStore, exchange_dir: str
+    job_id: str, stage_id: int, partition: int, output: TaskOutput, first: int, store: ResultStore, exchange_dir: str
 ) -> Iterator[bytes]:
-    from onager.result_files import read_result  # brings Arrow
+    from onager import result_files  # brings Arrow
 
     if output.is_inline:
         content = await store.get(JobId(job_id), partition, output.nonce)
-        return _inline_messages(content, f"the result of partition {partition} of job {job_id}")
-    name = result_file(job_id, stage_id, partition, output.nonce)
-    return read_result(join(exchange_dir, name))
-
-
-def _inline_messages(content: bytes, what: str) -> Iterator[bytes]:
-    import pyarrow as pa
-
-    from onager.result_files import split_messages
-
+        what = f"the result of partition {partition} of job {job_id}"
+        return result_files.read_inline(content, what, output.checksum, first)
     try:
-        yield from split_messages(content)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise FetchFailedError(f"{what} is damaged: {error}") from error
+        name = result_file(job_id, stage_id, partition, output.nonce)
+    except ValueError as error:
+        raise FetchFailedError(f"the result of partition {partition} of job {job_id} has no file: {error}") from error
+    return result_files.read_result(exchange_dir, name, output.checksum, first)
 
 
 def _pieces(message: bytes, partition: int, batch: int) -> Iterator[pb.ResultChunk]:

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import grpc
 
-from onager.errors import OnagerError
+from onager.errors import OnagerError, SchedulerUnreachableError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
 from onager.protocol.security import ClientAccess
+from onager.supervision import Background, unless_cut
 from scheduler.replicas.peers import Peers, SchedulerRecord
 
 LONGEST_WAIT_S: Final = 10.0
@@ -35,20 +36,24 @@ class Attendance:
         self._changed = asyncio.Event()
         self._changed.set()
         peers.listen(self._changed.set)
+        self._background = Background()
 
     async def run(self) -> None:
         """Attend to whoever is registered, for as long as the scheduler lives."""
-        async with asyncio.TaskGroup() as group:
-            attending: dict[str, asyncio.Task[None]] = {}
-            while True:
-                await self._changed.wait()
-                self._changed.clear()
-                records = {record.incarnation: record for record in self._peers.others()}
-                for life in [life for life in attending if life not in records]:
-                    attending.pop(life).cancel()
-                for life, record in records.items():
-                    if life not in attending:
-                        attending[life] = group.create_task(self._attend(record))
+        await self._background.run(attendance=self._follow())
+
+    async def _follow(self) -> None:
+        attending: dict[str, asyncio.Task[None]] = {}
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            records = {record.incarnation: record for record in self._peers.others()}
+            for life in [life for life in attending if life not in records]:
+                attending.pop(life).cancel()
+            for life, record in records.items():
+                if life not in attending:
+                    name = f"attending to {record.scheduler_id}"
+                    attending[life] = self._background.start(name, self._attend(record))
 
     async def _attend(self, record: SchedulerRecord) -> None:
         """Call again and again, until the life is known to be over or to be none that can be called so."""
@@ -58,10 +63,13 @@ class Attendance:
         try:
             while True:
                 try:
-                    answer: pb.AttendResponse = await stub.Attend(
+                    call = stub.Attend(
                         pb.AttendRequest(wait_ms=int(wait_s * 1000)),
                         timeout=wait_s + self._timeout_s,
                         metadata=self._access.metadata(),
+                    )
+                    answer: pb.AttendResponse = await unless_cut(
+                        call, SchedulerUnreachableError(record.address, "the call was cut")
                     )
                 except (grpc.aio.AioRpcError, OnagerError) as error:
                     if _code(error) is grpc.StatusCode.UNIMPLEMENTED:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from onager.ids import Incarnation, JobId, SchedulerId
+from onager.supervision import Background
 from scheduler.replicas.acting import Acting
 from scheduler.replicas.peer_calls import PeerCalls
 from scheduler.replicas.peers import Peers
@@ -24,6 +25,7 @@ class OtherReplicas:
         self._loads = loads
         self._calls = calls
         self._actors: dict[SchedulerId, tuple[Incarnation, RemoteActor]] = {}
+        self._background = Background()
 
     def actor_of(self, job_id: JobId) -> RemoteActor | None:
         """Return the other replica that acts on the job; None when it is this one, or that one is silent."""
@@ -50,16 +52,18 @@ class OtherReplicas:
 
     async def run(self) -> None:
         """Tell the others what they have to know, for as long as the scheduler lives."""
-        async with asyncio.TaskGroup() as group:
-            telling: dict[SchedulerId, asyncio.Task[None]] = {}
-            while True:
-                await asyncio.sleep(_TELL_EVERY_S)
-                for scheduler_id, actor in self.actors().items():
-                    if actor.answers and (scheduler_id not in telling or telling[scheduler_id].done()):
-                        telling[scheduler_id] = group.create_task(actor.tell())
-                for scheduler_id in [s for s in self._actors if s not in self._acting.others]:
-                    del self._actors[scheduler_id]
-                await self._calls.close_gone()
+        await self._background.run(telling_others=self._tell())
+
+    async def _tell(self) -> None:
+        telling: dict[SchedulerId, asyncio.Task[None]] = {}
+        while True:
+            await asyncio.sleep(_TELL_EVERY_S)
+            for scheduler_id, actor in self.actors().items():
+                if actor.answers and (scheduler_id not in telling or telling[scheduler_id].done()):
+                    telling[scheduler_id] = self._background.start(f"telling {scheduler_id}", actor.tell())
+            for scheduler_id in [s for s in self._actors if s not in self._acting.others]:
+                del self._actors[scheduler_id]
+            await self._calls.close_gone()
 
     async def close(self) -> None:
         """Close the connections."""

@@ -10,6 +10,7 @@ from onager.ids import SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
 from onager.protocol.security import ClientAccess
+from onager.supervision import unless_cut
 from scheduler.replicas.peers import Peers
 from scheduler.tasks.job_actor import NotActingError
 
@@ -43,7 +44,8 @@ class PeerCalls:
     async def forward(self, scheduler_id: SchedulerId, request: pb.ForwardRequest) -> pb.ForwardResponse:
         """Hand *request* over.
 
-        `NotActingError` when no answer came, whatever the reason; then the replica is passed over for a while.
+        `NotActingError` when no answer came, whatever the reason; then the replica is passed over for a while, unless
+        its life is over, and that was what ended the call.
         """
         record = self._peers.find(scheduler_id)
         if record is None:
@@ -54,8 +56,9 @@ class PeerCalls:
             self._channels[life] = (channel, OnagerReplicaStub(channel))
         timeout_s = self._timeout_s + request.ByteSize() / _BYTES_PER_S
         try:
-            answer: pb.ForwardResponse = await self._channels[life][1].Forward(
-                request, timeout=timeout_s, metadata=self._access.metadata()
+            answer: pb.ForwardResponse = await unless_cut(
+                self._channels[life][1].Forward(request, timeout=timeout_s, metadata=self._access.metadata()),
+                NotActingError(f"{scheduler_id} is gone, and its connection is closed"),
             )
         except grpc.aio.AioRpcError as raw:
             error = self._access.error_of(raw, record.address)
@@ -68,10 +71,11 @@ class PeerCalls:
         return answer
 
     async def close_gone(self) -> None:
-        """Close the channels to lives that are over."""
+        """Close the channels to lives that are over; calls that are under way there end in `NotActingError`."""
         live = {record.incarnation for s in self._peers.live if (record := self._peers.find(s)) is not None}
+        for life in [life for life in self._passed_over_until_s if life not in live]:
+            del self._passed_over_until_s[life]
         for life in [life for life in self._channels if life not in live]:
-            self._passed_over_until_s.pop(life, None)
             await self._channels.pop(life)[0].close(None)
 
     async def close(self) -> None:

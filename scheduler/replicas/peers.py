@@ -22,6 +22,7 @@ from onager.errors import (
 )
 from onager.ids import SchedulerId, new_incarnation
 from onager.protocol import onager_pb2 as pb
+from onager.supervision import run_loops
 from onager.version import __version__
 from scheduler.loops import watching
 from scheduler.records import Record
@@ -172,9 +173,7 @@ class Peers:
 
     async def run(self) -> None:
         """Stay registered, and follow the others, for as long as the scheduler lives."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(watching(self._watch))
-            group.create_task(self._stay_registered())
+        await run_loops(watch_of_schedulers=watching(self._watch), registration=self._registration())
 
     async def leave(self, within_s: float) -> None:
         """Take this scheduler out, so that no other waits for it; if that takes longer, its lease does it."""
@@ -187,6 +186,10 @@ class Peers:
                 await self._left.wait()
         except TimeoutError:
             log.warning("scheduler_not_taken_out", scheduler_id=self.id)
+
+    async def _registration(self) -> None:
+        await self._stay_registered()
+        await asyncio.Event().wait()  # it leaves, and the process ends
 
     async def _stay_registered(self) -> None:
         while not self._leaving.is_set():

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
+
 from execution_graph import ExecutorSlot
 from onager.ids import JobId, SchedulerId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -15,6 +17,8 @@ from scheduler.replicas.peer_calls import PeerCalls
 from scheduler.tasks.job_actor import NotActingError
 from scheduler.tasks.job_loads import JobLoads
 from scheduler.tasks.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
+
+log = structlog.get_logger(__name__)
 
 _CALLS_AT_ONCE: Final = 2
 """With more under way, what comes waits and goes together with the next call."""
@@ -112,7 +116,7 @@ class RemoteActor:
             held=[task_id(key) for key in held],
             disproves=disproves,
         )
-        found: pb.ComparedList = await self._send("lists", message)
+        found: pb.ComparedList = await self._send("lists", message, slot.executor_id)
         launches = [Launch(slot.executor_id, task_set) for task_set in found.task_sets]
         return Compared(launches, [task_key(task) for task in found.cancel])
 
@@ -159,22 +163,28 @@ class RemoteActor:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._under_way.discard(task)
-        if self._waiting and len(self._under_way) < _CALLS_AT_ONCE and not task.cancelled():
+        if self._waiting and len(self._under_way) < _CALLS_AT_ONCE:
             self._start()
 
     async def _call(self) -> None:
         parts: list[_Part] = []
+        why = "the call was broken off"
         try:
             await self._call_with(parts)
+            why = ""
         except NotActingError as error:
-            parts += self._waiting  # they would wait for the same silence
-            self._waiting.clear()
+            why = str(error)
+        except Exception as error:
+            # What is wrong with the answer, or with a part, is wrong with no other replica.
+            log.exception("call_not_worked_off", scheduler_id=self.scheduler_id)
+            why = f"{self.scheduler_id}: {error!r}"
+        finally:
+            if why:
+                parts += self._waiting  # they would wait for the same silence
+                self._waiting.clear()
             for part in parts:
                 if not part.done.done():
-                    part.done.set_exception(NotActingError(str(error)))
-        finally:
-            for part in parts:
-                part.done.cancel()  # unless it is done: the scheduler ends
+                    part.done.set_exception(NotActingError(why))
 
     async def _call_with(self, parts: list[_Part]) -> None:
         size = 0

@@ -12,8 +12,11 @@ from hashlib import blake2b
 
 def rank(key: str, member: str, members: Iterable[str]) -> int:
     """Return how many of *members* come before *member* for *key*; *member* need not be among them."""
+    others = [other for other in members if other != member]
+    if not others:
+        return 0
     mine = _score(key, member)
-    return sum(_score(key, other) > mine for other in members if other != member)
+    return sum(_score(key, other) > mine for other in others)
 
 
 def first(key: str, members: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from execution_graph import JobState
 from onager.errors import StateCorruptError
 from scheduler.jobs.blobs import BlobMeta, digest_of
-from scheduler.jobs.housekeeping import blobs_of
+from scheduler.jobs.retention import blobs_of
 from scheduler.records import unpack
 from scheduler.state_admin.checking_jobs import Job
 from scheduler.state_admin.decoding import decoded

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from onager.errors import OnagerError, StateCorruptError
-from scheduler.records import unpack
+from onager.redaction import may_hold_secrets, shown_json, shown_text
+from scheduler.records import beginning, plain_size, unpack
 from state_backend import VALUE_CHUNK_BYTES, Keyspace
 
-SHOWN_BYTES: Final = 24 * 1024 * 1024
-"""Larger records are shown by their size and beginning, to stay below the largest message."""
+SHOWN_BYTES: Final = 4 * 1024 * 1024
+"""Larger records are shown by their size and beginning: reading one as JSON takes ten times its size."""
 _BEGINNING_BYTES: Final = 4 * 1024
 _RESULT_ROWS: Final = 20
 _STAGE_PLAN: Final = b"ONGRPLAN"
@@ -40,9 +41,12 @@ def decoded(keyspace: Keyspace, key: str, value: bytes) -> str:
             return content(unpack(value, path))
 
 
-def shown(keyspace: Keyspace, key: str, value: bytes) -> str:
-    """Return `decoded`, or an object that says why the value is unreadable."""
+def shown(keyspace: Keyspace, key: str, value: bytes, most_bytes: int = SHOWN_BYTES) -> str:
+    """Return `decoded`, or an object that says why the value is unreadable, or its beginning where it is too large."""
+    path = f"{keyspace}/{key}"
     try:
+        if (size := plain_size(value)) > most_bytes:
+            return _json(_begun(size, beginning(value, _BEGINNING_BYTES, path)))
         return decoded(keyspace, key, value)
     except OnagerError as error:
         return _json({"unreadable": str(error), "size_bytes": len(value)})
@@ -51,21 +55,33 @@ def shown(keyspace: Keyspace, key: str, value: bytes) -> str:
 def joined(keyspace: Keyspace, path: str, pieces: Sequence[bytes]) -> str:
     """Return as JSON text what several chunks hold together: a snapshot's are cut after packing, a blob's before."""
     if keyspace is Keyspace.GraphChunks:
-        return content(unpack(b"".join(pieces), path))
-    return content(b"".join(unpack(piece, path) for piece in pieces))
+        pieces = [b"".join(pieces)]
+    if (size := sum(map(plain_size, pieces))) > SHOWN_BYTES:
+        return _json(_begun(size, beginning(pieces[0], _BEGINNING_BYTES, path)))
+    return content(b"".join([unpack(piece, path) for piece in pieces]))
 
 
 def content(plain: bytes) -> str:
-    """Return unpacked bytes as JSON text: themselves when they are JSON, else as text or by their beginning."""
+    """Return unpacked bytes as JSON text: as they are when they are JSON, else as text or by their beginning.
+
+    Secrets among settings and options are left out.
+    """
     if plain.startswith(_STAGE_PLAN):
         return _stage_plan(plain)
     text = _text_of(plain)
     if text is not None:
-        with contextlib.suppress(ValueError):
-            if isinstance(json.loads(text), dict | list):
-                return text
-        return _json({"size_bytes": len(plain), "text": text})
-    return _json({"size_bytes": len(plain), "base64": base64.b64encode(plain[:_BEGINNING_BYTES]).decode()})
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(text)
+            if isinstance(value, dict | list):
+                return _json(shown_json(value)) if may_hold_secrets(text) else text
+        return _json({"size_bytes": len(plain), "text": shown_text(text)})
+    return _json(_begun(len(plain), plain[:_BEGINNING_BYTES]))
+
+
+def _begun(size_bytes: int, start: bytes) -> dict[str, Any]:
+    if may_hold_secrets(start.decode("latin-1")):
+        return {"size_bytes": size_bytes}
+    return {"size_bytes": size_bytes, "base64": base64.b64encode(start).decode()}
 
 
 def _text_of(plain: bytes) -> str | None:
@@ -84,7 +100,7 @@ def _stage_plan(plain: bytes) -> str:
         header = json.loads(plain[_STAGE_PLAN_PREFIX.size : _STAGE_PLAN_PREFIX.size + length])
     except (struct.error, ValueError) as error:
         raise StateCorruptError(f"a stage plan cannot be read: {error}") from error
-    return _json({"size_bytes": len(plain), "stage_plan_version": version, "header": header})
+    return _json({"size_bytes": len(plain), "stage_plan_version": version, "header": shown_json(header)})
 
 
 def _result(plain: bytes, path: str) -> dict[str, Any]:

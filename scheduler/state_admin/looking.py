@@ -4,13 +4,14 @@ from typing import Final
 
 from onager.errors import NotFoundError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
 from scheduler.state_admin.decoding import joined, shown
 from scheduler.state_admin.paths import record_path, selection
 from state_backend import KeyRange, Keyspace, StateBackendClient
 
 LIST_DEFAULT: Final = 1_000
 LIST_MAX: Final = 10_000
-_PAGE: Final = 500
+_PAGE: Final = 64
 
 
 async def list_keys(backend: StateBackendClient, prefix: str, limit: int) -> pb.ListStateResponse:
@@ -51,10 +52,12 @@ async def read_record(backend: StateBackendClient, path: str) -> pb.GetStateResp
         raise NotFoundError(f"{path} is not in the store; onager state ls {keyspace} lists what is")
     if pieces and (found is None or (keyspace is Keyspace.GraphChunks and len(pieces) > 1)):
         pieces.sort(key=lambda item: int(item.key.rpartition("/")[2]))
-        text = joined(keyspace, path, [item.value for item in pieces])
+        values = [item.value for item in pieces]
+        text = await apart(sum(map(len, values)), joined, keyspace, path, values)
         return pb.GetStateResponse(key=path, json=text, mod_revision=max(item.mod_revision for item in pieces))
     assert found is not None
-    return pb.GetStateResponse(key=path, json=shown(keyspace, key, found.value), mod_revision=found.mod_revision)
+    text = await apart(len(found.value), shown, keyspace, key, found.value)
+    return pb.GetStateResponse(key=path, json=text, mod_revision=found.mod_revision)
 
 
 def _pieces_of(keyspace: Keyspace, key: str) -> list[KeyRange]:

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
-from onager.errors import WatchCompactedError
+from onager.errors import StateUnavailableError, WatchCompactedError
 from onager.protocol import onager_pb2 as pb
+from onager.supervision import is_cancelled
 from scheduler.state_admin.decoding import shown
 from scheduler.state_admin.paths import Selection, selection
 from state_backend import KeyRange, Keyspace, KeyValue, StateBackendClient
 
-_WAITING_CHANGES = 256
-_PAGE = 500
+_WAITING_CHANGES = 16
+_SHOWN_BYTES = 256 * 1024
+"""Larger values are told by their size and beginning: many may wait for a client that is slow."""
+_PAGE = 64
 
 _Changes = asyncio.Queue[pb.StateChange | Exception]
 
@@ -60,6 +63,10 @@ async def _follow(
                             await changes.put(_change(kind, keyspace, KeyValue(key, value, mod_revision)))
             except WatchCompactedError:
                 revision = await _list_again(backend, keyspace, wanted, changes) + 1
+    except asyncio.CancelledError:
+        if is_cancelled():
+            raise
+        await changes.put(StateUnavailableError(f"the watch of {keyspace} was broken off"))
     except Exception as error:  # noqa: BLE001 - raised where it is read
         await changes.put(error)
 
@@ -92,5 +99,5 @@ def _change(kind: str, keyspace: Keyspace, item: KeyValue) -> pb.StateChange:
         key=f"{keyspace}/{item.key}",
         mod_revision=item.mod_revision,
         size_bytes=len(item.value),
-        json="" if kind == "delete" else shown(keyspace, item.key, item.value),
+        json="" if kind == "delete" else shown(keyspace, item.key, item.value, _SHOWN_BYTES),
     )

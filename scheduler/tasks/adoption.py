@@ -72,7 +72,7 @@ class Adoption:
         await whenever(self._wake, self._work_off)
 
     def _not_followed(self) -> list[JobId]:
-        active = (JobId(head.job_id) for head in self._heads if head.is_active)
+        active = (JobId(head.job_id) for head in self._heads.active())
         return [job_id for job_id in active if self._acting.is_mine(job_id) and not self._acting.follows(job_id)]
 
     def _adopt_if_behind(self, job_id: JobId) -> None:

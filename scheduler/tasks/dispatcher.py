@@ -10,6 +10,7 @@ from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
+from onager.supervision import Background
 from scheduler.executors.executor_records import ExecutorSession, Offer
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.reservations import ExecutorReservation, Launch
@@ -31,7 +32,7 @@ class Dispatcher:
         self._clock = clock
         self._offers: dict[ExecutorId, Offer] = {}
         self._wake = asyncio.Event()
-        self._rounds: set[asyncio.Task[None]] = set()
+        self._rounds = Background()
 
     def wake(self) -> None:
         """Say that tasks, or slots, may have become free."""
@@ -81,19 +82,14 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Fill slots for as long as the scheduler lives."""
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                started = asyncio.create_task(self._fill())
-                self._rounds.add(started)
-                started.add_done_callback(self._rounds.discard)
-                await asyncio.wait([started], timeout=_ROUND_S)
-                if started.done():
-                    started.result()
-        finally:
-            for going_on in self._rounds:
-                going_on.cancel()
+        await self._rounds.run(dispatching=self._dispatch())
+
+    async def _dispatch(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            started = self._rounds.start("round of the dispatcher", self._fill())
+            await asyncio.wait([started], timeout=_ROUND_S)
 
     async def _fill(self) -> None:
         """Fill slots while there are some; those of an executor for which no task is fit are passed over."""

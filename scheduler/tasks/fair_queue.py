@@ -21,13 +21,17 @@ def _fits_all(_: JobId) -> bool:
     return True
 
 
+_Entry = tuple[tuple[float, int, int, str], int, JobId]
+"""A job's claim, the version of its share that it is of, and the job."""
+
+
 @dataclass(slots=True)
 class _Session:
     slots: int = 0
     """What its jobs have running, or were given."""
     jobs: int = 0
-    barred: dict[JobId, None] = field(default_factory=dict)
-    """Jobs that wait for the session to have fewer tasks running."""
+    barred: dict[int, list[_Entry]] = field(default_factory=dict)
+    """Jobs that wait for the session to have fewer tasks running than so many, the one with the best claim on top."""
 
 
 @dataclass(slots=True)
@@ -65,7 +69,7 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._shares: dict[JobId, _Share] = {}
-        self._heap: list[tuple[tuple[float, int, int, str], int, JobId]] = []
+        self._heap: list[_Entry] = []
         self._waiting = 0
         self._granted = 0
         self._passed_over: list[_Share] = []
@@ -104,7 +108,6 @@ class FairQueue:
         self._waiting -= share.waiting
         session = self._sessions[share.session]
         session.jobs -= 1
-        session.barred.pop(job_id, None)
         self._count(share, 0)
         if not session.jobs:
             del self._sessions[share.session]
@@ -242,9 +245,11 @@ class FairQueue:
         return [(job_id, running) for running, job_id in heapq.nlargest(limit, found)]
 
     def _is_runnable(self, share: _Share) -> bool:
-        if share.available <= share.planned or share.is_passed_over:
-            return False
-        return not share.session_max_tasks or self._sessions[share.session].slots < share.session_max_tasks
+        return share.available > share.planned and not share.is_passed_over and not self._is_full(share)
+
+    def _is_full(self, share: _Share) -> bool:
+        """Return whether the job's session has as many tasks running as it may for this job to get one more."""
+        return bool(share.session_max_tasks) and self._sessions[share.session].slots >= share.session_max_tasks
 
     def _push(self, share: _Share) -> None:
         waiting = max(0, share.available - share.planned)
@@ -262,32 +267,59 @@ class FairQueue:
             heapq.heappush(self._heap, (share.key, share.version, share.job_id))
 
     def _count(self, share: _Share, slots: int) -> None:
-        """Take in that the job has *slots* of its session's; those that waited for fewer may go on."""
+        """Take in that the job has *slots* of its session's; the one that has waited for fewer may go on."""
         session = self._sessions[share.session]
-        has_fewer = slots < share.counted
         session.slots += slots - share.counted
         share.counted = slots
-        if has_fewer and session.barred:
-            barred = list(session.barred)
-            session.barred.clear()
-            for job_id in barred:
-                self._enter(self._shares[job_id])
+        self._admit(session)
+
+    def _admit(self, session: _Session) -> None:
+        """Let the barred job with the best claim go on while its session has room.
+
+        The next one follows when that one has got a slot, or has no use for those there are: so a slot that becomes
+        free costs the same, however many jobs of the session wait.
+        """
+        for most, barred in list(session.barred.items()):
+            while barred and session.slots < most:
+                entry = heapq.heappop(barred)
+                if self._is_current(entry):
+                    heapq.heappush(self._heap, entry)
+                    break
+            if not barred:
+                del session.barred[most]
+
+    def _bar(self, share: _Share, entry: _Entry) -> None:
+        session = self._sessions[share.session]
+        barred = session.barred.setdefault(share.session_max_tasks, [])
+        heapq.heappush(barred, entry)
+        if len(barred) > 64 + 4 * session.jobs:
+            barred[:] = set(filter(self._is_current, barred))
+            heapq.heapify(barred)
+
+    def _is_current(self, entry: _Entry) -> bool:
+        _, version, job_id = entry
+        share = self._shares.get(job_id)
+        return share is not None and share.version == version and share.available > share.planned
 
     def _best(self, fits: Callable[[JobId], bool] = _fits_all) -> _Share | None:
-        unfit: list[tuple[tuple[float, int, int, str], int, JobId]] = []
+        unfit: list[_Entry] = []
         best = None
         while self._heap:
-            _, version, job_id = self._heap[0]
-            share = self._shares.get(job_id)
-            if share is not None and share.version == version and share.available > share.planned:
-                if not self._is_runnable(share):
-                    self._sessions[share.session].barred[job_id] = None
-                elif fits(job_id):
-                    best = share
-                    break
-                else:
-                    unfit.append(self._heap[0])
+            entry = self._heap[0]
+            if not self._is_current(entry):
+                heapq.heappop(self._heap)
+                continue
+            share = self._shares[entry[2]]
+            if self._is_runnable(share) and fits(share.job_id):
+                best = share
+                break
             heapq.heappop(self._heap)
+            if self._is_full(share):
+                self._bar(share, entry)
+                continue
+            if not share.is_passed_over:
+                unfit.append(entry)
+            self._admit(self._sessions[share.session])  # another one of its session may have use for the slot
         for entry in unfit:
             heapq.heappush(self._heap, entry)
         return best

@@ -1,14 +1,23 @@
 """Acting on jobs: whoever does it, this replica or another one, by one interface."""
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import structlog
 
-from execution_graph import Event, ExecutorLost, ExecutorSlot, can_judge, lives_at_work, not_held, wanted_tasks
+from execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLife,
+    ExecutorLost,
+    ExecutorSlot,
+    can_judge,
+    lives_at_work,
+    not_held,
+)
 from onager.clock import Clock
 from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId, TaskKey
@@ -20,6 +29,7 @@ from scheduler.jobs.job_log import StoredJob
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.job_writers import JobWriters
 from scheduler.jobs.reports import ReportReader
+from scheduler.loops import a_few_at_once
 from scheduler.replicas.acting import Acting
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.query_coordinator import QueryCoordinator, Share
@@ -29,6 +39,8 @@ from scheduler.tasks.streams import Streams
 log = structlog.get_logger(__name__)
 
 _READ_AT_ONCE: Final = 16
+_JUDGED_AT_ONCE: Final = 64
+_UPDATED_AT_ONCE: Final = 128
 UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
 """What says that a job's record is not there, or not to be read here."""
 
@@ -99,6 +111,7 @@ class LocalActor:
         self._streams = streams
         self._on_room = on_room
         self._coordinators: dict[JobId, QueryCoordinator] = {}
+        self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
         self._catching_up = asyncio.Lock()
         self._rounds_asked = self._rounds_done = 0
         jobs.listen(self._on_commit)
@@ -120,10 +133,12 @@ class LocalActor:
 
     async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
         """Hand tasks of the job to the executors of *reservations*, as many as there are, and commit that."""
-        by_slot: dict[ExecutorSlot, int] = defaultdict(int)
-        for reservation in reservations:
-            by_slot[reservation.slot] += 1
-        shares = [Share(slot, tasks) for slot, tasks in by_slot.items()]
+        by_slot = Counter(reservation.slot for reservation in reservations)
+        launches = await self.fill_shares(job_id, [Share(slot, tasks) for slot, tasks in by_slot.items()])
+        return Filled(launches, unfilled(reservations, launches))
+
+    async def fill_shares(self, job_id: JobId, shares: Sequence[Share]) -> list[Launch]:
+        """Hand tasks of the job to executors, to each as many as its share says at most, and commit that."""
         try:
             launches = await self.coordinator(job_id).launch(
                 shares, self._cluster_slots(), limit=lambda: self._queue.room(job_id)
@@ -133,7 +148,7 @@ class LocalActor:
                 "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
             )
             raise NotActingError(job_id) from error
-        return Filled(self._addressed(job_id, launches), unfilled(reservations, launches))
+        return self._addressed(job_id, launches)
 
     def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
         """Say in *launches* where they are to be reported, which spares the replica that is polled handing it on."""
@@ -160,16 +175,22 @@ class LocalActor:
         for job_id, mine in by_job.items():
             share = min(freed, len(mine.reports))
             freed -= share
-            work.append(self._update_job(job_id, mine, executor, share))
+            work.append(self._update_in_turn(job_id, mine, executor, share))
         acknowledged: list[TaskKey] = []
         launches: list[Launch] = []
         left: list[ExecutorReservation] = [ExecutorReservation.of(executor)] * freed
-        for job_id, keys, share, launched in await asyncio.gather(*work):
+        for job_id, keys, share, launched in await a_few_at_once(work):
             acknowledged += keys
             launches += launched
             unused = share - sum(launch.tasks for launch in launched)
             left += [ExecutorReservation.of(executor, job_id)] * unused
         return Updated(acknowledged, launches, left)
+
+    async def _update_in_turn(
+        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
+    ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
+        async with self._updating:
+            return await self._update_job(job_id, mine, executor, freed)
 
     async def _update_job(
         self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
@@ -234,13 +255,15 @@ class LocalActor:
 
     def wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
         """Return the tasks that committed graphs believe in the hands of this life of the executor."""
-        wanted: set[TaskKey] = set()
-        for job_id in self._acting.followed if jobs is None else jobs:
-            job = self._jobs.cached(job_id)
-            if job is not None:
-                held = wanted_tasks(job.graph, executor_id, incarnation)
-                wanted.update(wire.task_key_of(job_id, h) for h in held)
-        return wanted
+        some = None if jobs is None else frozenset(jobs)
+
+        def graph_of(job_id: JobId) -> ExecutionGraph | None:
+            is_meant = self._acting.follows(job_id) if some is None else job_id in some
+            job = self._jobs.cached(job_id) if is_meant else None
+            return None if job is None else job.graph
+
+        held = self._jobs.held.of(ExecutorLife(executor_id, incarnation), graph_of)
+        return {wire.task_key_of(job_id, task) for job_id, tasks in held for task in tasks}
 
     def can_judge(self, job_id: JobId) -> bool:
         """Return whether tasks of the job can be judged here: it is followed, or has ended, or is not there at all."""
@@ -257,7 +280,9 @@ class LocalActor:
         for key in held:
             by_job[key.job_id].append(key)
         found: list[TaskKey] = []
-        for job_id, mine in sorted(by_job.items()):
+        for number, (job_id, mine) in enumerate(sorted(by_job.items())):
+            if number % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
             head = self._jobs.heads.get(job_id)
             if head is not None and head.state.is_terminal and head.broken is None:
                 found += sorted(mine)

@@ -10,13 +10,14 @@ import grpc
 import structlog
 
 from onager.clock import Clock
-from onager.errors import OnagerError, UnknownExecutorError
+from onager.errors import OnagerError, SchedulerUnreachableError, UnknownExecutorError
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MIB
 from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.security import ClientAccess
 from onager.protocol.task_keys import task_id, task_key, task_keys
+from onager.supervision import unless_cut
 from scheduler.executors.executor_records import ExecutorRecord
 from scheduler.jobs.blobs import BlobStore
 
@@ -35,6 +36,7 @@ _SETS_PER_CALL: Final = 64
 _INLINE_BYTES: Final = 4 * MIB
 """Plans that go along with one call; larger ones the executor fetches."""
 _PLANS_KEPT: Final = 64
+_SENT_KEPT: Final = 1024
 
 _StageKey = tuple[str, int, int]
 
@@ -78,7 +80,8 @@ class _Outbox:
     cancels: dict[TaskKey, None] = field(default_factory=dict)
     doubtful: set[TaskKey] = field(default_factory=set)
     """Launches among them that were sent and not answered: they may have come there."""
-    sent_plans: set[str] = field(default_factory=set)
+    sent_plans: "OrderedDict[str, None]" = field(default_factory=OrderedDict)
+    """The latest, so many as matter: one that is sent again does no harm."""
     sending: "asyncio.Task[None] | None" = None
     pause_s: float = _FIRST_PAUSE_S
     failing_since_s: float | None = None
@@ -182,8 +185,15 @@ class Launcher:
                     await self._send_launches(outbox)
             except UnknownExecutorError:
                 self._give_up(outbox, "another life of the executor answers", 0.0)
-            except OnagerError as error:
-                log.info("launches_not_delivered", executor_id=outbox.record.executor_id, error=str(error))
+            except Exception as error:
+                # What is wrong with one executor's answers is to hold up no other, nor to end the scheduler.
+                is_ours = isinstance(error, OnagerError)
+                log.info(
+                    "launches_not_delivered",
+                    executor_id=outbox.record.executor_id,
+                    error=str(error) if is_ours else repr(error),
+                    exc_info=not is_ours,
+                )
                 self._listener.failed()
                 now_s = self._clock.monotonic_s()
                 outbox.failing_since_s = failing_since_s = outbox.failing_since_s or now_s
@@ -218,10 +228,17 @@ class Launcher:
         except BaseException:
             self._put_back(outbox, chosen)
             raise
-        outbox.sent_plans.update(task_set.plan_digest for task_set in chosen.values() if task_set.plan_digest)
+        self._note_plans(outbox, (task_set.plan_digest for task_set in chosen.values()))
         keys = [key for task_set in chosen.values() for key in task_keys(task_set)]
         outbox.doubtful.difference_update(keys)
         self._tell(record, keys, answer)
+
+    def _note_plans(self, outbox: _Outbox, digests: Iterable[str]) -> None:
+        for digest in filter(None, digests):
+            outbox.sent_plans[digest] = None
+            outbox.sent_plans.move_to_end(digest)
+        while len(outbox.sent_plans) > _SENT_KEPT:
+            outbox.sent_plans.popitem(last=False)
 
     def _put_back(self, outbox: _Outbox, task_sets: dict[_StageKey, pb.TaskSet]) -> None:
         outbox.doubtful.update(key for task_set in task_sets.values() for key in task_keys(task_set))
@@ -303,7 +320,10 @@ class Launcher:
         address = outbox.record.address
         self.check(address)
         try:
-            return await getattr(outbox.stub, method)(request, timeout=_ANSWER_S, metadata=self._access.metadata())
+            return await unless_cut(
+                getattr(outbox.stub, method)(request, timeout=_ANSWER_S, metadata=self._access.metadata()),
+                SchedulerUnreachableError(address, "its connection was closed"),
+            )
         except grpc.aio.AioRpcError as raw:
             raise self._access.error_of(raw, address) from raw
 

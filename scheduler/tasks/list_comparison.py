@@ -14,6 +14,8 @@ import structlog
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId, SchedulerId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_keys
 from scheduler.executors.executor_records import ExecutorSession
 from scheduler.jobs.job_heads import JobHeads
 from scheduler.loops import every
@@ -59,11 +61,18 @@ class ListComparison:
     async def take(self, session: ExecutorSession, number: int, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
         """Hold a later list against what is known; return repeated launches, and whether it came too early for some."""
         is_first = not session.list_number
+        if number > session.list_number + 1:
+            self._drop_late(session)
         session.list_number = number
         now_s = self._clock.monotonic_s()
         missing = {key: at_s for key, at_s in session.held.items() if key not in listed}
+        late = {key for task_set in session.late_task_sets for key in task_keys(task_set)}
         # What was listed before came there: it has been reported to another replica since.
-        young = {key for key, at_s in missing.items() if now_s - at_s < YOUNG_S and key not in session.listed}
+        young = {
+            key
+            for key, at_s in missing.items()
+            if key in late or (now_s - at_s < YOUNG_S and key not in session.listed)
+        }
         lost = (key for key in missing if key not in young and key not in session.listed)
         suspicious = {self._acting.who(key.job_id) for key in lost}
         session.listed, session.in_doubt = frozenset(listed), frozenset(young)
@@ -92,6 +101,24 @@ class ListComparison:
         now_s = self._clock.monotonic_s()
         for launch in launches:
             session.note_launch(launch.task_set, now_s)
+
+    def take_late(self, session: ExecutorSession) -> list[pb.TaskSet]:
+        """Return launches that wait for an answer to go to the executor with: from now on they are on their way."""
+        task_sets, session.late_task_sets = session.late_task_sets, []
+        now_s = self._clock.monotonic_s()
+        for task_set in task_sets:
+            session.note_launch(task_set, now_s)
+        return task_sets
+
+    def _drop_late(self, session: ExecutorSession) -> None:
+        """Forget launches that wait for an answer: who else has had a list may have taken them back by that.
+
+        Where nobody has, this list does it; and another attempt is to run nowhere beside.
+        """
+        for task_set in session.late_task_sets:
+            for key in task_keys(task_set):
+                session.held.pop(key, None)
+        session.late_task_sets = []
 
     async def unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[TaskKey]:
         """Return the tasks that the executor holds and nobody wants, as far as is known here.
@@ -169,11 +196,11 @@ class ListComparison:
         return compared
 
     def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:
-        active = (JobId(head.job_id) for head in self._heads if head.is_active)
+        active = (JobId(head.job_id) for head in self._heads.active())
         return [job_id for job_id in active if self._acting.who(job_id) == scheduler_id]
 
     def _has_jobs(self, scheduler_id: SchedulerId) -> bool:
-        return any(h.is_active and self._acting.who(JobId(h.job_id)) == scheduler_id for h in self._heads)
+        return any(self._acting.who(JobId(h.job_id)) == scheduler_id for h in self._heads.active())
 
     def _begin_again(self) -> None:
         """Compare every list once more: others act on some jobs now, and may not know yet what was handed out."""

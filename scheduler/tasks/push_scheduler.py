@@ -18,6 +18,7 @@ from onager.errors import InvalidRequestError, InvalidSettingError, OnagerError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key, task_keys
+from onager.supervision import Background, run_loops
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
 from scheduler.executors.slots import SlotPool
@@ -28,6 +29,7 @@ from scheduler.replicas.turns import Turns
 from scheduler.tasks.distribution import FreeSlots, Place, TaskDistribution, distribute
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.fitness import Fitness, Fits
+from scheduler.tasks.input_locality import InputLocality
 from scheduler.tasks.launcher import Launcher
 from scheduler.tasks.push_observer import PushObserver
 from scheduler.tasks.reservations import ExecutorReservation, Launch
@@ -83,11 +85,12 @@ class PushScheduler:
         self._clock = clock
         self._policy = policy
         self._fitness = fitness
+        self._inputs = InputLocality()
         self._wake = asyncio.Event()
         self._waiting_since_s: dict[JobId, float] = {}
         self._not_before_s: dict[ExecutorId, float] = {}
         self._claimed: OrderedDict[TaskKey, None] = OrderedDict()
-        self._losing: set[asyncio.Task[None]] = set()
+        self._losing = Background()
         self._working: set[asyncio.Task[Collection[TaskKey]]] = set()
         self.on_elsewhere: Callable[[Sequence[TaskKey]], None] = lambda _: None
         self.confirmed: dict[TaskKey, int] = {}
@@ -102,6 +105,9 @@ class PushScheduler:
 
     async def run(self) -> None:
         """Fill free slots for as long as the scheduler lives."""
+        await run_loops(filling_of_pushed_slots=self._fill_again_and_again(), refusals=self._losing.until_defect())
+
+    async def _fill_again_and_again(self) -> None:
         calm_s = _CALM_S
         while True:
             with suppress(TimeoutError):
@@ -180,12 +186,9 @@ class PushScheduler:
             return 0.0
         for stage in job.graph.stages:
             if isinstance(stage, RunningStage) and stage.pending_count:
-                sources = [job.graph.stages[i.stage_id].ledger.outputs.values() for i in stage.spec.inputs]
-                outputs = [output for source in sources for output in source]
-                here = sum(output.bytes for output in outputs if output.executor_id == executor_id)
                 plan = stage.spec.plan_digest or ""
                 has_plan = self.launcher.has_plan(executor_id, record.incarnation, plan)
-                return has_plan + here / (sum(output.bytes for output in outputs) or 1)
+                return has_plan + self._inputs.part(job.graph, stage, executor_id)
         return 0.0
 
     # ---------------------------------------------------------------- reservations
@@ -356,9 +359,7 @@ class PushScheduler:
         for key in keys:
             by_job[key.job_id].append(key)
         for job_id, some in by_job.items():
-            task = asyncio.create_task(self._lose(job_id, executor_id, some))
-            self._losing.add(task)
-            task.add_done_callback(self._losing.discard)
+            self._losing.start("taking back of refused launches", self._lose(job_id, executor_id, some))
 
     def elsewhere(self, record: ExecutorRecord, keys: Sequence[TaskKey]) -> None:
         """Strike out tasks whose slots another replica holds."""
@@ -424,5 +425,5 @@ class PushScheduler:
 
     async def close(self) -> None:
         """Finish what is being stored, and close the connections to executors."""
-        await asyncio.gather(*self._working, *self._losing, return_exceptions=True)
+        await asyncio.gather(*self._working, self._losing.join(), return_exceptions=True)
         await self.launcher.close()

@@ -13,13 +13,12 @@ from typing import Final
 
 import structlog
 
-from execution_graph import ExecutionGraph, HeldTask, RunningStage, can_judge, wanted_tasks
+from execution_graph import ExecutionGraph, RunningStage, can_judge, not_held
 from execution_graph.events import TasksLaunched
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from scheduler import wire
 from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.executors.executor_records import ExecutorRecord, ExecutorSession
 from scheduler.executors.slots import SlotPool, SlotsRecord
@@ -148,9 +147,9 @@ class SlotKeeper:
     def _unbooked(self, *, is_hasty: bool) -> dict[JobId, set[TaskKey]]:
         found: dict[JobId, set[TaskKey]] = {}
         elsewhere: set[TaskKey] = set()
-        for head in list(self._jobs.heads):
+        for head in self._jobs.heads.active():
             job_id = JobId(head.job_id)
-            if not head.is_active or self._turns.place(job_id):
+            if self._turns.place(job_id):
                 continue
             job = self._jobs.cached(job_id)
             keys = set() if job is None else set(self._pushed(job_id, job.graph))
@@ -235,21 +234,18 @@ class SlotKeeper:
                 self._pool.settle(executor_id)
             if recorded < held:
                 doubted.add(executor_id)  # somebody was told the end of a task that is in our books
-        by_job: dict[JobId, list[tuple[ExecutorId, Incarnation, TaskKey]]] = defaultdict(list)
+        by_job: dict[JobId, dict[tuple[ExecutorId, Incarnation], list[TaskKey]]] = defaultdict(dict)
         doubtful: set[JobId] = set()
         for executor_id, incarnation, key, _ in self._ledger.launched():
-            by_job[key.job_id].append((executor_id, incarnation, key))
+            by_job[key.job_id].setdefault((executor_id, incarnation), []).append(key)
             if executor_id in doubted:
                 doubtful.add(key.job_id)
-        for job_id, tasks in by_job.items():
+        for job_id, lives in by_job.items():
             graph = await self._graph(job_id, is_doubtful=job_id in doubtful)
-            wanted = set[HeldTask]()
-            for life in {(executor_id, incarnation) for executor_id, incarnation, _ in tasks}:
-                wanted |= wanted_tasks(graph, *life) if graph is not None else set()
-            for executor_id, incarnation, key in tasks:
-                task = wire.held_task(key)
-                if graph is None or (task not in wanted and can_judge(graph, task)):
-                    self._end(executor_id, incarnation, key)
+            for life, keys in lives.items():
+                for key in keys if graph is None else not_held(graph, keys, *life):
+                    if graph is None or can_judge(graph, key):
+                        self._end(*life, key)
         self._read_s = {job_id: at_s for job_id, at_s in self._read_s.items() if job_id in by_job}
         self._push.confirmed = {key: number for key, number in self._push.confirmed.items() if key.job_id in by_job}
 
@@ -283,10 +279,8 @@ class SlotKeeper:
         session.list_number = max(session.list_number, number)
         gone = [
             key
-            for executor_id, incarnation, key, _ in self._ledger.launched()
-            if (executor_id, incarnation) == (session.executor_id, session.incarnation)
-            and key not in listed
-            and self._push.confirmed.get(key, number) < number
+            for key in self._ledger.launched_at(session.executor_id, session.incarnation)
+            if key not in listed and self._push.confirmed.get(key, number) < number
         ]
         for key in gone:
             self._push.confirmed.pop(key, None)

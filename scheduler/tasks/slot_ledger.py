@@ -6,12 +6,45 @@ from dataclasses import dataclass, field
 from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
 
 
+class _Launched:
+    """Launched tasks, and since when by the steady clock; found by their job, too."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, dict[TaskKey, float]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[tuple[TaskKey, float]]:
+        return (item for tasks in list(self._jobs.values()) for item in list(tasks.items()))
+
+    def get(self, key: TaskKey) -> float | None:
+        return self._jobs.get(key.job_id, {}).get(key)
+
+    def of(self, job_id: JobId) -> list[TaskKey]:
+        return list(self._jobs.get(job_id, ()))
+
+    def put(self, key: TaskKey, since_s: float) -> None:
+        tasks = self._jobs.setdefault(key.job_id, {})
+        self._size += key not in tasks
+        tasks[key] = since_s
+
+    def pop(self, key: TaskKey) -> float | None:
+        tasks = self._jobs.get(key.job_id, {})
+        since_s = tasks.pop(key, None)
+        if since_s is not None:
+            self._size -= 1
+            if not tasks:
+                del self._jobs[key.job_id]
+        return since_s
+
+
 @dataclass(slots=True)
 class _Account:
     incarnation: Incarnation
     in_hand: int = 0
-    launched: dict[TaskKey, float] = field(default_factory=dict)
-    """Since when, by the steady clock."""
+    launched: _Launched = field(default_factory=_Launched)
     reporting: dict[TaskKey, float] = field(default_factory=dict)
     """Reported, and not yet known to be stored."""
 
@@ -39,7 +72,7 @@ class SlotLedger:
     def has(self, executor_id: ExecutorId, key: TaskKey) -> bool:
         """Return whether the task is in the books."""
         account = self._accounts.get(executor_id)
-        return account is not None and (key in account.launched or key in account.reporting)
+        return account is not None and (account.launched.get(key) is not None or key in account.reporting)
 
     def since_s(self, executor_id: ExecutorId, key: TaskKey) -> float | None:
         """Return since when a launched task is in the books, by the steady clock; None when it is not."""
@@ -49,8 +82,13 @@ class SlotLedger:
     def launched(self) -> Iterator[tuple[ExecutorId, Incarnation, TaskKey, float]]:
         """Yield every launched task, and since when it is here."""
         for executor_id, account in list(self._accounts.items()):
-            for key, since_s in list(account.launched.items()):
+            for key, since_s in account.launched:
                 yield executor_id, account.incarnation, key, since_s
+
+    def launched_at(self, executor_id: ExecutorId, incarnation: Incarnation) -> list[TaskKey]:
+        """Return the launched tasks of one life."""
+        account = self._find(executor_id, incarnation)
+        return [] if account is None else [key for key, _ in account.launched]
 
     def lives(self) -> list[tuple[ExecutorId, Incarnation]]:
         """Return the lives of executors of which there are books."""
@@ -77,7 +115,8 @@ class SlotLedger:
         account = self._account(executor_id, incarnation)
         before = account.held
         for key in keys:
-            account.launched.setdefault(key, now_s)
+            if account.launched.get(key) is None:
+                account.launched.put(key, now_s)
             account.in_hand = max(0, account.in_hand - 1)
         if account.held != before:
             self._on_change(executor_id)
@@ -85,13 +124,15 @@ class SlotLedger:
     def adopt(self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], now_s: float) -> None:
         """Note tasks whose slots another replica held."""
         account = self._account(executor_id, incarnation)
-        account.launched |= {key: now_s for key in keys if key not in account.reporting}
+        for key in keys:
+            if key not in account.reporting:
+                account.launched.put(key, now_s)
         self._on_change(executor_id)
 
     def forget(self, executor_id: ExecutorId, keys: Iterable[TaskKey]) -> int:
         """Strike out launched tasks whose slots are not ours any more; return how many there were."""
         account = self._accounts.get(executor_id)
-        gone = 0 if account is None else sum(account.launched.pop(key, None) is not None for key in keys)
+        gone = 0 if account is None else sum(account.launched.pop(key) is not None for key in keys)
         if gone:
             self._on_change(executor_id)
         return gone
@@ -101,9 +142,9 @@ class SlotLedger:
         account = self._find(executor_id, incarnation)
         if account is None:
             return set()
-        mine = {key for key in keys if key in account.launched}
-        account.reporting |= {key: account.launched.pop(key) for key in mine}
-        return mine
+        taken = {key: since_s for key in keys if (since_s := account.launched.pop(key)) is not None}
+        account.reporting |= taken
+        return set(taken)
 
     def end_report(
         self, executor_id: ExecutorId, incarnation: Incarnation, keys: Iterable[TaskKey], stored: set[TaskKey]
@@ -121,7 +162,7 @@ class SlotLedger:
                 account.in_hand += 1
                 freed += 1
             else:
-                account.launched[key] = since_s
+                account.launched.put(key, since_s)
         return freed
 
     def close(self, executor_id: ExecutorId, incarnation: Incarnation) -> None:
@@ -132,9 +173,9 @@ class SlotLedger:
     def tasks_of(self, job_id: JobId) -> dict[tuple[ExecutorId, Incarnation], list[TaskKey]]:
         """Return the launched tasks of a job, by the executor that has them."""
         found: dict[tuple[ExecutorId, Incarnation], list[TaskKey]] = {}
-        for executor_id, incarnation, key, _ in self.launched():
-            if key.job_id == job_id:
-                found.setdefault((executor_id, incarnation), []).append(key)
+        for executor_id, account in self._accounts.items():
+            if keys := account.launched.of(job_id):
+                found[executor_id, account.incarnation] = keys
         return found
 
     def _find(self, executor_id: ExecutorId, incarnation: Incarnation) -> _Account | None:

@@ -42,6 +42,8 @@ class StageCoordinator:
             writes = stage.spec.output.kind == "sink" or stage.spec.work in (StageWork.PUBLISH_PLAN, StageWork.PUBLISH)
             if writes:
                 self._template.sink.CopyFrom(wire.sink_message(graph.plan.sink))
+            if stage.spec.work is StageWork.PUBLISH_PLAN:
+                self._template.sink.schema_json = graph.plan.schema_json
 
     def task_set(self, launch: LaunchEvent, cluster_slots: int) -> pb.TaskSet:
         """Return what the executor of *launch* is sent."""
@@ -81,9 +83,9 @@ def stage_info(stage: Stage) -> pb.StageInfo:
     return info
 
 
-def task_infos(stage: Stage) -> Sequence[pb.TaskInfo]:
-    """Return what became of each task of a stage, in the order of partitions."""
-    return [_task_info(stage, partition) for partition in range(stage.spec.partitions)]
+def task_infos(stage: Stage, partitions: range) -> Sequence[pb.TaskInfo]:
+    """Return what became of *partitions* of a stage."""
+    return [_task_info(stage, partition) for partition in partitions]
 
 
 def _task_info(stage: Stage, partition: int) -> pb.TaskInfo:

@@ -17,6 +17,7 @@ from onager.errors import (
     StateCorruptError,
     StateUnavailableError,
 )
+from onager.supervision import restarted
 from state_backend.etcd.calls import Calls, Metadata
 from state_backend.etcd.compaction import Compactor, warn_when_history_grows
 from state_backend.etcd.endpoints import Endpoint
@@ -109,7 +110,9 @@ class EtcdBackend(StateBackendClient):
             await warn_when_history_grows(self._calls, self._layout)
         else:
             compactor = Compactor(self._calls, self._layout, self.url.compact_history_s)
-            self._compacting = asyncio.create_task(compactor.run(), name="compact etcd's history")
+            self._compacting = asyncio.create_task(
+                restarted("compaction of etcd's history", compactor.run, again_s=self.url.compact_history_s)
+            )
 
     async def _check_health(self) -> None:
         async def status(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:

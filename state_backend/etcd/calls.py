@@ -15,6 +15,7 @@ import structlog
 from aetcd import rpc
 
 from onager.errors import OutcomeUnknownError, StateFullError, StateUnavailableError
+from onager.supervision import is_cancelled
 from state_backend.etcd.endpoints import Endpoint, Endpoints
 from state_backend.etcd.failures import Meaning, access_refused, meaning, refusal
 from state_backend.etcd.reasons import reason
@@ -108,11 +109,11 @@ class Calls:
         try:
             return await self._attempts(send, is_repeatable=is_repeatable)
         except asyncio.CancelledError:
-            if not self._is_closed or _is_cancelled():
+            if is_cancelled():
                 raise
             # Closing the channel cancelled the call, not the caller.
-            closed = StateUnavailableError if is_repeatable else OutcomeUnknownError
-            raise closed("the state backend was closed during a call") from None
+            cut = StateUnavailableError if is_repeatable else OutcomeUnknownError
+            raise cut("the connection to the state backend was closed during a call") from None
 
     async def _attempts(self, send: Send[T], *, is_repeatable: bool) -> T:
         loop = asyncio.get_running_loop()
@@ -222,8 +223,3 @@ class Calls:
         if any(alarm.alarm == rpc.NOSPACE for alarm in answer.alarms):
             raise StateFullError(_FULL)
         self._is_full = False
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

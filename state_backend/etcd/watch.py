@@ -6,7 +6,8 @@ from typing import Any, Final, Self
 
 from aetcd import rpc
 
-from onager.errors import OnagerError, WatchCompactedError
+from onager.errors import StateUnavailableError, WatchCompactedError
+from onager.supervision import is_cancelled
 from state_backend.etcd.calls import Calls
 from state_backend.etcd.failures import access_refused
 from state_backend.etcd.streams import requested
@@ -27,10 +28,10 @@ class EtcdWatch:
         self._first = first
         self._end = end
         self._next_revision = revision
-        self._batches: asyncio.Queue[list[Any] | OnagerError | None] = asyncio.Queue(_BATCHES)
+        self._batches: asyncio.Queue[list[Any] | Exception | None] = asyncio.Queue(_BATCHES)
         """`None` says that the block was left."""
         self._is_over = False
-        self._failure: OnagerError | None = None
+        self._failure: Exception | None = None
         self._pump: asyncio.Task[None] | None = None
         self._refusals = 0
 
@@ -52,8 +53,8 @@ class EtcdWatch:
     async def __anext__(self) -> list[Any]:
         """Return the next batch of etcd's events.
 
-        `WatchCompactedError` when events were lost, `StateUnavailableError` when no member answers. Ends when
-        the block is left.
+        `WatchCompactedError` when events were lost, `StateUnavailableError` when no member answers; whatever else
+        ends the watch is raised here, too. Ends when the block is left.
         """
         if self._failure is not None:
             raise self._failure
@@ -62,7 +63,7 @@ class EtcdWatch:
             if self._batches.empty():  # for others who wait
                 self._batches.put_nowait(None)
             raise StopAsyncIteration
-        if isinstance(batch, OnagerError):
+        if isinstance(batch, Exception):
             self._failure = batch
             raise batch
         return batch
@@ -71,7 +72,11 @@ class EtcdWatch:
         try:
             while True:
                 await self._follow()
-        except OnagerError as error:
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            await self._batches.put(StateUnavailableError(f"the watch was broken off ({error!r})"))
+        except Exception as error:  # noqa: BLE001 - raised where it is read: nobody is to wait for what cannot come
             await self._batches.put(error)
 
     async def _follow(self) -> None:
@@ -86,8 +91,7 @@ class EtcdWatch:
                     await self._take(answer)
         except asyncio.CancelledError:
             # Turning away from a member cancels its streams, and that is no cancellation of ours.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_cancelled():
                 raise
         except (rpc.AioRpcError, _BrokenError) as error:
             if isinstance(error, rpc.AioRpcError) and (error.details() or "").startswith("etcdserver: invalid auth"):

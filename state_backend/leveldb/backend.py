@@ -158,10 +158,12 @@ class _Worker:
         return requests, True
 
     def _settle(self, requests: Iterable[_Request], group: Group | None) -> None:
-        if group is not None:
-            self._deliver(group)
-        for request in requests:
-            request.settle()
+        try:
+            if group is not None:
+                self._deliver(group)
+        finally:  # whoever asked is not to wait for ever
+            for request in requests:
+                request.settle()
 
     def _serve(self, requests: list[_Request]) -> Group:
         lost_revision = None

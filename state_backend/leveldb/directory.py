@@ -15,6 +15,7 @@ from onager.errors import (
     StateNotWritableError,
     StateUnavailableError,
 )
+from onager.private_files import make_private_directory
 from state_backend.leveldb.log import find_damage
 
 SCHEMA_VERSION: Final = 1
@@ -130,7 +131,7 @@ def refused(path: Path, why: str) -> StateLockedError | StateNotWritableError | 
 
 def _writable_directory(path: Path) -> Path:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_directory(path)
     except (FileExistsError, NotADirectoryError) as error:
         raise StateNotWritableError(f"{path} is not a directory; give another path for the state") from error
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from onager.clock import Clock
 from onager.errors import LockTimeoutError, OutcomeUnknownError, StateBackendError, StateUnavailableError
+from onager.supervision import restarted
 from state_backend.local.engine import Engine, Group
 from state_backend.local.hub import WatchHub
 from state_backend.model import (
@@ -152,7 +153,7 @@ class LocalBackend(StateBackendClient):
 
     def _start_sweeper(self) -> None:
         if self._sweeper is None or self._sweeper.done():
-            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+            self._sweeper = asyncio.create_task(restarted("sweeping of leases", self._sweep, again_s=_SWEEP_MAX_S))
 
     async def _sweep(self) -> None:
         while True:

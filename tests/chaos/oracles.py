@@ -75,14 +75,11 @@ def explanation(record: JobRecord, faults: Sequence[Injected]) -> str | None:
     if record.failure is None or record.ended_s is None:
         return None
     met = [f for f in faults if f.overlaps(record.submitted_s - _SLOW_S, record.ended_s)]
-    kind, text = record.failure.kind, f"{record.failure.message} {record.failure.details}"
+    kind = record.failure.kind
     if kind == "io_error":
-        full = [f for f in met if f.fault.kind is FaultKind.FILL_DISK]
-        if full and "No space left on device" in text:
-            return "the exchange disk was full, and a task failed there as often as it may"
         killed = [f for f in met if f.fault.kind is FaultKind.KILL_PYTHON_WORKER]
-        if len(killed) + len(full) >= _LIMITS.task_max_failures:
-            return f"{len(killed)} Python workers were killed meanwhile, and the disk was full {len(full)} times"
+        if len(killed) >= _LIMITS.task_max_failures:
+            return f"{len(killed)} Python workers were killed meanwhile"
     if kind == "executor_lost":
         lost = [f for f in met if f.fault.kind in _HURTS_EXECUTOR or _cuts_executor(f)]
         if len(lost) >= _LIMITS.task_max_executor_losses:

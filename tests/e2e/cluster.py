@@ -171,6 +171,9 @@ class Cluster:
     def living_executors(self) -> dict[str, Process]:
         return {name: process for name, process in self.executors.items() if process.popen.poll() is None}
 
+    def executor_states(self) -> dict[str, str]:
+        return {e.executor_id: e.state for e in self.client.executors()}
+
     def the_executor(self) -> Process:
         """Return the only executor that lives, which is started where none does."""
         if not self.living_executors():

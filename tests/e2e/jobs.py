@@ -1,4 +1,4 @@
-# ruff: noqa: PTH110, PTH123 - these functions travel alone
+# ruff: noqa: PTH109, PTH110, PTH123, T201 - these functions travel alone
 """Python jobs of the end-to-end tests; they travel as source, so each function imports what it needs."""
 
 
@@ -108,3 +108,143 @@ def where_it_runs(spark, partitions):
         return f"{sys.executable} {os.getpid()}"
 
     return spark.range(0, partitions, 1, partitions).select(udf(here, "string")("id").alias("here"))
+
+
+def stops_spark(spark):
+    """Three rows, by a function that ends as scripts do."""
+    frame = spark.range(3)
+    spark.stop()
+    spark.sparkContext.stop()
+    spark._jsc.stop()
+    return frame
+
+
+def stops_all_of_spark_once(spark, gate):
+    """Seven rows, by a function that stops the Spark of every job the first time, past all that keeps it from that."""
+    import os
+
+    if not os.path.exists(f"{gate}/held-1"):
+        with open(f"{gate}/held-1", "w"):
+            pass
+        spark._jsc.sc().stop()
+    return spark.range(7)
+
+
+def leaves_things_behind(spark):
+    """Changes whatever a process has: sessions, modules, environment, directory, signals, output, threads."""
+    import os
+    import signal
+    import sys
+    import threading
+    import time
+    import types
+
+    from pyspark.sql import SparkSession
+
+    own = SparkSession.builder.config("spark.sql.session.timeZone", "Asia/Tokyo").appName("mine").getOrCreate()
+    own.range(1).createOrReplaceTempView("left_behind")
+    own.sparkContext._jsc.hadoopConfiguration().set("left.behind", "1")
+    os.environ["LEFT_BEHIND"] = "1"
+    sys.modules["left_behind"] = types.ModuleType("left_behind")
+    os.chdir("/")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stdout = None
+
+    def goes_on():
+        while True:
+            spark.range(1).count()
+            time.sleep(0.01)
+
+    threading.Thread(target=goes_on).start()
+    return spark.sql("SELECT current_timezone() AS zone, count(*) AS views FROM left_behind")
+
+
+def what_it_finds(spark):
+    """What of that another function sees."""
+    import importlib.util
+    import os
+
+    from pyspark.sql import SparkSession
+
+    own = SparkSession.builder.getOrCreate()
+    found = {
+        "views": len(own.catalog.listTables()),
+        "zone": own.conf.get("spark.sql.session.timeZone"),
+        "hadoop": str(own.sparkContext._jsc.hadoopConfiguration().get("left.behind")),
+        "variable": os.environ.get("LEFT_BEHIND", ""),
+        "module": str(importlib.util.find_spec("left_behind")),
+        "directory": os.getcwd(),
+        "is_own": own._jsparkSession.equals(spark._jsparkSession),
+    }
+    return spark.createDataFrame([tuple(map(str, found.values()))], list(found))
+
+
+def waits_at(spark, gate):
+    """Leaves its process id and that of a child at *gate*, and waits there until it is open."""
+    import os
+    import subprocess
+    import time
+
+    if not os.path.exists(f"{gate}/open"):
+        child = subprocess.Popen(["sleep", "600"])
+        with open(f"{gate}/child-{child.pid}", "w"):
+            pass
+        with open(f"{gate}/held-{os.getpid()}", "w"):
+            pass
+    while not os.path.exists(f"{gate}/open"):
+        time.sleep(0.02)
+    return spark.range(7)
+
+
+def waits_in_spark(spark, gate):
+    """Has Spark wait for *gate* while the job is planned, by a query that is started from a thread."""
+    import os
+    import threading
+    import time
+
+    from pyspark.sql.functions import udf
+
+    def passes(_):
+        while not os.path.exists(f"{gate}/open"):
+            with open(f"{gate}/held-{os.getpid()}", "w"):
+                pass
+            time.sleep(0.02)
+        return True
+
+    waiting = threading.Thread(target=spark.range(1).where(udf(passes, "boolean")("id")).count)
+    waiting.start()
+    waiting.join()
+    return spark.range(7)
+
+
+def ends_its_process(spark, how):
+    """Ends by exit code or signal, and says so before."""
+    import os
+    import signal
+
+    print("these are my last words")
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), getattr(signal, how))
+    signal.pause()
+
+
+def prints(spark, lines, fails):
+    """Prints more than a log should hold."""
+    import sys
+
+    for number in range(lines):
+        print(f"line {number} of many", "x" * 1000)
+    print("to standard error", file=sys.stderr)
+    if fails:
+        raise ValueError("after all that")
+    return spark.range(1)
+
+
+def asks_spark_for_what_is_not_there(spark):
+    """A function in which Spark raises."""
+
+    def look(name):
+        return spark.table(name)
+
+    return look("nowhere")

@@ -1,6 +1,7 @@
 """What users and operators do wrong: a message with what, where and what to do, and the cluster works on."""
 
 import contextlib
+import re
 import sys
 import time
 from pathlib import Path
@@ -39,7 +40,7 @@ def answer_or_message(job) -> list[dict] | str:
 
 
 def test_sql_that_does_not_parse(cluster):
-    error = failure(cluster.client.sql("SELECT 1;\nSELEC 2"))
+    error = failure(cluster.client.sql("SET spark.sql.ansi.enabled = true;\nSELEC 2"))
     assert error.error_class == "PARSE_SYNTAX_ERROR"
     assert "SELEC" in str(error)
 
@@ -111,9 +112,18 @@ def test_a_file_that_is_no_parquet_at_all(cluster, tmp_path):
 
 
 @pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
-def test_a_udf_that_raises(cluster, conf):
-    error = failure(cluster.client.python(f"{JOBS}:raising", conf=conf))
-    assert "ValueError: seven is not allowed here" in str(error)
+def test_a_udf_that_raises_is_told_with_the_users_frames_and_hurts_no_other_job(cluster, conf):
+    job = cluster.client.python(f"{JOBS}:raising", conf=conf)
+    error = failure(job)
+    said, traceback, *frames = str(error).splitlines()
+    assert (said, traceback) == ("ValueError: seven is not allowed here", "Traceback (most recent call last):")
+    places = [line for line in frames if line.startswith("  File ")]
+    assert len(places) == 1
+    assert re.fullmatch(r'  File ".*jobs\.py", line \d+, in reciprocal', places[0])
+    assert "org.apache.spark" not in f"{error} {error.details}"
+    assert str(error) in cluster.cli("job", job.id).stdout
+    innocent = cluster.client.python(f"{JOBS}:captures_broadcast", conf=conf)
+    assert innocent.to_arrow().column("square").to_pylist() == [i * i for i in range(10)]
 
 
 @pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
@@ -298,7 +308,8 @@ def on_small_disk(make_module_cluster):
     return cluster
 
 
-def test_an_exchange_directory_that_is_full_for_seconds_fails_no_job(on_small_disk):
+def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nobody(on_small_disk):
+    """Longer than a task that fails is tried again; the executor takes no work meanwhile, and says why."""
     cluster = on_small_disk
     ballast = Path(f"/proc/{cluster.executors['e-1'].pid}/root{cluster.exchange_dir}/ballast")
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):  # until the disk is full
@@ -309,19 +320,26 @@ def test_an_exchange_directory_that_is_full_for_seconds_fails_no_job(on_small_di
         job = cluster.client.sql(rows, conf=UNFUSED)
         retry = until(lambda: job.progress().retry, 60, "a task that waits for its next try")
         assert "No space left on device" in retry.message
-        assert (retry.next_try, retry.max_tries) == (2, 4)
-        time.sleep(2)
-        assert not job.progress().state.is_final
+        assert (retry.next_try, retry.max_tries) == (1, 0)
+        until(lambda: cluster.executor_states() == {"e-1": "no_space"}, 20, "an executor without space")
+        time.sleep(10)
+        told = job.progress()
+        assert not told.state.is_final
+        assert told.waiting_for.startswith("no executor takes work: e-1 has no space; exchange directory ")
+        assert "free space there" in told.waiting_for
     finally:
         ballast.unlink()
     assert job.to_arrow().to_pylist() == [{"n": sum(range(4993, 5000))}]
-    assert max(task["failures"] for task in cluster.tasks(job.id).values()) == 0, "a success forgives"
+    assert max(task["failures"] for task in cluster.tasks(job.id).values()) == 0
+    assert cluster.executor_states() == {"e-1": "alive"}
 
 
-def test_an_exchange_directory_that_is_full(on_small_disk):
+def test_a_job_for_which_the_exchange_directory_is_too_small_says_so_and_can_be_cancelled(on_small_disk):
     cluster = on_small_disk
-    full = "SELECT id, repeat(uuid(), 20) AS filler FROM range(20000)"
-    error = failure(cluster.client.sql(full, conf=UNFUSED))
-    assert "No space left on device" in str(error)
-    assert str(cluster.exchange_dir) in str(error)
+    too_large = cluster.client.sql("SELECT id, repeat(uuid(), 20) AS filler FROM range(20000)", conf=UNFUSED)
+    retry = until(lambda: too_large.progress().retry, 60, "a task that waits for space")
+    assert "No space left on device" in retry.message
+    assert str(cluster.exchange_dir) in retry.message
+    assert retry.max_tries == 0
+    too_large.cancel()
     assert cluster.client.sql("SELECT count(*) AS n FROM range(10)", conf=UNFUSED).to_arrow().to_pylist() == [{"n": 10}]

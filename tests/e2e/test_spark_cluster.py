@@ -99,7 +99,7 @@ def test_a_dataset_is_written_by_the_cluster_and_published(cluster, tmp_path):
 
 
 def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
-    text = "SELECT count(*) AS n FROM (SELECT /*+ REPARTITION(2, id) */ id FROM range(0, 100, 1, 6))"
+    text = "SELECT count(*) AS n FROM (SELECT /*+ REPARTITION(2, id) */ id FROM range(0, 100, 1, 60))"
     jobs = []
 
     def tasks_together() -> list[int]:
@@ -112,9 +112,9 @@ def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
         assert set(mine.values()) == {1}
         return [e["Stage Infos"][0]["Number of Tasks"] for e in started if runs.get(e["Job ID"]) in mine]
 
-    # Whenever both slots are free; a scheduler that hears of one before the other fills that one.
+    # Whenever both slots are free: of sixty tasks, two come to their ends together often enough.
     tasks = until(lambda: found if max(found := tasks_together()) == SLOTS else None, 60, "a job of two tasks")
-    assert sum(tasks) == 6 * len(jobs)
+    assert sum(tasks) == 60 * len(jobs)
     ran_in = {e["Task Info"]["Executor ID"] for e in told(events) if e["Event"] == "SparkListenerTaskEnd"}
     assert "driver" not in ran_in
     cores = [e["Executor Info"]["Total Cores"] for e in told(events) if e["Event"] == "SparkListenerExecutorAdded"]

@@ -15,6 +15,9 @@ from execution_graph import (
     ExecutionGraph,
     ExecutorLost,
     ExecutorSlot,
+    Failed,
+    FailedStage,
+    FailureCause,
     FailureKind,
     FetchFailure,
     HeldTask,
@@ -60,11 +63,16 @@ from execution_graph import (
     violations,
     wanted_tasks,
 )
+from execution_graph.failures import UNCOUNTED_PAUSE_MS
 from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary
 
 EXECUTORS = st.sampled_from(["a", "b", "c"])
 RETRYABLE = st.sampled_from([k for k in FailureKind if k.is_retryable])
+CAUSES = {
+    FailureKind.IO_ERROR: (FailureCause.INTERNAL_ERROR,),
+    FailureKind.TASK_KILLED: (FailureCause.NO_SPACE, FailureCause.OTHER_VERSION),
+}
 RARELY = st.sampled_from([False] * 29 + [True])
 LONGEST_PAUSE_MS = 200
 PAUSES = st.sampled_from([(), (20,), (50, 90, LONGEST_PAUSE_MS)])
@@ -78,7 +86,7 @@ class World(RuleBasedStateMachine):
         super().__init__()
         self.start: ExecutionGraph
         self.plain: ExecutionGraph
-        """The same job as a replica sees it that knows no pauses before retries."""
+        """The same job as a replica sees it that knows no pauses before retries, and no causes of failures."""
         self.graph: ExecutionGraph
         self.specs: tuple[StageSpec, ...] = ()
         self.log: list[Event] = []
@@ -131,8 +139,8 @@ class World(RuleBasedStateMachine):
         if isinstance(event, TaskFailed) and event.failure.fetch is not None:
             self.only_what_was_missing_is_made_again(before, event.failure.fetch)
         assert apply(before, event) == self.graph, "apply is not deterministic"
-        self.plain = apply(self.plain, event)
-        assert self.plain == without_pauses(self.graph), "a pause changed what an event does"
+        self.plain = apply(self.plain, without_cause(event))
+        assert as_before(self.plain) == as_before(self.graph), "a pause or a cause changed what an event does"
         if self.graph is not before:
             self.applied.append(event)
         for earlier in (event, *self.applied[-8:]):
@@ -306,7 +314,7 @@ class World(RuleBasedStateMachine):
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
         limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
         self.start = self.graph = new_graph(limits, policy, Pipeline() if streams else None)
-        self.plain = without_pauses(self.graph)
+        self.plain = as_before(self.graph)
         self.specs, self.is_shared = specs, is_shared
         self.is_fused = specs[0].plan_digest is None
         if is_planned:
@@ -373,8 +381,8 @@ class World(RuleBasedStateMachine):
     def time_passes(self, after_ms: int) -> None:
         self.now_ms += after_ms
         for paused in paused_tasks(self.graph, self.now_ms):
-            assert self.now_ms < paused.until_ms <= self.now_ms + LONGEST_PAUSE_MS
-            assert paused.failures > 0
+            longest_ms = LONGEST_PAUSE_MS if paused.failures else UNCOUNTED_PAUSE_MS
+            assert self.now_ms < paused.until_ms <= self.now_ms + max(LONGEST_PAUSE_MS, longest_ms)
 
     def note_launch(self, event: TasksLaunched | TasksSpeculated) -> None:
         stage = self.graph.stages[event.stage_id]
@@ -441,7 +449,9 @@ class World(RuleBasedStateMachine):
         if found is not None:
             stage, partition = found
             task = self.draw_attempt(data, stage, partition)
-            self.send(self.failure_of(stage, partition, kind, None, task), arrives=arrives)
+            event = self.failure_of(stage, partition, kind, None, task)
+            cause = data.draw(st.sampled_from([None, *CAUSES.get(kind, ())]))
+            self.send(replace(event, failure=replace(event.failure, cause=cause)), arrives=arrives)
             now = self.graph.stages[stage.spec.stage_id] if stage.spec.stage_id < len(self.graph.stages) else stage
             if arrives and partition in stage.speculative and isinstance(now, RunningStage):
                 assert now.ledger.failures == stage.ledger.failures, "a failure counts while another attempt goes on"
@@ -679,10 +689,24 @@ class World(RuleBasedStateMachine):
         assert apply_all(self.start, stored.events) == self.graph
 
 
-def without_pauses(graph: ExecutionGraph) -> ExecutionGraph:
-    """Return *graph* as a reader has it that ignores the fields of pauses."""
-    stages = tuple(replace(s, paused=Map()) if isinstance(s, RunningStage) else s for s in graph.stages)
-    return replace(graph, stages=stages, limits=replace(graph.limits, retry_pauses_ms=()))
+def as_before(graph: ExecutionGraph) -> ExecutionGraph:
+    """Return *graph* as a reader has it that ignores pauses and causes, without what people alone read of them."""
+    stages = [replace(s, ledger=replace(s.ledger, failed_on=Map())) for s in graph.stages]
+    stages = [replace(s, paused=Map()) if isinstance(s, RunningStage) else s for s in stages]
+    stages = [replace(s, failure=replace(s.failure, cause=None)) if isinstance(s, FailedStage) else s for s in stages]
+    outcome, pipeline = graph.outcome, graph.pipeline
+    if isinstance(outcome, Failed):
+        outcome = replace(outcome, failure=replace(outcome.failure, cause=None))
+    if pipeline is not None and pipeline.reason:
+        pipeline = replace(pipeline, reason="given up")
+    limits = replace(graph.limits, retry_pauses_ms=())
+    return replace(graph, stages=tuple(stages), limits=limits, outcome=outcome, pipeline=pipeline)
+
+
+def without_cause(event: Event) -> Event:
+    if not isinstance(event, TaskFailed):
+        return event
+    return replace(event, failure=replace(event.failure, cause=None))
 
 
 def is_publishing(graph: ExecutionGraph) -> bool:

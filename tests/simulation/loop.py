@@ -93,7 +93,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for process in self.processes:
             process.is_alive, process.is_paused = True, False
         for _ in range(50):
-            left = [t for t in asyncio.all_tasks(self) if not t.done()]
+            # As they were made: asyncio tells them in the order of their addresses.
+            left = [t for process in self.processes for t in process.tasks if not t.done()]
+            left += asyncio.all_tasks(self).difference(left)
             if not left:
                 return 0
             for task in left:

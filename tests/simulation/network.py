@@ -60,6 +60,9 @@ class ServerContext:
         raise Aborted(code, details, trailing_metadata)
 
 
+_CLOSED = object()
+
+
 @dataclass(slots=True, eq=False)
 class Server:
     """A process that serves at an address."""
@@ -76,7 +79,7 @@ class _Call:
     address: str
     request: bytes
     answers: asyncio.Queue[Any]
-    """Messages as bytes, an error, or None at a stream's end."""
+    """Messages as bytes, an error, `_CLOSED` when its channel is, or None at a stream's end."""
     handlers: list[tuple[Process, asyncio.Task[None]]] = field(default_factory=list)
     is_over: bool = False
     is_mute: bool = False
@@ -261,7 +264,7 @@ class _Unary:
         call = network.begin(self._method, self._channel.address, request)
         try:
             async with asyncio.timeout(timeout_s):
-                found = await call.answers.get()
+                found = await self._channel.next_answer(call)
         except TimeoutError:
             raise rpc_error(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
         finally:
@@ -285,7 +288,7 @@ class _Stream(_Unary):
             while True:
                 try:
                     async with asyncio.timeout_at(deadline_s):
-                        found = await call.answers.get()
+                        found = await self._channel.next_answer(call)
                 except TimeoutError:
                     raise rpc_error(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from None
                 if found is None:
@@ -303,6 +306,18 @@ class Channel:
 
     def __init__(self, network: Network, address: str) -> None:
         self.network, self.address = network, address
+        self._under_way: dict[_Call, None] = {}
+        """In the order in which they began, which is the same in every process."""
+
+    async def next_answer(self, call: _Call) -> Any:
+        self._under_way[call] = None
+        try:
+            found = await call.answers.get()
+        finally:
+            self._under_way.pop(call, None)
+        if found is _CLOSED:
+            raise asyncio.CancelledError
+        return found
 
     def unary_unary(self, path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> _Unary:
         return _Unary(self, path.rpartition("/")[2], request_serializer, response_deserializer)
@@ -310,5 +325,7 @@ class Channel:
     def unary_stream(self, path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> _Stream:
         return _Stream(self, path.rpartition("/")[2], request_serializer, response_deserializer)
 
-    async def close(self, grace: float | None = None) -> None:
-        pass
+    async def close(self, grace: float | None = None) -> None:  # noqa: ARG002
+        """End what is under way by a cancellation that nobody asked its caller for, as gRPC does."""
+        for call in self._under_way:
+            call.answers.put_nowait(_CLOSED)

@@ -88,6 +88,7 @@ class Observer(RunLedger):
         self._executors: dict[str, ExecutorRecord] = {}
         self._chunks: dict[str, bytes] = {}
         self._log: set[str] = set()
+        self._plans: set[str] = set()
         self.stored: dict[Keyspace, dict[str, int]] = {keyspace: {} for keyspace in WATCHED}
         """Revisions of the records that replicas watch."""
         self.do_all_read: Callable[[int], bool] = lambda _: True
@@ -181,7 +182,14 @@ class Observer(RunLedger):
         self._hearts[executor_id] = life
 
     def _blobs(self, group: Group) -> None:
-        """A blob may go only when nobody names it: not together with somebody's reference."""
+        """A blob goes only when nobody names it, not together with somebody's reference; who names it finds it."""
+        for event in group.events:
+            if event.keyspace is Keyspace.Plans:
+                (self._plans.add if event.kind is EventKind.PUT else self._plans.discard)(event.key)
+        for event in group.events:
+            digest, _, job_id = event.key.partition("/ref/")
+            if job_id and event.kind is EventKind.PUT and not {f"{digest}/0", f"{digest}/meta"} <= self._plans:
+                self.fail(f"{job_id} names blob {digest}, which is not there")
         gone = [e.key for e in group.events if e.keyspace is Keyspace.Plans and e.kind is EventKind.DELETE]
         if not any(key.endswith("/meta") for key in gone):
             return
@@ -354,7 +362,7 @@ class Observer(RunLedger):
     def is_excused(self, job: SeenJob) -> bool:
         """Return whether something that the job had finished was lost, so that it may do some of it again."""
         mine = [n for n, w in self.exchange.written.items() if w.job_id == job.job_id]
-        bound = {w.executor.partition("#")[0] for n in mine if not (w := self.exchange.written[n]).is_shared}
+        bound = {w.executor.partition("_")[0] for n in mine if not (w := self.exchange.written[n]).is_shared}
         return any(n in self.exchange.lost for n in mine) or any(self.losses[executor_id] for executor_id in bound)
 
     def _won(self, job: SeenJob, stage_id: int, partition: int, output: Any) -> None:
@@ -365,7 +373,7 @@ class Observer(RunLedger):
             self.fail(f"{job.job_id}/{stage_id}/{partition} is won by {output.nonce}, which nobody wrote")
             return
         told = (output.executor_id, stage_id, partition, output.task_attempt)
-        real = (found.executor.partition("#")[0], found.stage_id, found.partition, found.task_attempt)
+        real = (found.executor.partition("_")[0], found.stage_id, found.partition, found.task_attempt)
         if told != real:
             self.fail(f"{job.job_id}: output {output.nonce} was written by {real} and is taken for one of {told}")
 

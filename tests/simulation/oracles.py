@@ -6,8 +6,8 @@ from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobS
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from scheduler.executors.slots import SlotsRecord
-from scheduler.jobs.housekeeping import blobs_of
 from scheduler.jobs.job_heads import JobHead
+from scheduler.jobs.retention import blobs_of
 from state_backend import KeyRange, Keyspace
 from tests.simulation.client import SimulatedClient
 from tests.simulation.data import JobPlan, rows_of, value_of

@@ -3,7 +3,7 @@
 Each is a patch that lasts as long as one simulation; the product knows nothing of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,9 +21,11 @@ from scheduler.executors.executor_watch import ExecutorWatch
 from scheduler.executors.slots import SlotPool
 from scheduler.jobs import housekeeping, job_heads, job_log
 from scheduler.jobs.blobs import BlobStore
-from scheduler.jobs.housekeeping import Housekeeping
+from scheduler.jobs.held_tasks import HeldTasks
 from scheduler.jobs.job_heads import JobHead
 from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.retention import Retention
+from scheduler.replicas import peer_calls
 from scheduler.replicas.peers import Peers
 from scheduler.replicas.remote_actor import RemoteActor
 from scheduler.tasks.fair_queue import FairQueue
@@ -54,6 +56,7 @@ _update_elsewhere = RemoteActor.update
 _accept = AttemptTable.accept
 _submit = JobStore.submit
 _on_head = JobLoads.on_head
+_learn = HeldTasks.learn
 
 
 def _append_expects_no_absence() -> AbstractContextManager[Any]:
@@ -307,11 +310,11 @@ def _slots_are_written_over() -> AbstractContextManager[Any]:
 def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
     """The first of two equal jobs to be removed takes the plans of both along."""
 
-    async def release(self: BlobStore, job_id: Any, digests: Any) -> None:
-        for digest in sorted(set(digests)):
+    async def release(self: BlobStore, references: Any) -> None:
+        for digest in sorted({digest for _, digest in references}):
             await self._backend.put_txn([DeleteRange(Keyspace.Plans, f"{digest}/")])
 
-    return mock.patch.object(BlobStore, "release", release)
+    return mock.patch.object(BlobStore, "release_all", release)
 
 
 def _conflict_is_ignored() -> AbstractContextManager[Any]:
@@ -341,10 +344,14 @@ def _other_replicas_are_not_woken() -> Iterator[None]:
 def _retention_forgets_results() -> AbstractContextManager[Any]:
     """Records go, and what they named stays."""
 
-    async def remove(self: Housekeeping, job_id: Any) -> None:
-        await self._backend.put_txn([Delete(Keyspace.JobHeads, job_id), Delete(Keyspace.CompletedJobs, job_id)])
+    async def remove(self: Retention, heads: Any) -> bool:
+        for head in heads:
+            await self._backend.put_txn(
+                [Delete(Keyspace.JobHeads, head.job_id), Delete(Keyspace.CompletedJobs, head.job_id)]
+            )
+        return True
 
-    return mock.patch.object(Housekeeping, "remove", remove)
+    return mock.patch.object(Retention, "_remove_records", remove)
 
 
 def _slot_is_never_given_back() -> AbstractContextManager[Any]:
@@ -414,6 +421,38 @@ def _jobs_take_no_turns() -> AbstractContextManager[Any]:
     return mock.patch.object(FairQueue, "_has_patience", return_value=True)
 
 
+@contextmanager
+def _cut_call_cancels_its_caller() -> Iterator[None]:
+    """What waits for a scheduler that is gone is cancelled with the connection (it ends loops in silence)."""
+
+    async def unless_cut(call: Awaitable[Any], error: Exception) -> Any:
+        return await call
+
+    async def call(self: RemoteActor) -> None:
+        parts: list[Any] = []
+        try:
+            await self._call_with(parts)
+        except NotActingError as error:
+            for part in parts:
+                if not part.done.done():
+                    part.done.set_exception(error)
+        finally:
+            for part in parts:
+                part.done.cancel()
+
+    with mock.patch.object(peer_calls, "unless_cut", unless_cut), mock.patch.object(RemoteActor, "_call", call):
+        yield
+
+
+def _launches_are_not_noted() -> AbstractContextManager[Any]:
+    """Which tasks an executor is believed to hold is known from when the job was read alone."""
+
+    def learn(self: HeldTasks, job_id: Any, graph: Any, events: Any) -> None:
+        _learn(self, job_id, graph, None if events is None else ())
+
+    return mock.patch.object(HeldTasks, "learn", learn)
+
+
 PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "append-expects-no-absence": _append_expects_no_absence,
     "unknown-taken-for-failure": _unknown_is_taken_for_failure,
@@ -446,6 +485,8 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "refused-launch-forgotten": _refused_launch_is_forgotten,
     "pushed-launch-runs-twice": _pushed_launch_runs_twice,
     "no-turns": _jobs_take_no_turns,
+    "cut-call-cancels": _cut_call_cancels_its_caller,
+    "launches-not-noted": _launches_are_not_noted,
     **OF_PIPELINES,
     **OF_WATCHES,
     **OF_RECORDS,

@@ -1,7 +1,7 @@
 """Bugs that jobs whose stages run together could have; see `planted`."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -9,10 +9,6 @@ from unittest import mock
 from execution_graph import ExecutionGraph, RunningStage, StreamedInput, SuccessfulStage, streams_of
 from execution_graph.pipelined import _begun_anew
 from executor.agent import Agent
-from onager.ids import TaskKey
-from scheduler.tasks.job_actor import LocalActor
-
-_unwanted = LocalActor.unwanted
 
 
 def _outputs_are_kept() -> AbstractContextManager[Any]:
@@ -55,24 +51,6 @@ def _failures_are_tried_again_alone() -> AbstractContextManager[Any]:
     return mock.patch("execution_graph.outcomes.is_streaming", return_value=False)
 
 
-@contextmanager
-def _abandoned_tasks_run_on() -> Any:
-    """Nobody stops the tasks of stages that stream no more, which wait for others that are gone."""
-
-    async def unwanted(self: LocalActor, executor_id: str, incarnation: str, held: Any) -> list[TaskKey]:
-        found = await _unwanted(self, executor_id, incarnation, held)
-        graphs = {key.job_id: self._jobs.cached(key.job_id) for key in found}
-        given_up = {
-            job_id
-            for job_id, job in graphs.items()
-            if job is not None and job.graph.is_active and job.graph.pipeline is not None and job.graph.pipeline.reason
-        }
-        return [key for key in found if key.job_id not in given_up]
-
-    with mock.patch.object(LocalActor, "unwanted", unwanted):
-        yield
-
-
 def _full_executors_are_silent() -> AbstractContextManager[Any]:
     """An executor without a free slot sends no lists: nothing disproves a launch that its tasks may wait for."""
     return mock.patch.object(Agent, "_next_list_in_s", 3_600.0)
@@ -84,6 +62,5 @@ OF_PIPELINES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "stale-attempt-read": _readers_are_told_first_attempts,
     "readers-start-early": _readers_start_before_all_are_at_work,
     "streaming-task-tried-alone": _failures_are_tried_again_alone,
-    "abandoned-tasks-run-on": _abandoned_tasks_run_on,
     "full-executor-is-silent": _full_executors_are_silent,
 }

@@ -180,7 +180,7 @@ class SimulatedExecutor:
 
     @property
     def life(self) -> str:
-        return f"{self.name}#{self.lives}"
+        return f"{self.name}_{self.lives}"
 
     def start(self) -> None:
         self.lives += 1

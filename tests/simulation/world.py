@@ -28,6 +28,7 @@ from tests.simulation.network import Channel, Network
 from tests.simulation.observer import SET_ASIDE_S, Observer, Violation
 from tests.simulation.oracles import Oracles
 from tests.simulation.pace import LOOK_S, Pace
+from tests.simulation.passers import Passers
 from tests.simulation.planted import PLANTED
 from tests.simulation.processes import EXCHANGE_DIR, SimulatedExecutor, SimulatedReplica
 from tests.simulation.versions import OLD_MAJOR, two_versions
@@ -98,6 +99,7 @@ class World:
         self.weather = Weather(self, seed)
         self.pace = Pace(self)
         self.damage = Damage(self, seed)
+        self.passers = Passers(self)
         self.scheduler_settings: dict[str, Any] = {
             "exchange_dir": EXCHANGE_DIR,
             "executor_lease_ttl_ms": 3_000,
@@ -238,6 +240,8 @@ class World:
             self.damage.strike()
             self._check()
         self.weather.end()
+        self.passers.end()
+        await self._settle(lambda: self.passers.are_gone, "who names blobs for a while does not end")
         await self._settle(lambda: all(c.is_done for c in self.clients), "clients are still waiting")
         await self._settle(Oracles(self).are_registered, "schedulers that live are not registered")
         await self._settle(self.views.agree, "a replica has not heard of what is stored", within_s=10.0)
@@ -263,6 +267,7 @@ class World:
         families = self.rng.choice((1, 3, 100))
         scale = 1 if self.weather.kind is Kind.STORM else self.rng.choice((1, 2, 5))
         shapes = [draw_plan(self.rng, n, scale=scale) for n in range(min(families, 4))]
+        self.passers.begin(shapes)
         for number in range(self.rng.choice((1, 2))):
             client = SimulatedClient(self, number, self._rng("client", number))
             self.clients.append(client)
@@ -346,9 +351,12 @@ class World:
                 ("secrets.token_hex", lambda n=16: draw.randbytes(n).hex()),
                 ("secrets.randbelow", draw.randrange),
                 ("grpc.aio.insecure_channel", lambda address, **_: Channel(self.network, address)),
-                ("onager.result_files.read_result", lambda path: iter(read_result(self.exchange, path))),
+                (
+                    "onager.result_files.read_result",
+                    lambda _, path, __, first: iter(read_result(self.exchange, path)[first:]),
+                ),
                 ("state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes who waits for it
-                ("scheduler.jobs.housekeeping._ORPHAN_AGE_S", _ORPHAN_AGE_S),
+                ("scheduler.jobs.retention._ORPHAN_AGE_S", _ORPHAN_AGE_S),
                 ("scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
                 ("scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
             ):

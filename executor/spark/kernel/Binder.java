@@ -1,6 +1,9 @@
 package onager.kernel;
 
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.IdentityHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -22,11 +25,15 @@ import scala.runtime.AbstractPartialFunction;
  */
 public final class Binder {
     static final String PLACEHOLDER = "onager-input:";
+    private static final Object[] RULES = {"ApplyColumnarRulesAndInsertTransitions", "CollapseCodegenStages"};
 
     /** Gives the leaf for each placeholder. */
     public interface Leaves {
         /** Return the leaf for input *index*; *broadcast*: it stands right below a broadcast, which takes any number of partitions. */
         SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
+
+        /** Return what stands for *exchange*, a broadcast of input *index*, where it is held for others, too; else null. */
+        SparkPlan shared(int index, BroadcastExchangeExec exchange);
 
         /** Return the leaf for input *index* with its rows in *order*, or null where it does not come so. */
         SparkPlan sorted(int index, RDDScanExec placeholder, Seq order);
@@ -51,15 +58,30 @@ public final class Binder {
     /** Return the executable form of *fragment* in the active session. */
     public SparkPlan bind(SparkPlan fragment, org.apache.spark.sql.classic.SparkSession session) {
         SparkPlan bound = node(fragment, false);
-        Seq rules = QueryExecution$.MODULE$.preparations(session, scala.Option.empty(), false);
+        List rules = rules(session);
         for (int i = 0; i < rules.size(); i++) {
-            Rule rule = (Rule) rules.apply(i);
-            String name = rule.getClass().getSimpleName();
-            if (name.equals("ApplyColumnarRulesAndInsertTransitions") || name.equals("CollapseCodegenStages")) {
-                bound = (SparkPlan) rule.apply(bound);
-            }
+            bound = (SparkPlan) ((Rule) rules.get(i)).apply(bound);
         }
         return bound;
+    }
+
+    /** Return the preparation rules that a fragment still needs, in Spark's order; raise when there is no such rule any more. */
+    static List rules(org.apache.spark.sql.classic.SparkSession session) {
+        return picked(QueryExecution$.MODULE$.preparations(session, scala.Option.empty(), false));
+    }
+
+    public static List picked(Seq all) {
+        List found = new ArrayList();
+        List missing = new ArrayList(Arrays.asList(RULES));
+        for (int i = 0; i < all.size(); i++) {
+            if (missing.remove(all.apply(i).getClass().getSimpleName())) {
+                found.add(all.apply(i));
+            }
+        }
+        if (!missing.isEmpty()) {
+            throw new IllegalStateException("preparing a plan has no step " + missing + " here");
+        }
+        return found;
     }
 
     private SparkPlan node(SparkPlan plan, boolean broadcast) {
@@ -68,7 +90,7 @@ public final class Binder {
             return known; // a broadcast that occurs twice is built once
         }
         int index = index(plan);
-        SparkPlan out = sorted(plan);
+        SparkPlan out = plan instanceof BroadcastExchangeExec ? shared((BroadcastExchangeExec) plan) : sorted(plan);
         if (out != null) {
             made.put(plan, out);
             return out;
@@ -92,6 +114,11 @@ public final class Binder {
         }
         made.put(plan, out);
         return out;
+    }
+
+    private SparkPlan shared(BroadcastExchangeExec exchange) {
+        int index = index(exchange.child());
+        return index < 0 ? null : leaves.shared(index, exchange);
     }
 
     /** What a sort over a placeholder becomes where the input can be had in that order, or null. */

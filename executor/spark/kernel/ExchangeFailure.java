@@ -3,7 +3,7 @@ package onager.kernel;
 import java.io.IOException;
 
 /** The exchange directory itself cannot be used; the message names it and says what to do. */
-public final class ExchangeFailure extends IOException {
+public class ExchangeFailure extends IOException {
     public ExchangeFailure(String message, Throwable cause) {
         super(message, cause);
     }
@@ -13,9 +13,10 @@ public final class ExchangeFailure extends IOException {
         String why = Failures.text(e);
         String low = why.toLowerCase();
         String advice;
-        if (low.indexOf("no space left") >= 0 || low.indexOf("quota") >= 0) {
-            advice = "is full: free space there or give another --exchange-dir";
-        } else if (e instanceof java.nio.file.AccessDeniedException || low.indexOf("read-only") >= 0 || low.indexOf("permission denied") >= 0) {
+        if (NoSpace.is(e)) {
+            return new NoSpace("exchange directory " + root + " is full: free space there or give another --exchange-dir (" + why + ")", e);
+        }
+        if (e instanceof java.nio.file.AccessDeniedException || low.indexOf("read-only") >= 0 || low.indexOf("permission denied") >= 0) {
             advice = "cannot be written: check its permissions and whether it is mounted read-only";
         } else {
             advice = "could not be written";

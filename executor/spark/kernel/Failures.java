@@ -17,6 +17,9 @@ import org.apache.spark.api.python.PythonException;
 /** Says of an exception what kind of failure it is, and what a person should read about it. */
 public final class Failures {
     static final int DETAILS = 16 * 1024;
+    private static final String TRACEBACK = "Traceback (most recent call last)";
+    private static final String FRAME = "  File \"";
+    private static final String[] OURS = {"onager.", "org.apache.spark.", "org.apache.arrow.", "io.netty.", "scala.", "py4j."};
 
     private Failures() {}
 
@@ -67,6 +70,17 @@ public final class Failures {
         return false;
     }
 
+    /** Whether a table was too large to be broadcast, for memory or by a limit of Spark's. */
+    static boolean isTooLargeToBroadcast(Throwable e) {
+        List chain = chain(e);
+        boolean found = first(chain, OutOfMemoryError.class) != null;
+        for (int i = 0; i < chain.size(); i++) {
+            String m = ((Throwable) chain.get(i)).getMessage();
+            found = found || m != null && (m.indexOf("Not enough memory to build and broadcast") >= 0 || m.indexOf("Cannot broadcast the table") >= 0);
+        }
+        return found;
+    }
+
     /** Whether the failure is that of an input or output, which another try may not meet again. */
     private static boolean isIo(List chain) {
         if (isWorkerCrash(chain) || isClusterLoss(chain) || first(chain, OutOfMemoryError.class) != null) {
@@ -83,7 +97,7 @@ public final class Failures {
         if (io == null || first(chain, PythonException.class) != null) {
             return false;
         }
-        return !(io instanceof FileNotFoundException) && !(io instanceof java.nio.file.NoSuchFileException)
+        return !(io instanceof FileNotFoundException) && !(io instanceof java.io.NotSerializableException) && !(io instanceof java.nio.file.NoSuchFileException)
                 && !(io instanceof com.fasterxml.jackson.core.JacksonException) && !(io instanceof java.nio.charset.CharacterCodingException);
     }
 
@@ -100,9 +114,88 @@ public final class Failures {
         return null;
     }
 
+    /**
+     * Whether the query, its data or its functions are known to be at fault: Spark says so, or it was raised by something that neither
+     * Spark nor we brought.
+     */
+    private static boolean isUsers(List chain) {
+        if (first(chain, PythonException.class) != null || first(chain, ChangedInput.class) != null || first(chain, RefusedException.class) != null
+                || said(chain) != null) {
+            return true;
+        }
+        for (int i = chain.size() - 1; i >= 0; i--) {
+            if (chain.get(i) instanceof SparkThrowable && ((SparkThrowable) chain.get(i)).getCondition() != null) {
+                return !((SparkThrowable) chain.get(i)).getCondition().startsWith("INTERNAL_ERROR");
+            }
+        }
+        Throwable root = (Throwable) chain.get(chain.size() - 1);
+        if (root instanceof SparkThrowable || root instanceof IOException || root instanceof ArithmeticException
+                || root instanceof NumberFormatException || root instanceof java.time.DateTimeException) {
+            return true; // of the latter, what is left are files that are not there, and text that is none
+        }
+        String thrower = thrower(root);
+        if (root instanceof IllegalArgumentException || root instanceof UnsupportedOperationException) {
+            return !thrower.startsWith("onager.");
+        }
+        return !isOurs(thrower);
+    }
+
+    /** The class that raised *e*, or called what Java has for it; empty when nobody knows. */
+    private static String thrower(Throwable e) {
+        StackTraceElement[] frames = e.getStackTrace();
+        for (int i = 0; i < frames.length; i++) {
+            String name = frames[i].getClassName();
+            if (!name.startsWith("java.") && !name.startsWith("jdk.") && !name.startsWith("sun.")) {
+                return name;
+            }
+        }
+        return "";
+    }
+
+    private static boolean isOurs(String thrower) {
+        for (int i = 0; i < OURS.length; i++) {
+            if (thrower.startsWith(OURS[i])) {
+                return true;
+            }
+        }
+        return thrower.isEmpty();
+    }
+
+    /** Whether what travels in a plan does not fit the classes that are here. */
+    private static boolean isUnreadable(List chain) {
+        Throwable stream = first(chain, java.io.ObjectStreamException.class);
+        return (stream != null && !(stream instanceof java.io.NotSerializableException))
+                || first(chain, ClassNotFoundException.class) != null || first(chain, LinkageError.class) != null;
+    }
+
+    /** The frames of the last traceback in *text* that are not of PySpark itself, or none. */
+    private static String frames(String text) {
+        int at = text.lastIndexOf(TRACEBACK);
+        if (at < 0) {
+            return "";
+        }
+        String[] lines = text.substring(at).split("\n");
+        StringBuilder kept = new StringBuilder();
+        String pyspark = null;
+        boolean isKept = false;
+        for (int i = 1; i < lines.length && lines[i].startsWith("  "); i++) {
+            if (lines[i].startsWith(FRAME)) {
+                if (pyspark == null) { // it begins in a worker of Spark's
+                    int end = lines[i].indexOf("/pyspark/");
+                    pyspark = end < 0 ? FRAME + "/pyspark/" : lines[i].substring(0, end + 9);
+                }
+                isKept = !lines[i].startsWith(pyspark);
+            }
+            if (isKept) {
+                kept.append('\n').append(lines[i]);
+            }
+        }
+        return kept.length() == 0 ? "" : "\n" + TRACEBACK + ":" + kept;
+    }
+
     /** The exception at the end of a Python traceback: what follows its last frame, without Spark's additions. */
     private static String raised(String text) {
-        int at = text.lastIndexOf("Traceback (most recent call last)");
+        int at = text.lastIndexOf(TRACEBACK);
         if (at < 0) {
             return text.trim();
         }
@@ -135,9 +228,16 @@ public final class Failures {
             out.put("fetch_partition", Integer.valueOf(fetch.partition));
             out.put("fetch_nonce", fetch.nonce);
         } else {
-            out.put("kind", isIo(chain) ? "io_error" : "user_error");
+            boolean isIo = isIo(chain);
+            boolean isUsers = !isIo && isUsers(chain);
+            out.put("kind", isUsers ? "user_error" : "io_error");
+            if (first(chain, NoSpace.class) != null) {
+                out.put("cause", "no_space");
+            } else if (!isUsers && (!isIo || isUnreadable(chain))) {
+                out.put("cause", "internal_error");
+            }
         }
-        out.put("message", message(chain, fetch, said, python, root));
+        out.put("message", withoutBlankLines(message(chain, fetch, said, python, root)));
         if (said != null) {
             out.put("error_class", said.getCondition());
             out.put("sql_state", said.getSqlState() == null ? "" : said.getSqlState());
@@ -150,11 +250,26 @@ public final class Failures {
         } else {
             out.put("error_class", root.getClass().getName());
         }
+        out.put("out_of_memory", Boolean.valueOf(first(chain, OutOfMemoryError.class) != null));
+        out.put("details", details(e, python));
+        return out;
+    }
+
+    /** Where it came from: of a Python function's exception its traceback, which no frame of the JVM adds anything to. */
+    private static String details(Throwable e, Throwable python) {
+        if (python != null) {
+            String text = python.getMessage();
+            return text.length() > DETAILS ? text.substring(text.length() - DETAILS) : text;
+        }
         StringWriter trace = new StringWriter();
         e.printStackTrace(new PrintWriter(trace));
-        String details = python == null ? trace.toString() : python.getMessage() + "\n" + trace;
-        out.put("details", details.length() > DETAILS ? details.substring(0, DETAILS) : details);
-        return out;
+        String text = trace.toString();
+        return text.length() > DETAILS ? text.substring(0, DETAILS) : text;
+    }
+
+    /** Leaves out the lines above a statement that Spark shows: those of the script before it were blanked out. */
+    private static String withoutBlankLines(String message) {
+        return message == null ? null : message.replaceFirst("(== SQL ==\n)\\n+", "$1");
     }
 
     private static String message(List chain, FetchFailure fetch, SparkThrowable said, Throwable python, Throwable root) {
@@ -173,7 +288,7 @@ public final class Failures {
             return "a Python worker died while it ran a function of the query (killed, out of memory, or crashed in native code)";
         }
         if (python != null) {
-            return raised(python.getMessage());
+            return raised(python.getMessage()) + frames(python.getMessage());
         }
         if (said != null) {
             String m = ((Throwable) said).getMessage();

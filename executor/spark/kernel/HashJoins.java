@@ -62,12 +62,12 @@ final class HashJoins {
         return changed ? (SparkPlan) out.withNewChildren(Kernel.seq(made)) : out;
     }
 
-    private static boolean ordersItself(SparkPlan node) {
+    static boolean ordersItself(SparkPlan node) {
         return node instanceof SortExec || node instanceof TakeOrderedAndProjectExec || node instanceof HashAggregateExec
                 || node instanceof ShuffledHashJoinExec;
     }
 
-    private static boolean keepsOrder(SparkPlan node) {
+    static boolean keepsOrder(SparkPlan node) {
         return node instanceof ProjectExec || node instanceof FilterExec || node instanceof UnionExec || node instanceof BroadcastHashJoinExec;
     }
 
@@ -127,7 +127,7 @@ final class HashJoins {
         return node instanceof ProjectExec || node instanceof FilterExec || node instanceof SortExec || node instanceof HashAggregateExec;
     }
 
-    private static String typeOf(BaseJoinExec join) {
+    static String typeOf(BaseJoinExec join) {
         return String.valueOf(join.joinType()).replace("$", "");
     }
 }

@@ -20,9 +20,11 @@ final class HeldInput implements ExchangeInput, SortedInput {
     private static long count = 0;
 
     private final long number;
-    private final transient List[] frames; // by partition, or by run: each a Frame or a PackedFrame
+    private final int partitions;
+    private transient volatile List[] frames; // by partition, or by run: each a Frame or a PackedFrame; null: given back
 
     private HeldInput(int partitions) {
+        this.partitions = partitions;
         this.frames = new List[partitions];
         for (int i = 0; i < partitions; i++) {
             frames[i] = new ArrayList();
@@ -54,11 +56,18 @@ final class HeldInput implements ExchangeInput, SortedInput {
     /** Read every partition to its end, one after another. */
     static HeldInput drain(ExchangeSource[] partitions) throws IOException, InterruptedException {
         HeldInput all = new HeldInput(partitions.length);
-        for (int i = 0; i < partitions.length; i++) {
-            for (Frame frame = partitions[i].next(); frame != null; frame = partitions[i].next()) {
-                all.frames[i].add(frame.copy());
+        int open = 0; // those before are closed
+        try {
+            for (; open < partitions.length; open++) {
+                for (Frame frame = partitions[open].next(); frame != null; frame = partitions[open].next()) {
+                    all.frames[open].add(frame.copy());
+                }
+                partitions[open].close();
             }
-            partitions[i].close();
+        } finally {
+            for (; open < partitions.length; open++) {
+                partitions[open].close();
+            }
         }
         return all;
     }
@@ -75,8 +84,13 @@ final class HeldInput implements ExchangeInput, SortedInput {
         return made;
     }
 
+    /** Give the memory back: all that was to be made of it is made. Who reads it nevertheless fails. */
+    void release() {
+        frames = null;
+    }
+
     public int partitions() {
-        return frames.length;
+        return partitions;
     }
 
     public int streamed() {
@@ -84,11 +98,15 @@ final class HeldInput implements ExchangeInput, SortedInput {
     }
 
     public ExchangeSource open(int partition, TaskContext context) {
-        return new Source(frames[partition]);
+        List[] there = frames;
+        if (there == null) {
+            throw new IllegalStateException("what was read whole for this stage was given back when the stage had been bound");
+        }
+        return new Source(there[partition]);
     }
 
     public int runs() {
-        return frames.length;
+        return partitions;
     }
 
     public ExchangeSource open(int run, long from, long to, TaskContext context) {

@@ -30,6 +30,7 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SQLConf$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -48,8 +49,11 @@ public final class Kernel {
     final Store store;
     final int slots;
     private final Tracker tracker;
+    final Broadcasts broadcasts;
     final LinkedBlockingQueue events = new LinkedBlockingQueue();
     private final Map runs = new ConcurrentHashMap();
+    final Pools pools = new Pools();
+    private final ControlThreads controls = new ControlThreads();
     private volatile Streams streams = null;
 
     /** *writer*: the life of this executor. */
@@ -58,6 +62,7 @@ public final class Kernel {
         this.store = new Store(exchangeDir, new SerializableConfiguration(new Configuration(sc.hadoopConfiguration())), writer);
         this.slots = slots;
         this.tracker = new Tracker(sc);
+        this.broadcasts = new Broadcasts(sc);
         sc.addSparkListener(tracker);
     }
 
@@ -110,6 +115,25 @@ public final class Kernel {
         return streams().use();
     }
 
+    /** Let this thread's Spark jobs run in the job group *group* and in a scheduling pool of their own, until `leaveControl`. */
+    public void enterControl(String group, String description) {
+        sc.setJobGroup(group, description, true);
+        sc.setLocalProperty(Pools.PROPERTY, pools.take());
+        controls.enter(group);
+    }
+
+    public void leaveControl(String group) {
+        controls.leave(group);
+        pools.give(sc.getLocalProperty(Pools.PROPERTY));
+        sc.setLocalProperty(Pools.PROPERTY, null);
+    }
+
+    /** Stop the Spark jobs of *group*, let no more of them start, and interrupt its thread. */
+    public void cancelControl(String group) {
+        sc.cancelJobGroupAndFutureJobs(group, "cancelled");
+        controls.interrupt(group);
+    }
+
     static Seq seq(Object[] items) {
         return scala.jdk.javaapi.CollectionConverters.asScala(java.util.Arrays.asList(items)).toSeq();
     }
@@ -136,10 +160,21 @@ public final class Kernel {
         }
     }
 
-    /** Make a session of *base*'s context with the settings *conf*, a JSON object. */
+    /**
+     * Make a session of *base*'s context with the settings *conf*, a JSON object. What the process was given of Spark SQL's own, and
+     * is not in it, goes back to Spark's default: it was not there where the stage was planned.
+     */
     public SparkSession session(SparkSession base, String conf) throws IOException {
         SparkSession session = (SparkSession) base.newSession();
-        Iterator fields = JSON.readTree(conf).fields();
+        JsonNode given = JSON.readTree(conf);
+        scala.collection.Iterator all = session.sessionState().conf().getAllConfs().keysIterator();
+        while (all.hasNext()) {
+            String key = (String) all.next();
+            if (key.startsWith("spark.sql.") && !given.has(key) && !SQLConf.isStaticConfigKey(key)) {
+                session.sessionState().conf().unsetConf(key);
+            }
+        }
+        Iterator fields = given.fields();
         while (fields.hasNext()) {
             Map.Entry e = (Map.Entry) fields.next();
             session.sessionState().conf().setConfString((String) e.getKey(), ((JsonNode) e.getValue()).asText());
@@ -147,8 +182,8 @@ public final class Kernel {
         return session;
     }
 
-    /** Let this thread's Spark jobs run under *session*'s settings and in the job group *group*. */
-    void enter(SparkSession session, String group) {
+    /** Let this thread's Spark jobs run under *session*'s settings, in the job group *group* and the scheduling pool *pool*. */
+    void enter(SparkSession session, String group, String pool) {
         java.util.Properties p = new java.util.Properties();
         scala.collection.Iterator all = session.sessionState().conf().getAllConfs().iterator();
         while (all.hasNext()) {
@@ -161,6 +196,7 @@ public final class Kernel {
         p.setProperty("spark.job.description", "onager " + group);
         p.setProperty("spark.job.interruptOnCancel", "true");
         p.setProperty(Tracker.RUN, group);
+        p.setProperty(Pools.PROPERTY, pool);
         sc.setLocalProperties(p);
         org.apache.spark.sql.SparkSession.setActiveSession(session);
     }
@@ -172,6 +208,8 @@ public final class Kernel {
         final RDD rdd;
         final Seq output;
         final DataType[] types;
+        /** What it reads of `Broadcasts`. */
+        List broadcasts = java.util.Collections.emptyList();
 
         Bound(SparkSession session, SparkPlan plan, RDD rdd) {
             this.session = session;
@@ -197,29 +235,61 @@ public final class Kernel {
     /**
      * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
      *
-     * <p>*spec* is JSON: {group, partitions, ordered, inputs: [null | {stage, directory, reads_all, partitions, producers: [..], nonces: [..],
+     * <p>*spec* is JSON: {job, group, partitions, ordered, sparing, inputs: [null | {stage, directory, reads_all, partitions, producers: [..], nonces: [..],
      * rows: [..], bytes} | {stage, attempt, job, reads_all, partitions, attempts: [..], addresses: [..], alone}]}; *ordered*: the order of the
-     * rows matters; *leaves* has a plan where inputs has null. An input with attempts is a stream, and `RemoteInput` says what is in it.
-     * One with *ordering* (as from `PlanTools.ordering`, in base 64) has sorted runs, of which partitions are ranges.
+     * rows matters; *sparing*: broadcast only what has to be; *leaves* has a plan where inputs has null. An input with attempts is a
+     * stream, and `RemoteInput` says what is in it. One with *ordering* (as from `PlanTools.ordering`, in base 64) has sorted runs, of which partitions are ranges.
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List leaves) throws Exception {
         JsonNode s = JSON.readTree(spec);
         String group = s.get("group").asText();
-        enter(session, group);
+        String pool = pools.take();
         try {
-            return bind(session, fragment, s, leaves);
+            enter(session, group, pool);
+            return bind(session, fragment, s, leaves, s.get("sparing").asBoolean());
+        } catch (Throwable e) {
+            if (!Failures.isTooLargeToBroadcast(e) || hasStreams(s)) {
+                throw e;
+            }
+            return bind(session, fragment, s, leaves, true);
         } finally {
+            pools.give(pool);
             tracker.forget(group);
         }
     }
 
-    private Bound bind(SparkSession session, byte[] fragment, JsonNode s, List leaves) throws Exception {
-        StageInputs inputs = new StageInputs(this, s, leaves);
+    private static boolean hasStreams(JsonNode s) {
+        boolean found = false;
+        for (int i = 0; i < s.get("inputs").size(); i++) {
+            found = found || item(s, "inputs", i).has("attempts");
+        }
+        return found;
+    }
+
+    private Bound bind(SparkSession session, byte[] fragment, JsonNode s, List leaves, boolean sparing) throws Exception {
+        String group = s.get("group").asText();
+        try {
+            Bound bound = bind(session, fragment, s, new StageInputs(this, s, leaves), sparing);
+            bound.broadcasts = broadcasts.bound(group);
+            return bound;
+        } catch (Throwable e) {
+            broadcasts.giveUp(group);
+            throw e;
+        }
+    }
+
+    private Bound bind(SparkSession session, byte[] fragment, JsonNode s, StageInputs inputs, boolean sparing) throws Exception {
+        boolean free = !s.get("ordered").asBoolean();
+        int partitions = s.get("partitions").asInt();
+        SparkPlan decoded = (SparkPlan) decode(fragment);
+        BroadcastLimit limit = new BroadcastLimit(inputs, decoded, partitions, free);
+        SparkPlan held = limit.within(decoded, sparing ? 0L : broadcasts.left(limit.keys()));
         long mostHashed = ((Long) session.sessionState().conf().getConf(
                 SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD())).longValue();
-        SparkPlan plan = new HashJoins(inputs, mostHashed).visit((SparkPlan) decode(fragment), !s.get("ordered").asBoolean());
-        Bound bound = bind(session, plan, s.get("partitions").asInt(), inputs);
+        SparkPlan plan = new HashJoins(inputs, mostHashed).visit(held, free);
+        Bound bound = bind(session, plan, partitions, inputs);
         Streams.decide(bound.rdd, inputs.streamed);
+        inputs.release();
         return bound;
     }
 
@@ -228,7 +298,7 @@ public final class Kernel {
         SparkPlan bound = new Binder(leaves).bind(plan, session);
         RDD rdd = bound.execute();
         if (rdd.getNumPartitions() != wanted) {
-            throw new IllegalStateException("the stage was planned with " + wanted + " partitions, but here its plan has "
+            throw new ChangedInput("the stage was planned with " + wanted + " partitions, but here its plan has "
                     + rdd.getNumPartitions() + ": its files changed since, or its leaves do not agree\n" + bound.treeString());
         }
         return new Bound(session, bound, rdd);
@@ -252,6 +322,7 @@ public final class Kernel {
         }
         Run started = new Run(this, sc, run, bound, seq(partitions), task(bound, s, run, nonces, expression));
         runs.put(run, started);
+        broadcasts.run(bound.broadcasts, 1);
         started.start();
     }
 
@@ -274,6 +345,10 @@ public final class Kernel {
         }
         Task task = task(bound, s, "whole/" + nonce, nonces, new byte[0]);
         task.isStrict = true;
+        if (task instanceof WriteResult) {
+            int least = ((WriteResult) task).empty().length + ResultFile.SMALLEST_END;
+            ((WriteResult) task).inline = Math.max(least, Whole.inline(partitions.length, sc));
+        }
         long started = System.currentTimeMillis();
         Outcome[] outcomes = new Outcome[partitions.length];
         Outcome whole;
@@ -368,6 +443,12 @@ public final class Kernel {
         }
     }
 
+    /** Raise what this Spark lacks of what is found by its name. */
+    public void check(SparkSession session) {
+        Binder.rules(session);
+        PlanTools.check();
+    }
+
     /** Return what processes of the cluster that run *tasks* tasks have against the exchange directory; nothing when all share it. */
     public List whoDoesNotShare(int tasks) throws Exception {
         return Probe.ask(sc, store, tasks);
@@ -385,10 +466,30 @@ public final class Kernel {
             open.cancelGroup(group);
         }
         sc.cancelJobGroupAndFutureJobs(group);
+        broadcasts.giveUp(group);
+    }
+
+    /** Give back what was broadcast for a job. */
+    public void closeJob(String job) {
+        broadcasts.closeJob(job);
+    }
+
+    /** Return {broadcasts that are held, those ever begun, bytes of memory that Spark holds for them}. */
+    public long[] broadcastUse() {
+        long[] counts = broadcasts.use();
+        return new long[] {counts[0], counts[1], org.apache.spark.SparkEnv$.MODULE$.get().memoryManager().storageMemoryUsed()};
+    }
+
+    /** Let stages of this executor broadcast at most *bytes* at a time, about. */
+    public void limitBroadcasts(long bytes) {
+        broadcasts.limit(bytes);
     }
 
     void ended(String run, Throwable failure) {
-        runs.remove(run);
+        Run over = (Run) runs.remove(run);
+        if (over != null) {
+            broadcasts.run(over.bound.broadcasts, -1);
+        }
         tracker.forget(run);
         Map fields = new LinkedHashMap();
         if (failure != null) {

@@ -12,6 +12,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import scala.collection.immutable.Seq;
 
 /** One task of a pipeline, from its encoded plan to its output, on a thread and in a session of its own. */
@@ -72,7 +73,7 @@ final class PipelineTask extends Thread {
 
     private Outcome work() throws Exception {
         SparkSession session = pipeline.kernel.session(pipeline.base, spec.get("conf").toString());
-        pipeline.kernel.enter(session, pipeline.run);
+        pipeline.kernel.enter(session, pipeline.run, pipeline.run);
         SparkPlan plan = (SparkPlan) Kernel.decode(fragment);
         // Such a join reads its input in jobs of Spark's, and more than once: they must not hold slots while they wait for rows.
         boolean isHeld = PlanTools.hasJoinOverAllPartitions(plan);
@@ -135,6 +136,10 @@ final class PipelineTask extends Thread {
 
         public SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast) {
             return pipeline.interposer().leaf(made(index, placeholder.output()), stage, partition);
+        }
+
+        public SparkPlan shared(int index, BroadcastExchangeExec exchange) {
+            return null; // each task is on its own here
         }
 
         public SparkPlan sorted(int index, RDDScanExec placeholder, Seq order) {

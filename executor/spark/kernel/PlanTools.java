@@ -65,6 +65,19 @@ public final class PlanTools {
 
     private PlanTools() {}
 
+    /** Raises when Spark has no class of a name by which one is looked for here. */
+    static void check() {
+        String[] names = BY_ORDER.trim().split(" ");
+        for (int i = 0; i < names.length; i++) {
+            String name = AggregateExpression.class.getPackage().getName() + "." + names[i];
+            try {
+                Class.forName(name, false, AggregateExpression.class.getClassLoader());
+            } catch (ClassNotFoundException e) {
+                throw new IllegalStateException("there is no class " + name + " here", e);
+            }
+        }
+    }
+
     /**
      * Lists every node of a plan, parents first, those of subqueries included; code generation and row/column
      * transitions are left out.

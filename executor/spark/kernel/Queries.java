@@ -1,5 +1,8 @@
 package onager.kernel;
 
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -18,6 +21,9 @@ import scala.math.BigInt;
 /** What the planner asks of a query before Spark has made a physical plan of it. */
 public final class Queries {
     private static final BigInt MOST_NUMBERS = BigInt.apply(1L << 50);
+
+    /** Rows of the driver, and those that the query's text itself holds: Spark gives no size of either. */
+    private static final Set SIZELESS = new HashSet(Arrays.asList(new Object[] {"LogicalRDD", "ResolvedInlineTable"}));
 
     private Queries() {}
 
@@ -45,7 +51,7 @@ public final class Queries {
             total += needed == null ? bytes : (long) (bytes * columnShare(relation, widths(plan.output(), needed)));
         } else if (plan instanceof Range) {
             total += 8L * Math.max(0L, ((Range) plan).numElements().min(MOST_NUMBERS).toLong());
-        } else if (plan.getClass().getSimpleName().equals("LogicalRDD")) {
+        } else if (SIZELESS.contains(plan.getClass().getSimpleName())) {
             total += 0;
         } else if (plan.children().isEmpty() && plan.subqueries().isEmpty() && plan.innerChildren().isEmpty()) {
             BigInt size = plan.stats().sizeInBytes();

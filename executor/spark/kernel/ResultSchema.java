@@ -34,7 +34,7 @@ final class ResultSchema {
             StructField f = schema.fields()[i];
             boolean text = f.dataType() instanceof YearMonthIntervalType;
             if (!text && nested(f.dataType())) {
-                throw new IllegalArgumentException("column " + f.name() + " holds a year-month interval inside " + f.dataType().simpleString()
+                throw new RefusedException("column " + f.name() + " holds a year-month interval inside " + f.dataType().simpleString()
                         + ", which no Arrow reader takes: cast it to string");
             }
             fields[i] = text ? new StructField(f.name(), StringType$.MODULE$, f.nullable(), Metadata.empty()) : f;

@@ -10,11 +10,13 @@ import org.apache.spark.TaskContext;
 
 /**
  * The output of a stage in row files, read from exactly the executions that are named. Partition i reads bucket i (BUCKET)
- * or all buckets of the i-th slice of producers (SLICE: with one partition that is everything), in the order of producers.
+ *, all buckets of the i-th slice of producers (SLICE: with one partition that is everything), or everything (ALL), in the order of
+ * producers.
  */
 public final class RowFileInput implements ExchangeInput, SortedInput {
     public static final int BUCKET = 0;
     public static final int SLICE = 1;
+    public static final int ALL = 2;
 
     private final Store store;
     private final String directory;
@@ -68,12 +70,26 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
 
     /** Return the most bytes that any bucket holds, uncompressed; it takes a look at the index of every file. */
     long largestBucket() {
-        long[] bytes = new long[partitions];
+        long[] bytes = bucketBytes(partitions);
+        long most = 0L;
+        for (int b = 0; b < bytes.length; b++) {
+            most = Math.max(most, bytes[b]);
+        }
+        return most;
+    }
+
+    /** Return the bytes of all files, which have one bucket each, uncompressed; it takes a look at the index of every file. */
+    long plainBytes() {
+        return bucketBytes(1)[0];
+    }
+
+    private long[] bucketBytes(int buckets) {
+        long[] bytes = new long[buckets];
         for (int p = 0; p < producers.length; p++) {
             if (rows[p] > 0L) {
                 try {
                     RowFile index = index(p);
-                    for (int b = 0; b < partitions; b++) {
+                    for (int b = 0; b < buckets; b++) {
                         bytes[b] += index.plainBytes(b);
                     }
                 } catch (IOException e) {
@@ -83,11 +99,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
                 }
             }
         }
-        long most = 0L;
-        for (int b = 0; b < partitions; b++) {
-            most = Math.max(most, bytes[b]);
-        }
-        return most;
+        return bytes;
     }
 
     private RowFile index(int producer) throws IOException {

@@ -14,10 +14,11 @@ final class Run extends Thread {
     private final Kernel kernel;
     private final SparkContext sc;
     private final String run;
-    private final Kernel.Bound bound;
+    final Kernel.Bound bound;
     private final Seq partitions;
     private final Task task;
     private final Set cancelled = new HashSet();
+    private boolean hasEnded = false;
 
     Run(Kernel kernel, SparkContext sc, String run, Kernel.Bound bound, Seq partitions, Task task) {
         super("onager-" + run);
@@ -39,20 +40,30 @@ final class Run extends Thread {
 
     public void run() {
         Throwable failure = null;
+        String pool = kernel.pools.take();
         try {
-            kernel.enter(bound.session, run);
+            kernel.enter(bound.session, run, pool);
             sc.runJob(bound.rdd, task, partitions, new Handler(), ClassTag$.MODULE$.apply(Outcome.class));
         } catch (Throwable e) {
             failure = e;
         } finally {
-            for (int i = 0; i < partitions.size(); i++) {
-                Task.UNWANTED.remove(run + "/" + partitions.apply(i));
-            }
+            kernel.pools.give(pool);
+            end();
             kernel.ended(run, failure);
         }
     }
 
+    private synchronized void end() {
+        hasEnded = true;
+        for (int i = 0; i < partitions.size(); i++) {
+            Task.UNWANTED.remove(run + "/" + partitions.apply(i));
+        }
+    }
+
     synchronized void cancel(List unwanted, Tracker tracker) {
+        if (hasEnded) {
+            return; // nothing would take away again what is noted now
+        }
         for (int i = 0; i < unwanted.size(); i++) {
             Task.UNWANTED.add(run + "/" + unwanted.get(i));
             cancelled.add(unwanted.get(i));

@@ -3,18 +3,22 @@ package onager.kernel;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.Ascending$;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.optimizer.BuildSide;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceRDD;
+import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
 import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 import org.apache.spark.sql.types.DataType;
@@ -44,6 +48,21 @@ final class Spark43 {
                 left, right, join.isSkewJoin());
     }
 
+    /** *join*, by the order of the keys of both sides instead of by what one of them broadcasts. */
+    static SortMergeJoinExec sortMergeJoin(BroadcastHashJoinExec join, SparkPlan left, SparkPlan right) {
+        return new SortMergeJoinExec(join.leftKeys(), join.rightKeys(), join.joinType(), join.condition(), byKeys(left, join.leftKeys()),
+                byKeys(right, join.rightKeys()), false);
+    }
+
+    private static SortExec byKeys(SparkPlan side, Seq keys) {
+        java.util.List order = new java.util.ArrayList();
+        for (int i = 0; i < keys.size(); i++) {
+            Ascending$ up = Ascending$.MODULE$;
+            order.add(new SortOrder((Expression) keys.apply(i), up, up.defaultNullOrdering(), PlanTools.noItems()));
+        }
+        return new SortExec(PlanTools.seq(order), false, side, 0);
+    }
+
     /** The rows, or batches, of a data source's partitions. */
     static RDD dataSource(SparkContext sc, Seq partitions, PartitionReaderFactory readers, boolean isColumnar) {
         return new DataSourceRDD(sc, partitions, readers, isColumnar, scala.collection.immutable.Map$.MODULE$.empty());
@@ -61,7 +80,7 @@ final class Spark43 {
         } else if (name.equals("orc")) {
             made = "orc.OrcFileFormat";
         } else {
-            throw new IllegalArgumentException("a sink is written as parquet, csv, json or orc, not as " + name);
+            throw new RefusedException("a sink is written as parquet, csv, json or orc, not as " + name);
         }
         return (FileFormat) Class.forName(base + made).getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
     }

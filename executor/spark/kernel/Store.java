@@ -7,11 +7,18 @@ import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
@@ -19,13 +26,18 @@ import org.apache.spark.util.SerializableConfiguration;
 
 /**
  * The exchange directory: plain files where it is local (Hadoop's local file system forks a process for every file that
- * it makes), Hadoop's FileSystem where its path has another scheme. Files appear whole, by a rename, or not at all.
+ * it makes), Hadoop's FileSystem where its path has another scheme. Files appear whole, by a rename, or not at all. Local ones are
+ * for this user alone, or for a group by the setting `spark.onager.exchangeAccess`.
  */
 public final class Store implements Serializable {
+    private static final int OF_GROUP_DIRECTORY = 02770;
+    private static final int OF_GROUP_FILE = 0660;
+
     public final String root;
     private final boolean local;
     private final SerializableConfiguration conf;
     private final String writer;
+    private final boolean isOfGroup;
 
     public Store(String root, SerializableConfiguration conf) {
         this(root, conf, "");
@@ -37,6 +49,41 @@ public final class Store implements Serializable {
         this.local = this.root.indexOf(":/") < 0;
         this.conf = conf;
         this.writer = writer.isEmpty() ? "" : "." + writer;
+        org.apache.spark.SparkEnv env = org.apache.spark.SparkEnv.get();
+        this.isOfGroup = env != null && env.conf().get("spark.onager.exchangeAccess", "owner").equals("group");
+    }
+
+    private static FileAttribute[] only(String permissions) {
+        return new FileAttribute[] {PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions))};
+    }
+
+    /** Make *directory* and those above it, below the root, for this user alone, or for its group, whatever the umask. */
+    private void makeDirectories(Path directory) throws IOException {
+        if (Files.isDirectory(directory, new LinkOption[0])) {
+            return;
+        }
+        Path top = directory;
+        Path base = Paths.get(root, new String[0]);
+        List made = new ArrayList();
+        while (!top.equals(base) && !Files.isDirectory(top, new LinkOption[0])) {
+            made.add(0, top);
+            top = top.getParent();
+        }
+        for (int i = 0; i < made.size(); i++) {
+            Path one = (Path) made.get(i);
+            try {
+                Files.createDirectory(one, only("rwx------"));
+                share(one, OF_GROUP_DIRECTORY);
+            } catch (java.nio.file.FileAlreadyExistsException e) {
+                // another has made it just now
+            }
+        }
+    }
+
+    private void share(Path path, int mode) throws IOException {
+        if (isOfGroup) {
+            Files.setAttribute(path, "unix:mode", Integer.valueOf(mode), new LinkOption[0]);
+        }
     }
 
     private static String triple(String uri) {
@@ -119,7 +166,7 @@ public final class Store implements Serializable {
         if (local) {
             check();
             try {
-                Files.createDirectories(Paths.get(path(name), new String[0]), new java.nio.file.attribute.FileAttribute[0]);
+                makeDirectories(Paths.get(path(name), new String[0]));
             } catch (IOException e) {
                 throw ExchangeFailure.ofWrite(root, e);
             }
@@ -169,7 +216,7 @@ public final class Store implements Serializable {
                 if (!makes) {
                     throw e;
                 }
-                Files.createDirectories(file.getParent(), new java.nio.file.attribute.FileAttribute[0]);
+                makeDirectories(file.getParent());
                 channel = open(file);
             }
             return new Pending(path, temporary, Channels.newOutputStream(channel));
@@ -211,9 +258,14 @@ public final class Store implements Serializable {
         }
     }
 
-    private static FileChannel open(Path file) throws IOException {
-        return FileChannel.open(file, new java.nio.file.OpenOption[] {
-            StandardOpenOption.WRITE, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING});
+    private FileChannel open(Path file) throws IOException {
+        Set options = new HashSet();
+        options.add(StandardOpenOption.WRITE);
+        options.add(StandardOpenOption.CREATE);
+        options.add(StandardOpenOption.TRUNCATE_EXISTING);
+        FileChannel channel = FileChannel.open(file, options, only("rw-------"));
+        share(file, OF_GROUP_FILE);
+        return channel;
     }
 
     /** A file open for reading at any position. */

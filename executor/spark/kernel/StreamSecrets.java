@@ -19,8 +19,9 @@ import org.apache.spark.network.sasl.SecretKeyHolder;
 import org.apache.spark.network.util.TransportConf;
 
 /**
- * Secrets made of the tokens of a file, one a line: the first is shown to others, all are taken. The file is read again when it
- * has changed; one that cannot be used leaves the secrets that there were. A token itself never travels.
+ * Secrets made of the tokens of a file, one a line, that are executors' or good for everything: the first is shown to others,
+ * all are taken. The file is read again when it has changed; one that cannot be used leaves the secrets that there were. A token
+ * itself never travels.
  */
 final class StreamSecrets implements SecretKeyHolder {
     private final Path file;
@@ -55,13 +56,14 @@ final class StreamSecrets implements SecretKeyHolder {
         Map found = new LinkedHashMap();
         List lines = Files.readAllLines(file, StandardCharsets.US_ASCII);
         for (int i = 0; i < lines.size(); i++) {
-            String token = ((String) lines.get(i)).trim();
-            if (!token.isEmpty()) {
+            String[] words = ((String) lines.get(i)).trim().split("\\s+"); // a token, or NAME ROLE TOKEN
+            String token = words[words.length - 1];
+            if (!token.isEmpty() && (words.length == 1 || words[1].equals("executor"))) {
                 found.put(of(token, "onager stream name").substring(0, 16), of(token, "onager stream secret"));
             }
         }
         if (found.isEmpty()) {
-            throw new IOException("there is no token in " + file);
+            throw new IOException("there is no token of an executor in " + file);
         }
         secrets = found;
         stamp = now;

@@ -29,6 +29,8 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
         String[] files = new String[0];
         byte[] inline = null;
         boolean isInline = false;
+        /** Of what is read as a result: seals it. */
+        String checksum = "";
     }
 
     protected final String run;
@@ -73,6 +75,7 @@ public abstract class Task extends AbstractFunction2 implements Serializable {
             fields.put("bytes", Long.valueOf(w.bytes));
             fields.put("files", w.files);
             fields.put("inline", Boolean.valueOf(w.isInline));
+            fields.put("checksum", w.checksum);
         } catch (Throwable e) {
             if (isStrict) {
                 if (e instanceof RuntimeException) {

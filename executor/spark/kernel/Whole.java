@@ -1,18 +1,18 @@
 package onager.kernel;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.SparkContext;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /** The outcomes of all partitions of a query, made into one. */
 final class Whole {
     private static final int END_MARK = 8;
-    private static final int COPY = 1 << 20;
+    private static final long MOST_HELD = 64L << 20;
     private static final String[] SUMS = {"rows", "bytes", "bytes_in", "spill_bytes"};
 
     private Whole() {}
@@ -30,6 +30,16 @@ final class Whole {
         }
     }
 
+    /**
+     * How much of the result each of *partitions* tasks may bring along: together no more than a part of what Spark takes of all of them,
+     * and of what the driver can hold. The rest is in files until it is made one.
+     */
+    static int inline(int partitions, SparkContext sc) {
+        long most = sc.getConf().getSizeAsBytes("spark.driver.maxResultSize", "1g");
+        long all = most <= 0L ? MOST_HELD : Math.min(MOST_HELD, most / 4L);
+        return (int) Math.min((long) WriteResult.INLINE, all / Math.max(1, partitions));
+    }
+
     private static Map sums(Outcome[] outcomes) {
         Map fields = new LinkedHashMap();
         for (int s = 0; s < SUMS.length; s++) {
@@ -45,6 +55,7 @@ final class Whole {
         }
         fields.put("peak_memory_bytes", Long.valueOf(peak));
         fields.put("inline", Boolean.FALSE);
+        fields.put("checksum", "");
         fields.put("files", new String[0]);
         return fields;
     }
@@ -69,52 +80,31 @@ final class Whole {
     static Outcome result(Outcome[] outcomes, Store store, String directory, String nonce, byte[] empty) throws IOException {
         Map fields = sums(outcomes);
         int head = empty.length - END_MARK;
-        long size = empty.length;
-        boolean small = true;
-        for (int i = 0; i < outcomes.length; i++) {
-            size += number(outcomes[i], "bytes") - empty.length;
-            small = small && outcomes[i].inline != null;
-        }
-        fields.put("bytes", Long.valueOf(size));
-        if (small && size <= WriteResult.INLINE) {
-            ByteArrayOutputStream out = new ByteArrayOutputStream();
-            out.write(empty, 0, head);
-            for (int i = 0; i < outcomes.length; i++) {
-                out.write(outcomes[i].inline, head, outcomes[i].inline.length - empty.length);
-            }
-            out.write(empty, head, END_MARK);
-            fields.put("inline", Boolean.TRUE);
-            return new Outcome(0, fields, out.toByteArray());
-        }
-        Store.Pending file = store.create(directory + "/0-" + nonce + ".arrow");
+        Task.Written done = new Task.Written();
+        ResultFile out = new ResultFile(store, directory + "/0-" + nonce + ".arrow", null, WriteResult.INLINE);
         try {
-            file.write(empty, 0, head);
+            out.write(empty, 0, head);
+            out.endPiece();
             for (int i = 0; i < outcomes.length; i++) {
+                String checksum = (String) outcomes[i].fields.get("checksum");
                 if (outcomes[i].inline != null) {
-                    file.write(outcomes[i].inline, head, outcomes[i].inline.length - empty.length);
+                    out.append(new ResultFile.Held(outcomes[i].inline), checksum);
                 } else {
-                    move(store, directory + "/" + i + "-" + outcomes[i].fields.get("nonce") + ".arrow", file, head);
+                    String name = directory + "/" + i + "-" + outcomes[i].fields.get("nonce") + ".arrow";
+                    out.append(store.open(name), checksum);
+                    store.delete(name);
                 }
             }
-            file.write(empty, head, END_MARK);
-            file.commit();
+            out.write(empty, head, END_MARK);
+            out.endPiece();
+            out.finish(done);
         } catch (Throwable e) {
-            file.abort();
+            out.abort();
             throw e;
         }
-        return new Outcome(0, fields, null);
-    }
-
-    private static void move(Store store, String name, Store.Pending file, int head) throws IOException {
-        Store.Source part = store.open(name);
-        byte[] buffer = new byte[COPY];
-        long end = part.size - END_MARK;
-        for (long at = head; at < end; at += buffer.length) {
-            int n = (int) Math.min((long) buffer.length, end - at);
-            part.read(at, buffer, n);
-            file.write(buffer, 0, n);
-        }
-        part.close();
-        store.delete(name);
+        fields.put("bytes", Long.valueOf(done.bytes));
+        fields.put("checksum", done.checksum);
+        fields.put("inline", Boolean.valueOf(done.isInline));
+        return new Outcome(0, fields, done.inline);
     }
 }

@@ -12,6 +12,7 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -24,12 +25,16 @@ public final class WriteResult extends Task {
     static final int INLINE = 256 * 1024;
     static final int BATCH_ROWS = 65536;
     static final int BATCH_BYTES = 1 << 20;
+    /** Bytes of rows after which a batch is measured, which takes as long as to write some rows. */
+    static final int LOOK_BYTES = BATCH_BYTES / 16;
 
     private final Store store;
     private final String directory;
     private final StructType schema;
     private final String zone;
     private final Seq projection;
+    /** How many bytes are returned with the outcome. */
+    int inline = INLINE;
 
     /** *projection*: expressions bound to the output that make what *schema* says, or null where the output is that already. */
     public WriteResult(String run, Map nonces, DataType[] types, Store store, String directory, StructType schema, String zone, Seq projection) {
@@ -62,83 +67,50 @@ public final class WriteResult extends Task {
         return out.toByteArray();
     }
 
-    /** Bytes in memory up to INLINE, then in a file with all that came before. */
-    private final class Spool extends OutputStream {
-        private final TaskContext context;
-        private final String name;
-        ByteArrayOutputStream held = new ByteArrayOutputStream();
-        Store.Pending file = null;
-
-        Spool(TaskContext context, String name) {
-            this.context = context;
-            this.name = name;
-        }
-
-        public void write(int b) throws IOException {
-            write(new byte[] {(byte) b}, 0, 1);
-        }
-
-        public void write(byte[] bytes, int offset, int length) throws IOException {
-            if (file == null && held.size() + length > INLINE) {
-                context.killTaskIfInterrupted(); // else it would make anew the directory of a job that is over
-                file = store.create(name);
-                byte[] before = held.toByteArray();
-                held = null;
-                file.write(before, 0, before.length);
-            }
-            if (file == null) {
-                held.write(bytes, offset, length);
-            } else {
-                file.write(bytes, offset, length);
-            }
-        }
-    }
-
     protected Written write(TaskContext context, int partition, String nonce, Iterator rows) throws Exception {
         Written done = new Written();
         String name = directory + "/" + partition + "-" + nonce + ".arrow";
-        Spool spool = new Spool(context, name);
+        ResultFile out = new ResultFile(store, name, context, inline);
         BufferAllocator allocator = ArrowUtils.rootAllocator().newChildAllocator("onager result", 0L, Long.MAX_VALUE);
         VectorSchemaRoot root = null;
         try {
             root = VectorSchemaRoot.create(arrow(schema, zone), allocator);
             ArrowWriter batch = ArrowWriter.create(root);
-            ArrowStreamWriter stream = new ArrowStreamWriter(root, (DictionaryProvider) null, (OutputStream) spool);
+            ArrowStreamWriter stream = new ArrowStreamWriter(root, (DictionaryProvider) null, (OutputStream) out);
             UnsafeProjection project = projection == null ? null : UnsafeProjection.create(projection);
             if (project != null) {
                 project.initialize(partition);
             }
             stream.start();
+            out.endPiece();
+            UnsafeProjection[] lazy = new UnsafeProjection[1];
             int held = 0;
+            long unseen = 0;
             while (rows.hasNext()) {
-                InternalRow row = (InternalRow) rows.next();
-                batch.write(project == null ? row : (InternalRow) project.apply(row));
+                Object given = rows.next();
+                UnsafeRow row = project == null ? unsafe(given, lazy) : project.apply((InternalRow) given);
+                batch.write(row);
                 held++;
                 done.rows++;
-                if (held == BATCH_ROWS || (held & 255) == 0 && batch.sizeInBytes() > BATCH_BYTES) {
-                    flush(batch, stream);
+                unseen += row.getSizeInBytes();
+                boolean looks = unseen >= LOOK_BYTES;
+                unseen = looks ? 0 : unseen;
+                if (held == BATCH_ROWS || looks && batch.sizeInBytes() > BATCH_BYTES) {
+                    flush(batch, stream, out);
                     held = 0;
                     context.killTaskIfInterrupted();
                 }
             }
             if (held > 0) {
-                flush(batch, stream);
+                flush(batch, stream, out);
             }
             stream.end();
+            out.endPiece();
             context.killTaskIfInterrupted();
-            if (spool.file == null) {
-                done.inline = spool.held.toByteArray();
-                done.bytes = done.inline.length;
-                done.isInline = true;
-            } else {
-                spool.file.commit();
-                done.bytes = spool.file.position;
-            }
+            out.finish(done);
             return done;
         } catch (Throwable e) {
-            if (spool.file != null) {
-                spool.file.abort();
-            }
+            out.abort();
             throw e;
         } finally {
             if (root != null) {
@@ -148,9 +120,10 @@ public final class WriteResult extends Task {
         }
     }
 
-    private static void flush(ArrowWriter batch, ArrowStreamWriter stream) throws IOException {
+    private static void flush(ArrowWriter batch, ArrowStreamWriter stream, ResultFile out) throws IOException {
         batch.finish();
         stream.writeBatch();
+        out.endPiece();
         batch.reset();
     }
 

@@ -57,17 +57,27 @@ public final class WriteSink extends Task {
         boolean written = false;
         context.killTaskIfInterrupted(); // else it would make anew the directory of a job that is over
         try {
-            OutputWriter writer = factory.newInstance(path.toString(), schema, attempt);
+            OutputWriter writer = open(path, attempt);
             try {
                 while (rows.hasNext()) {
-                    writer.write((InternalRow) rows.next());
+                    write(writer, (InternalRow) rows.next());
                     done.rows++;
                     if ((done.rows & 1023L) == 0L) {
                         context.killTaskIfInterrupted();
                     }
                 }
-            } finally {
+            } catch (Throwable e) {
+                try {
+                    writer.close();
+                } catch (Throwable late) {
+                    e.addSuppressed(late); // what came first says more
+                }
+                throw e;
+            }
+            try {
                 writer.close();
+            } catch (Exception e) {
+                throw told(e);
             }
             context.killTaskIfInterrupted();
             done.bytes = fs.getFileStatus(path).getLen();
@@ -76,17 +86,50 @@ public final class WriteSink extends Task {
             return done;
         } finally {
             if (!written) {
-                fs.delete(new Path(staging, nonce), true);
+                remove(fs, nonce);
             }
         }
     }
 
+    private OutputWriter open(Path path, TaskAttemptContext attempt) throws Exception {
+        try {
+            return factory.newInstance(path.toString(), schema, attempt);
+        } catch (Exception e) {
+            throw told(e);
+        }
+    }
+
+    private void write(OutputWriter writer, InternalRow row) throws Exception {
+        try {
+            writer.write(row);
+        } catch (Exception e) {
+            throw told(e);
+        }
+    }
+
+    private Exception told(Exception e) {
+        return NoSpace.is(e) ? new NoSpace("there is no space left where the result is written, " + staging + ": free space there ("
+                + Failures.text(e) + ")", e) : e;
+    }
+
     void discard(Outcome outcome) {
         try {
-            Path written = new Path(staging, (String) outcome.fields.get("nonce"));
-            written.getFileSystem(conf.value()).delete(written, true);
+            remove(new Path(staging).getFileSystem(conf.value()), (String) outcome.fields.get("nonce"));
         } catch (IOException e) {
             // it goes with the job
+        }
+    }
+
+    /** Remove what an execution staged, and the directory for all of them once nothing is in it: the job may be over. */
+    private void remove(FileSystem fs, String nonce) throws IOException {
+        fs.delete(new Path(staging, nonce), true);
+        Path all = new Path(staging);
+        try {
+            if (fs.listStatus(all).length == 0) {
+                fs.delete(all, false);
+            }
+        } catch (IOException e) {
+            // it is gone, or another has just begun to write there
         }
     }
 }

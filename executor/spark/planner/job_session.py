@@ -1,6 +1,8 @@
 """The session in which one job is planned: its settings and its views, apart from those of every other job."""
 
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +11,11 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+from executor.exchange import Description, null_text, read_description
 from executor.spark.jvm import Jvm
+from executor.spark.planner.formats import check_options, merged, says
 from executor.spark.planner.view_schemas import ViewSchemas, schema_key
 from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
@@ -34,6 +39,9 @@ FORMATS = {
 """Formats by the extension of a path."""
 COMPRESSIONS = frozenset({"gz", "bz2", "zst", "snappy", "lz4", "deflate"})
 DEFAULT_OPTIONS: dict[str, dict[str, str]] = {"csv": {"header": "true", "inferSchema": "true"}}
+
+_ANY_NAME = re.compile(r"\b(identifier|show)\b|\$\{")
+"""What a script, in lower case, says of views without writing their names."""
 
 _SCHEMAS = ViewSchemas()
 
@@ -124,9 +132,10 @@ def changed_settings(session: SparkSession, before: Mapping[str, str], changes: 
 
 def register_views(session: SparkSession, spec: pb.JobSpec) -> None:
     """Make the job's views; of a SQL job only those that its text could mean, since each costs a look at its files."""
-    text = spec.sql.text.lower() if spec.HasField("sql") else None
+    text = spec.sql.text.lower() if spec.HasField("sql") else ""
+    could_mean_any = not text or _ANY_NAME.search(text) is not None
     for view in spec.views:
-        if text is not None and view.name.isidentifier() and view.name.lower() not in text:
+        if not could_mean_any and view.name.isidentifier() and view.name.lower() not in text:
             continue
         register_view(session, view, spec.conf)
 
@@ -136,18 +145,20 @@ def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str])
 
     What Spark says of a wrong path or option is raised as it is, with a note of the view's name.
     """
-    file_format = view.format or format_of(view.path)
+    described = read_description(view.path)
+    if described is not None and view.format not in {"", described.format}:
+        described = None  # who gives another format knows better
+    file_format = view.format or (described.format if described is not None else format_of(view.path))
     if not file_format:
-        raise PlanningError(
-            f"the format of view {view.name} cannot be told from {view.path}: give one of "
-            f"{', '.join(sorted(set(FORMATS.values())))}"
-        )
-    options = DEFAULT_OPTIONS.get(file_format, {}) | dict(view.options)
-    if view.path.endswith((".tsv", ".tsv.gz")):
-        options = {"sep": "\t"} | options
+        raise PlanningError(f"the format of view {view.name} cannot be told from {view.path}: give one of {_formats()}")
+    if file_format not in set(FORMATS.values()):
+        raise PlanningError(f"view {view.name} cannot be read as {file_format}: give one of {_formats()}")
+    check_options(Jvm.of(session), file_format, view.options, f"view {view.name}", is_written=False)
+    options = merged(_default_options(view.path, file_format, described), view.options)
     reader = session.read.format(file_format).options(**options)
     key = schema_key(view.path, file_format, options, conf)
-    known = _SCHEMAS.get(key)
+    is_told = described is not None and not says(view.options, "inferSchema")
+    known = StructType.fromJson(json.loads(described.schema)) if described and is_told else _SCHEMAS.get(key)
     try:
         frame = (reader if known is None else reader.schema(known)).load(view.path)
     except PySparkException as e:
@@ -156,6 +167,19 @@ def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str])
     if known is None:
         _SCHEMAS.put(key, frame.schema)
     frame.createOrReplaceTempView(view.name)
+
+
+def _formats() -> str:
+    return ", ".join(sorted(set(FORMATS.values())))
+
+
+def _default_options(path: str, file_format: str, described: Description | None) -> dict[str, str]:
+    """Return the options of a view unless it is given others: as the files were written, where that is said."""
+    if described is not None:
+        unquoted = {"nullValue": null_text(path)} if file_format == "csv" else {}
+        return merged(unquoted, described.options)
+    tabs = {"sep": "\t"} if path.endswith((".tsv", ".tsv.gz")) else {}
+    return DEFAULT_OPTIONS.get(file_format, {}) | tabs
 
 
 def format_of(path: str) -> str:

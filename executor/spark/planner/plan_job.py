@@ -1,7 +1,7 @@
 """Planning a job: from what a client submitted to the stages of its graph, or to its result when it is small."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -9,10 +9,11 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from executor.exchange import check_target
+from executor.exchange import check_appended, check_target
 from executor.spark import plan_codec
 from executor.spark.jvm import Jvm
 from executor.spark.planner.cutter import CutStage, cut_plan
+from executor.spark.planner.formats import check_options, completed
 from executor.spark.planner.job_session import (
     changed_settings,
     job_session,
@@ -20,12 +21,12 @@ from executor.spark.planner.job_session import (
     planned_settings,
     register_views,
 )
-from executor.spark.planner.python_function import call_function, importable
 from executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, setting_bytes, sizes
 from executor.spark.planner.sql_script import plan_script
 from executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.errors import PlanningError, UnsupportedPlanError
 from onager.job_settings import SORT_PARALLEL_FROM_BYTES
+from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
 
@@ -64,24 +65,33 @@ class ArrowSchema(Protocol):
         ...
 
 
+class CallFunction(Protocol):
+    """Calls the Python function of a job."""
+
+    def __call__(self, spec: pb.JobSpec, session: SparkSession) -> AbstractContextManager[DataFrame]:
+        """Give the DataFrame that the function of *spec* returns, made in *session*; usable while the context lasts."""
+        ...
+
+
 def plan_job(
-    spec: pb.JobSpec, spark: SparkSession, *, cluster_slots: int, arrow_schema: ArrowSchema, run_fused: RunFused
+    spec: pb.JobSpec,
+    spark: SparkSession,
+    *,
+    cluster_slots: int,
+    arrow_schema: ArrowSchema,
+    run_fused: RunFused,
+    call_function: CallFunction,
+    private: PrivatePaths = NO_PATHS,
 ) -> pb.PlanOutcome:
     """Plan a job in a session of its own, and run it as well when it reads little (``onager.fusion.maxBytes``).
 
     What cannot be run in pieces is run here as well, however much it reads, and the plan says why. *cluster_slots*
-    sizes the tasks of what is cut. Nothing outside of the session changes. Raises `PlanningError` and its kinds for
-    what cannot be planned, `InvalidSettingError` for the conf, `SinkError` for a target that cannot be published or may
-    not be replaced, and Spark's own exceptions for what Spark does not take.
+    sizes the tasks of what is cut; nothing is written at *private* paths. Nothing outside of the session changes.
+    Raises `PlanningError` and its kinds for what cannot be planned, `InvalidSettingError` for the conf, `SinkError` for
+    a target that cannot be published or may not be replaced, and Spark's own exceptions for what Spark does not take.
     """
-    with job_session(spec, spark) as session, _told_in_words():
-        frame, sink = _query(spec, session)
-        if sink is not None and sink.format not in SINK_FORMATS:
-            raise PlanningError(
-                f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(sorted(SINK_FORMATS))}"
-            )
-        if sink is not None:
-            check_target(sink)
+    with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
+        frame, sink = _query(spec, session, call_function, until_planned, private)
         planning = _Planning(session, frame, sink, arrow_schema)
         if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
@@ -118,16 +128,44 @@ def _too_large(size: int) -> UnsupportedPlanError:
     )
 
 
-def _query(spec: pb.JobSpec, session: SparkSession) -> tuple[DataFrame, pb.Sink | None]:
+def _query(
+    spec: pb.JobSpec,
+    session: SparkSession,
+    call_function: CallFunction,
+    until_planned: ExitStack,
+    private: PrivatePaths,
+) -> tuple[DataFrame, pb.Sink | None]:
+    """Return the job's query, and where its result goes, with all that it is written with."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
+    frame, said = _frame(spec, session, call_function, until_planned)
+    if said is not None and given is not None:
+        raise PlanningError("the script says INSERT OVERWRITE DIRECTORY, and the job has an output as well: give one")
+    sink = said or given
+    if sink is not None:
+        if sink.format not in SINK_FORMATS:
+            raise PlanningError(
+                f"a result cannot be written as {sink.format or 'nothing'}: give {', '.join(sorted(SINK_FORMATS))}"
+            )
+        check_options(Jvm.of(session), sink.format, sink.options, f"the output {sink.path}", is_written=True)
+        schema = frame.schema.json()
+        # What a statement says is written as Spark writes it; what the job says is written to be read again.
+        sink = completed(sink, schema) if said is None else sink
+        check_target(sink, private)
+        check_appended(
+            pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=sink.options, schema_json=schema)
+        )
+    return frame, sink
+
+
+def _frame(
+    spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack
+) -> tuple[DataFrame, pb.Sink | None]:
+    """Return the job's query, and the sink that its text itself says."""
     register_views(session, spec)
     if spec.HasField("python"):
-        with importable(spec.py_files):
-            return call_function(session, spec.python), given
+        return until_planned.enter_context(call_function(spec, session)), None
     script = plan_script(session, spec.sql.text)
-    if script.sink is not None and given is not None:
-        raise PlanningError("the script says INSERT OVERWRITE DIRECTORY, and the job has an output as well: give one")
-    return script.frame, script.sink or given
+    return script.frame, script.sink
 
 
 @contextmanager
@@ -162,7 +200,8 @@ class _Planning:
         self._sink = sink
         self._arrow_schema = arrow_schema
         self._column_names = list(frame.columns)
-        self._analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)
+        # A command, such as SHOW TABLES, has run by now, and is its rows.
+        self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
 
     def is_fused(self, conf: Mapping[str, str]) -> bool:
         """Return whether the query reads so little that it had better run in one go on one executor.

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 
-from onager.errors import InvalidSettingError
-from onager.job_settings import FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES
+import pyspark
+from pyspark.sql import SparkSession
+
+from onager.errors import InvalidSettingError, VersionMismatchError
+from onager.job_settings import FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, whole_number
 
 MIB = 1024 * 1024
 
@@ -16,6 +19,7 @@ DEFAULTS: dict[str, int] = {
 
 HASHED_BYTES = "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold"
 """How much of one side a task may put into a hash table, where the join was planned to sort both; 0: nothing."""
+_MOST_BYTES = 2**62
 MOST_HASHED_BYTES = 32 * MIB
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -42,6 +46,15 @@ CUT_SETTINGS: dict[str, str] = {
 """What a plan has to be made under so that it can be cut; wins over the job's own settings."""
 
 
+def check_settings_known(session: SparkSession) -> None:
+    """Raise `VersionMismatchError` unless Spark has all settings that plans are made under: others it would ignore."""
+    needed = (*CUT_SETTINGS, HASHED_BYTES, SHUFFLE_PARTITIONS, LEAF_PARALLELISM, MIN_SPLITS)
+    if unknown := [key for key in needed if not session.conf.isModifiable(key)]:
+        raise VersionMismatchError(
+            f"Spark {pyspark.__version__} has no setting {', '.join(unknown)}: this Onager cannot run on it"
+        )
+
+
 def setting_bytes(conf: Mapping[str, str], name: str) -> int:
     """Return a setting of ours: a number of bytes, optionally with k, m or g.
 
@@ -53,9 +66,10 @@ def setting_bytes(conf: Mapping[str, str], name: str) -> int:
     digits = text.removesuffix("b").removesuffix("i")
     factor = {"k": 1024, "m": MIB, "g": 1024 * MIB}.get(digits[-1:], 1)
     digits = digits[:-1] if factor > 1 else digits
-    if not digits.isdecimal():
+    number = whole_number(digits, _MOST_BYTES)
+    if number is None:
         raise InvalidSettingError(name, conf[name], "give a number of bytes, such as 67108864, 64m or 1g")
-    return int(digits) * factor
+    return number * factor
 
 
 def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) -> int:

@@ -1,10 +1,9 @@
-"""SQL scripts: split, looked at before anything runs, and turned into the one query that is the job.
+"""SQL scripts: statements that set up the job's session one by one, and a last one, the query that is the job.
 
 Planning can happen more than once for one job, and anywhere, so no statement may change anything but the job's own
 session. Statements are parsed with Spark's parser and told by what they parse to, never by their text.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from executor.spark.jvm import Jvm, kind
 from executor.spark.planner.job_session import jvm_session
-from onager.errors import PlanningError, SideEffectError
+from onager.errors import OnagerError, PlanningError, SideEffectError
+from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 
 HARMLESS = frozenset(
@@ -32,6 +32,38 @@ HARMLESS = frozenset(
 )
 """Commands that change the job's own session alone."""
 
+SHOWING = frozenset(
+    {
+        "DescribeColumn",
+        "DescribeFunction",
+        "DescribeNamespace",
+        "DescribeProcedureCommand",
+        "DescribeQueryCommand",
+        "DescribeRelation",
+        "DescribeRelationJsonCommand",
+        "DescribeTablePartition",
+        "ExplainCommand",
+        "ListArchivesCommand",
+        "ListFilesCommand",
+        "ListJarsCommand",
+        "ShowCatalogsCommand",
+        "ShowCollationsCommand",
+        "ShowColumns",
+        "ShowCreateTable",
+        "ShowCurrentNamespaceCommand",
+        "ShowFunctions",
+        "ShowNamespacesCommand",
+        "ShowPartitions",
+        "ShowProceduresCommand",
+        "ShowTablePartition",
+        "ShowTableProperties",
+        "ShowTables",
+        "ShowTablesExtended",
+        "ShowViews",
+    }
+)
+"""Commands that only read, and give rows as a query does."""
+
 IGNORED = frozenset({"CacheTable", "UncacheTable", "ClearCacheCommand"})
 """Commands that only ask for speed. Spark's cache is one for all jobs of a process, so they are left out."""
 
@@ -49,10 +81,9 @@ DATA_MODIFYING = frozenset(
 """What changes data where Spark does not call it a command; EXECUTE IMMEDIATE runs whatever its text says."""
 ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions and variables are allowed; "
-    "the last one is a query, or INSERT OVERWRITE DIRECTORY … USING"
+    "the last one is a query, SHOW, DESCRIBE or EXPLAIN, or INSERT OVERWRITE DIRECTORY … USING"
 )
 SHOWN_CHARACTERS = 80
-_LEADING = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +92,21 @@ class Statement:
 
     number: int
     line: int
+    column: int
+    """The characters before it in its line."""
     text: str
+    is_procedure: bool
+    """Whether it starts with BEGIN; its end is somewhere in the statements after it."""
 
     def __str__(self) -> str:
-        lead = _LEADING.match(self.text)
-        first = " ".join(self.text[lead.end() if lead else 0 :][: 4 * SHOWN_CHARACTERS].split())
+        first = " ".join(self.text[: 4 * SHOWN_CHARACTERS].split())
         short = first if len(first) <= SHOWN_CHARACTERS else f"{first[: SHOWN_CHARACTERS - 1]}…"
         return f"statement {self.number} (line {self.line}): {short}"
+
+    @property
+    def placed_text(self) -> str:
+        """The text behind as much white space as makes Spark tell lines and positions of the whole script."""
+        return "\n" * (self.line - 1) + " " * self.column + self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,49 +118,39 @@ class PlannedScript:
 
 
 def split(jvm: Jvm, text: str) -> list[Statement]:
-    """Split a script at its semicolons as Spark's own shell does; comments and quotes are minded, empty pieces gone."""
-    pieces = jvm.items(jvm.java_class("org.apache.spark.sql.catalyst.util.StringUtils").splitSemiColon(text, True))
+    """Split a script at its semicolons; Spark's own lexer minds quotes and comments. Empty statements are left out."""
     statements: list[Statement] = []
-    position = line_position = 0
-    line = 1
-    for piece in pieces:
-        start = text.index(piece, position)
-        position = start + len(piece)
-        lead = _LEADING.match(piece)
-        begin = start + (lead.end() if lead else 0)
-        if begin >= position:
-            continue
-        line += text.count("\n", line_position, begin)
-        line_position = begin
-        statements.append(Statement(len(statements) + 1, line, piece))
+    for described in str(jvm.java_class("onager.kernel.Scripts").statements(text)).splitlines():
+        begin, end, line, column, kind_of = described.split()
+        piece = text[int(begin) : int(end)].rstrip()
+        statements.append(Statement(len(statements) + 1, int(line), int(column), piece, kind_of == "procedure"))
     return statements
 
 
 def plan_script(session: SparkSession, text: str) -> PlannedScript:
-    """Run the harmless statements of *text* in *session*, and return its last one as a query.
+    """Run the statements of *text* in *session* one after another, and return the last one as a query, not yet run.
 
-    Raises `SideEffectError` before anything has run if a statement would change something; what Spark says of a
+    Each is parsed when those before it have taken effect, since Spark's parser, too, reads settings and variables.
+    Raises `SideEffectError` for one that would change anything but the session, before it has run; what Spark says of a
     wrong statement is raised as it is, with a note of the statement's place in the script.
     """
     jvm = Jvm.of(session)
     statements = split(jvm, text)
     if not statements:
         raise PlanningError("the script has no statement: give a query")
-    _refuse_procedures(session, text)
     parser = jvm_session(session).sessionState().sqlParser()
-    parsed = []
-    for statement in statements:
-        with _placed(statement, len(statements)):
-            parsed.append(_parse(parser, statement))
-    temporary_views = _temporary_views(session)
-    for statement, plan in zip(statements[:-1], parsed[:-1], strict=True):
-        _check_harmless(jvm, statement, plan, temporary_views)
-    query, sink = _last(jvm, statements[-1], parsed[-1])
-    for statement, plan in zip(statements[:-1], parsed[:-1], strict=True):
+    *before, last = statements
+    for statement in before:
+        with _placed(statement):
+            plan = _parse(parser, statement)
+        _check_harmless(session, jvm, statement, plan)
         if kind(plan).removesuffix("$") not in IGNORED:
-            with _placed(statement, len(statements)):
+            with _placed(statement):
                 _rows(session, jvm, plan)
-    with _placed(statements[-1], len(statements)):
+    with _placed(last, is_alone=not before):
+        plan = _parse(parser, last)
+    query, sink = _last(jvm, last, plan)
+    with _placed(last, is_alone=not before):
         return PlannedScript(DataFrame(_rows(session, jvm, query), session), sink)
 
 
@@ -129,11 +158,10 @@ def refuse_commands(session: SparkSession, text: str) -> None:
     """Raise `SideEffectError` if one statement, given to ``spark.sql`` by a job's function, would change something."""
     jvm = Jvm.of(session)
     parser = jvm_session(session).sessionState().sqlParser()
-    temporary_views = _temporary_views(session)
     for statement in split(jvm, text):
         plan = _parse(parser, statement)
-        if _is_command(jvm, plan):
-            _check_harmless(jvm, statement, plan, temporary_views)
+        if _is_command(jvm, plan) and kind(plan) not in SHOWING:
+            _check_harmless(session, jvm, statement, plan)
         _check_reads_only(jvm, statement, plan)
 
 
@@ -142,8 +170,12 @@ def _rows(session: SparkSession, jvm: Jvm, plan: Any) -> Any:
 
 
 def _parse(parser: Any, statement: Statement) -> Any:
+    if statement.is_procedure:
+        raise SideEffectError(
+            f"a procedure (BEGIN … END), {statement}", "write it as a Python function, or as plain statements"
+        )
     try:
-        return parser.parsePlan(statement.text)
+        return parser.parsePlan(statement.placed_text)
     except Py4JJavaError as e:
         if "StackOverflowError" in str(e):
             raise PlanningError(f"{statement} is nested too deeply for Spark's parser: split it up") from e
@@ -153,57 +185,46 @@ def _parse(parser: Any, statement: Statement) -> Any:
 class _placed:  # noqa: N801  (a context manager reads as a word)
     """Adds a statement's place in its script to what Spark raises."""
 
-    def __init__(self, statement: Statement, count: int) -> None:
+    def __init__(self, statement: Statement, *, is_alone: bool = False) -> None:
         self._statement = statement
-        self._count = count
+        self._is_alone = is_alone
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and self._count > 1:
+        if error is not None and not isinstance(error, OnagerError) and not self._is_alone:
             error.add_note(f"in {self._statement}")
-
-
-def _refuse_procedures(session: SparkSession, text: str) -> None:
-    lead = _LEADING.match(text)
-    if text[lead.end() if lead else 0 :][:5].upper() == "BEGIN":
-        plan = jvm_session(session).sessionState().sqlParser().parsePlan(text)
-        if kind(plan) == "CompoundBody":
-            raise SideEffectError("a procedure (BEGIN … END)", "write it as a Python function, or as plain statements")
 
 
 def _is_command(jvm: Jvm, plan: Any) -> bool:
     return bool(jvm.java_class("onager.kernel.Queries").isCommand(plan)) or kind(plan) in DATA_MODIFYING
 
 
-def _temporary_views(session: SparkSession) -> set[str]:
-    views = jvm_session(session).sessionState().catalog().listLocalTempViews("*")
-    return {views.apply(i).table().lower() for i in range(views.size())}
+def _is_temporary_view(session: SparkSession, name: str) -> bool:
+    return bool(name) and bool(jvm_session(session).sessionState().catalog().getTempView(name).isDefined())
 
 
-def _check_harmless(jvm: Jvm, statement: Statement, plan: Any, temporary_views: set[str]) -> None:
-    """Raise unless *plan* changes nothing but the session; *temporary_views* are those that exist by then.
+def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan: Any) -> None:
+    """Raise unless *plan* changes nothing but the session.
 
     `SideEffectError` for what changes something else, `PlanningError` for a query, whose rows nobody would see.
     """
     name = kind(plan).removesuffix("$")
     if name in HARMLESS | IGNORED:
-        if name == "CreateTempViewUsing":
-            if getattr(plan, "global")():
-                raise SideEffectError(str(statement), "a global view is every job's; make a TEMPORARY one")
-            temporary_views.add(plan.tableIdent().table().lower())
+        if name == "CreateTempViewUsing" and getattr(plan, "global")():
+            raise SideEffectError(str(statement), "a global view is every job's; make a TEMPORARY one")
+        if name == "SetCommand":
+            _check_setting(statement, plan)
         return
     if name == "CreateViewCommand" and kind(plan.viewType()).removesuffix("$") == "LocalTempView":
         _check_reads_only(jvm, statement, plan.plan())
-        temporary_views.add(plan.name().table().lower())
         return
     if name in {"CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand"} and plan.isTemp():
         return
-    if name == "DropView" and _dropped_name(jvm, plan) in temporary_views:
-        temporary_views.discard(_dropped_name(jvm, plan))
+    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan)):
         return
-    if not _is_command(jvm, plan):
+    if name in SHOWING or not _is_command(jvm, plan):
         _check_reads_only(jvm, statement, plan)
         raise PlanningError(
             f"{statement} is a query, and not the last statement: a job has one result, that of its last statement; "
@@ -215,6 +236,21 @@ def _check_harmless(jvm: Jvm, statement: Statement, plan: Any, temporary_views: 
         "CreateViewCommand": "a global view is every job's; make a TEMPORARY one",
     }
     raise SideEffectError(str(statement), advice.get(name, ADVICE))
+
+
+def _check_setting(statement: Statement, plan: Any) -> None:
+    """Raise `PlanningError` for a setting of Onager's own: those are read from the job, before any script."""
+    key, value = _assigned(plan)
+    if key.startswith(PREFIX) and value:
+        raise PlanningError(f"{statement} would have no effect: give {key} with the job (--conf {key}=…)")
+
+
+def _assigned(plan: Any) -> tuple[str, bool]:
+    """Return the key that a SetCommand names, or "", and whether it gives it a value."""
+    if not plan.kv().isDefined():
+        return "", False
+    pair = plan.kv().get()
+    return str(pair._1()), bool(pair._2().isDefined())  # noqa: SLF001  (the names of a Scala tuple)
 
 
 def _dropped_name(jvm: Jvm, drop: Any) -> str:
@@ -234,6 +270,8 @@ def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | Non
         query = plan.withNewChildren(jvm.seq([insert.child()]))
         _check_reads_only(jvm, statement, query)
         return query, _directory_sink(jvm, statement, insert)
+    if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
+        return plan, None
     _check_reads_only(jvm, statement, plan)
     if _is_command(jvm, plan):
         if name in HARMLESS | IGNORED or name in {"CreateViewCommand", "CreateTempViewUsing"}:

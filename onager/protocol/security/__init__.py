@@ -6,7 +6,8 @@ machine, unless somebody says that a network is trusted (``--insecure``).
 
 from onager.protocol.security.clients import ClientAccess, ClientSecurity
 from onager.protocol.security.places import reached_at
+from onager.protocol.security.roles import Role
 from onager.protocol.security.servers import ServerAccess, ServerSecurity
 from onager.protocol.security.tokens import TokenFile
 
-__all__ = ["ClientAccess", "ClientSecurity", "ServerAccess", "ServerSecurity", "TokenFile", "reached_at"]
+__all__ = ["ClientAccess", "ClientSecurity", "Role", "ServerAccess", "ServerSecurity", "TokenFile", "reached_at"]

@@ -1,7 +1,7 @@
 """The way to those that serve: channels, credentials, and what it means when they are refused."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -13,6 +13,7 @@ from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import leads_nowhere_else
 from onager.protocol.security.reasons import reason_of
+from onager.protocol.security.roles import Role
 from onager.protocol.security.tokens import TokenFile
 from onager.protocol.status import from_rpc_error
 
@@ -35,7 +36,7 @@ class ClientSecurity:
     """Our own certificate, for schedulers that want to see one."""
     tls_key: Path | None = None
     auth_token_file: Path | None = None
-    """The token that each call carries is the first line."""
+    """Each call carries the token of its only line, or of the first that is for callers like us."""
     insecure: bool = False
     """Whether plaintext may leave this machine."""
 
@@ -61,11 +62,16 @@ class ClientAccess:
     `InvalidSettingError` for a file that cannot be used, and for plaintext to another machine that nobody asked for.
     """
 
-    def __init__(self, security: ClientSecurity, addresses: Iterable[str]) -> None:
+    def __init__(
+        self, security: ClientSecurity, addresses: Iterable[str], roles: Collection[Role] = (Role.CLIENT, Role.ADMIN)
+    ) -> None:
+        """Make channels that carry a token of one of *roles*."""
+        self._roles = tuple(roles)
         pair = read_pair(security.tls_cert, security.tls_key)
         self._credentials: grpc.ChannelCredentials | None = None
         self._has_certificate = pair is not None
         self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
+        self.metadata()  # so that a file without a line for us is told now
         if security.tls_ca is not None:
             authority = read_authority("--tls-ca", security.tls_ca)
             cert, key = pair or (None, None)
@@ -94,7 +100,7 @@ class ClientAccess:
             channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         else:
             channel = grpc.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
-        return channel if self._token is None else grpc.intercept_channel(channel, _TokenBearer(self._token))
+        return channel if self._token is None else grpc.intercept_channel(channel, _TokenBearer(self.metadata))
 
     def aio_channel(self, address: str) -> grpc.aio.Channel:
         """Return a channel to *address* for asyncio; its calls need `metadata`."""
@@ -104,7 +110,7 @@ class ClientAccess:
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return what a call of an `aio_channel` must carry."""
-        return () if self._token is None else self._token.metadata()
+        return () if self._token is None else self._token.metadata(*self._roles)
 
     def error_of(self, error: grpc.RpcError, address: str) -> OnagerError:
         """Return what `from_rpc_error` does, or `TlsError` where no safe connection came about."""
@@ -129,8 +135,8 @@ class _CallDetails:
 class _TokenBearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
     """Puts the token, as it is in its file by now, on every call."""
 
-    def __init__(self, token: TokenFile) -> None:
-        self._token = token
+    def __init__(self, metadata: Callable[[], tuple[tuple[str, str], ...]]) -> None:
+        self._metadata = metadata
 
     def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
         return continuation(self._with_token(details), request)
@@ -142,7 +148,7 @@ class _TokenBearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInter
         return _CallDetails(
             details.method,
             details.timeout,
-            (*(details.metadata or ()), *self._token.metadata()),
+            (*(details.metadata or ()), *self._metadata()),
             details.credentials,
             details.wait_for_ready,
             details.compression,

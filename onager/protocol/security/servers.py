@@ -8,9 +8,10 @@ from typing import Any, Final
 import grpc
 import structlog
 
-from onager.errors import InvalidSettingError, OnagerError, TokenMissingError, TokenRefusedError
+from onager.errors import InvalidSettingError, OnagerError, RoleRefusedError, TokenMissingError, TokenRefusedError
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
+from onager.protocol.security.roles import ROLES
 from onager.protocol.security.tokens import HEADER, TokenFile
 from onager.protocol.status import abort
 
@@ -44,6 +45,8 @@ class ServerAccess:
         self._security = security
         self._last = _Configuration.read(security)
         self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
+        if self._token is not None:
+            self._token.warn()
         if not (security.insecure or is_loopback(listen)):
             self._refuse_openness(listen)
 
@@ -119,7 +122,7 @@ class _Configuration:
 
 
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses every call, but those for health, that carries none of the tokens."""
+    """Refuses every call, but those for health, that carries none of the tokens, or one of another role."""
 
     def __init__(self, token: TokenFile) -> None:
         self._token = token
@@ -134,14 +137,17 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return await continuation(handler_call_details)
         shown = [value for key, value in handler_call_details.invocation_metadata or () if key == HEADER]
         # A call with several would leave it open which one counts.
-        if len(shown) == 1 and self._token.accepts(str(shown[0])):
-            return await continuation(handler_call_details)
-        return _refusal(method, TokenRefusedError() if shown else TokenMissingError())
+        found = self._token.find(str(shown[0])) if len(shown) == 1 else None
+        if found is None:
+            return _refusal(method, TokenRefusedError() if shown else TokenMissingError())
+        if found.role is not None and found.role not in (takes := ROLES.get(method, frozenset())):
+            return _refusal(method, RoleRefusedError(found.name, found.role, method, sorted(takes)), caller=found.name)
+        return await continuation(handler_call_details)
 
 
-def _refusal(method: str, error: OnagerError) -> "grpc.RpcMethodHandler[Any, Any]":
+def _refusal(method: str, error: OnagerError, **more: str) -> "grpc.RpcMethodHandler[Any, Any]":
     async def refuse(_: Any, context: Any) -> None:
-        log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__)
+        log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__, **more)
         await abort(context, error)
 
     # Whatever the method's answer would have been: to its caller, an error before the first message looks alike.

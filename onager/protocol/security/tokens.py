@@ -3,12 +3,14 @@
 import hmac
 import os
 import re
+import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from onager.errors import InvalidSettingError
+from onager.protocol.security.roles import Role
 
 HEADER: Final = "authorization"
 """The metadata key that carries ``Bearer TOKEN``."""
@@ -19,15 +21,32 @@ _ADVICE: Final = "make one with: openssl rand -hex 32"
 
 log = structlog.get_logger(__name__)
 
+_ROLES: Final = ", ".join(Role)
+_NAME: Final = re.compile(r"[!-~]{1,128}")
+_WORDS: Final = 3
+
 _Stamp = tuple[int, int, int]
+
+
+class Token(NamedTuple):
+    """One line of a file: ``NAME ROLE TOKEN``, or a token alone, which is good for everything."""
+
+    value: bytes
+    name: str = ""
+    role: Role | None = None
+
+    def __repr__(self) -> str:
+        """Say whose it is, and never what it is."""
+        return f"Token({self.name or 'without a name'}, {self.role or 'every role'})"
 
 
 class TokenFile:
     """The tokens of a file, one a line, read again whenever the file has changed.
 
-    A scheduler takes each of them, everybody else sends the first. So a token is replaced without a pause: add the
-    new one as a second line where schedulers look, put it first where the others look, then take the old one away.
-    A file that cannot be used any more leaves the tokens that were read last, and is told once in the log.
+    Who serves takes each of them. Who calls sends the only one, or of several the first that has no role, or the
+    caller's. So a token is replaced without a pause: add the new one as a further line where it is taken, put it first
+    where it is sent, then take the old one away. A file that cannot be used any more leaves the tokens that were read
+    last, and is told once in the log.
     """
 
     def __init__(self, path: Path, flag: str = "--auth-token-file") -> None:
@@ -37,26 +56,45 @@ class TokenFile:
         self._tokens = self._read()
         self._is_trouble_told = False
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what a call carries to show the first token."""
-        return ((HEADER, _SCHEME + self._current()[0].decode()),)
+    def metadata(self, *roles: Role) -> tuple[tuple[str, str], ...]:
+        """Return what a call carries of who has one of *roles*; `InvalidSettingError` where no line is for that."""
+        tokens = self._current()
+        fitting = [token for token in tokens if token.role is None or token.role in roles]
+        if not fitting and len(tokens) > 1:
+            why = f"none of its {len(tokens)} lines is for the role {' or '.join(roles)}: add one, or give its file"
+            raise InvalidSettingError(self._flag, str(self._path), why)
+        return ((HEADER, _SCHEME + (fitting or tokens)[0].value.decode()),)
 
-    def accepts(self, shown: str) -> bool:
-        """Whether *shown* (``Bearer TOKEN``) is one of the tokens; takes the same time whichever it is not."""
+    def find(self, shown: str) -> Token | None:
+        """Return the token that *shown* (``Bearer TOKEN``) is; takes the same time whichever it is not."""
         offered = shown.encode(errors="replace")
         scheme = _SCHEME.encode()
-        is_known = False
+        found = None
         for token in self._current():
-            is_known |= hmac.compare_digest(offered, scheme + token)
-        return is_known
+            if hmac.compare_digest(offered, scheme + token.value):
+                found = token
+        return found
 
-    def _current(self) -> tuple[bytes, ...]:
+    def warn(self) -> None:
+        """Tell in the log of tokens that are good for everything, and of a file that everybody can read."""
+        if self._path.stat().st_mode & stat.S_IROTH:
+            log.warning("everybody_reads_tokens", file=str(self._path), advice=f"chmod o-rwx {self._path}")
+        alone = sum(token.role is None for token in self._current())
+        if alone:
+            log.warning(
+                "tokens_without_role",
+                file=str(self._path),
+                lines=alone,
+                advice=f"whoever has one may do everything; write NAME ROLE TOKEN, with a role of {_ROLES}",
+            )
+
+    def _current(self) -> tuple[Token, ...]:
         try:
             stamp = self._look()
             if stamp != self._stamp:
                 self._tokens = self._read()
                 self._stamp = stamp
-                log.info("tokens_read_again", file=str(self._path), tokens=len(self._tokens))
+                log.info("tokens_read_again", file=str(self._path), lines=len(self._tokens))
             self._is_trouble_told = False
         except InvalidSettingError as error:
             if not self._is_trouble_told:
@@ -71,7 +109,7 @@ class TokenFile:
             raise self._unreadable(error) from error
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    def _read(self) -> tuple[bytes, ...]:
+    def _read(self) -> tuple[Token, ...]:
         try:
             text = self._path.read_text(encoding="ascii")
         except OSError as error:
@@ -82,14 +120,24 @@ class TokenFile:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if not lines:
             raise InvalidSettingError(self._flag, str(self._path), f"there is no token in it; {_ADVICE}")
-        for number, line in enumerate(lines, 1):
-            if not _TOKEN.fullmatch(line):
-                raise InvalidSettingError(
-                    self._flag,
-                    str(self._path),
-                    f"token {number} has less than 16 characters, or spaces in it; give one a line, and {_ADVICE}",
-                )
-        return tuple(line.encode() for line in lines)
+        return tuple(self._parsed(number, line) for number, line in enumerate(lines, 1))
+
+    def _parsed(self, number: int, line: str) -> Token:
+        words = line.split()
+        why = None
+        if len(words) not in (1, _WORDS):
+            why = f"line {number} is neither a token nor NAME ROLE TOKEN; {_ADVICE}"
+        elif not _TOKEN.fullmatch(words[-1]):
+            why = f"token {number} has less than 16 characters, or more than 4096; {_ADVICE}"
+        elif len(words) == 1:
+            return Token(words[0].encode())
+        elif words[1] not in list(Role):
+            why = f"line {number} has a role that is none: give {_ROLES}"
+        elif not _NAME.fullmatch(words[0]):
+            why = f"line {number} has a name of more than 128 characters"
+        else:
+            return Token(words[2].encode(), words[0], Role(words[1]))
+        raise InvalidSettingError(self._flag, str(self._path), why)
 
     def _unreadable(self, error: OSError) -> InvalidSettingError:
         why = os.strerror(error.errno or 0)

@@ -15,7 +15,7 @@ from tests.one_spark import stop_with_its_jvm
 def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneExecutor]:
     made = OneExecutor(tmp_path_factory.mktemp("exchange"))
     yield made
-    made.runner.close()
+    made.close()
     stop_with_its_jvm(made.spark)
 
 

@@ -13,6 +13,8 @@ import pyarrow.ipc
 from pyspark.sql import DataFrame, SparkSession
 
 from executor.spark import plan_codec
+from executor.spark.cancellation import Cancellation
+from executor.spark.functions import FunctionCalls, FunctionProcesses
 from executor.spark.planner import FusedRun, plan_job
 from executor.spark.session import start_session
 from executor.spark.task_runner import StageRunner
@@ -36,6 +38,8 @@ class OneExecutor:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.spark: SparkSession = start_session(2, {}, str(directory))
+        self.processes = FunctionProcesses()
+        self.functions = FunctionCalls(self.spark, self.processes)
         self.runner = StageRunner(
             self.spark,
             executor_id="executor-1",
@@ -60,7 +64,18 @@ class OneExecutor:
         return JobId(f"job-{self.jobs}")
 
     def plan(self, spec: pb.JobSpec, *, slots: int = 2) -> pb.PlanOutcome:
-        return plan_job(spec, self.spark, cluster_slots=slots, arrow_schema=self.arrow_schema, run_fused=self.run_fused)
+        return plan_job(
+            spec,
+            self.spark,
+            cluster_slots=slots,
+            arrow_schema=self.arrow_schema,
+            run_fused=self.run_fused,
+            call_function=lambda job, session: self.functions.called(job, session, self.job_id, Cancellation()),
+        )
+
+    def close(self) -> None:
+        self.processes.close()
+        self.runner.close()
 
     def plan_sql(
         self, text: str, *, views: Sequence[pb.View] = (), conf: Mapping[str, str] = CUT, slots: int = 2

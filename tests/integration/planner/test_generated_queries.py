@@ -68,7 +68,7 @@ def hunt(examples: int, start: int, tell: Callable[[str], object]) -> None:
         try:
             look()
         finally:
-            executor.runner.close()
+            executor.close()
             stop_with_its_jvm(executor.spark)
 
 

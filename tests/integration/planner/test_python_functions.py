@@ -2,8 +2,11 @@
 # ruff: noqa: E501  (a query reads best on one line)
 
 import io
+import threading
+import time
 import zipfile
 
+import psutil
 import pytest
 from pyspark.errors import AnalysisException
 
@@ -96,6 +99,10 @@ SHAPES = {
     spark.sql("set spark.sql.shuffle.partitions=2")
     spark.sql("create temp view few as select * from sales where id < 10")
     return spark.table('few')""",
+    "SQL over frames and values by name": """
+    few = spark.table('sales').where('id < 10')
+    return spark.sql('select id, k from {few} where k < {most}', few=few, most=3)""",
+    "SQL with parameters": "return spark.sql('select id from sales where k < :most', args={'most': 3})",
     "metadata columns": """
     frame = spark.read.parquet(paths['sales'])
     return frame.select('id', '_metadata.file_size', '_metadata.row_index', F.input_file_name())""",
@@ -232,3 +239,89 @@ def test_python_functions_decode_in_another_process(executor, tables):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines()[-1] == f"300 {sum(i * 1.5 + 1000 for i in range(300))}"
+
+
+def test_what_a_function_leaves_running_ends_with_it(executor):
+    text = """
+import subprocess, sys, threading
+def query(spark):
+    def go_on():
+        while True:
+            spark.range(1).count()
+    for _ in range(3):
+        threading.Thread(target=go_on).start()
+    started = [subprocess.Popen(["sleep", "600"], start_new_session=apart) for apart in (False, True)]
+    return spark.createDataFrame([(child.pid,) for child in started], "pid long")
+"""
+    left = {pid for (pid,) in executor.run(executor.plan_python(text))}
+    deadline = time.monotonic() + 20
+    while left & set(psutil.pids()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert list(executor.spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+
+
+def test_accumulators_count_while_the_function_runs(executor):
+    text = """
+def query(spark):
+    counted = spark.sparkContext.accumulator(0)
+    spark.sparkContext.parallelize(range(10), 2).foreach(lambda x: counted.add(x))
+    return spark.createDataFrame([(counted.value,)], "n long")
+"""
+    assert executor.run(executor.plan_python(text)) == [(45,)]
+
+
+def test_a_whole_query_may_use_what_belonged_to_its_function(executor):
+    text = """
+from pyspark.sql.functions import udf
+def query(spark):
+    context = spark.sparkContext
+    known = context.broadcast({n: n * n for n in range(10)})
+    counted = context.accumulator(0)
+    def square(n):
+        counted.add(1)
+        return known.value[n]
+    rows = context.parallelize([(n,) for n in range(10)], 2).toDF("n long")
+    return rows.select(udf(square, "long")("n").alias("v"))
+"""
+    got = executor.run(executor.plan_python(text, conf={}))
+    assert sorted(got) == [(n * n,) for n in range(10)]
+
+
+def test_a_function_that_cancels_all_jobs_cancels_its_own(executor):
+    running = threading.Event()
+    ends = []
+
+    def count() -> None:
+        running.set()
+        ends.append(executor.spark.range(0, 400_000_000, 1, 1).selectExpr("sum(hash(id))").collect())
+
+    other = threading.Thread(target=count)
+    other.start()
+    assert running.wait(10)
+    text = "def query(spark):\n    spark.sparkContext.cancelAllJobs()\n    return spark.range(1)\n"
+    assert executor.run(executor.plan_python(text)) == [(0,)]
+    other.join()
+    assert len(ends) == 1
+
+
+def test_a_large_function_and_large_arguments_travel(executor):
+    text = f"DATA = {'x' * 3_000_000!r}\ndef query(spark, more):\n    return spark.range(len(DATA) + len(more)).groupBy().count()\n"
+    assert executor.run(executor.plan_python(text, arguments={"more": "y" * 3_000_000})) == [(6_000_000,)]
+
+
+def test_an_exception_that_is_no_exception_of_the_usual_kind_is_told_too(executor):
+    with pytest.raises(UserCodeError, match="raised KeyboardInterrupt") as failed:
+        executor.plan_python("def query(spark):\n    raise KeyboardInterrupt\n")
+    assert failed.value.raised == "KeyboardInterrupt"
+
+
+def test_a_function_s_random_numbers_are_its_own(executor):
+    text = """
+import random
+def query(spark):
+    import numpy as np
+    return spark.createDataFrame([(float(np.random.random()), random.random())], "a double, b double")
+"""
+    (first,), (second,) = (executor.run(executor.plan_python(text)) for _ in range(2))
+    assert not set(first) & set(second)

@@ -4,6 +4,7 @@
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 
+from executor.spark.failures import from_exception
 from onager.errors import InvalidSettingError, PlanningError, SideEffectError
 from onager.protocol import onager_pb2 as pb
 
@@ -65,9 +66,25 @@ def test_a_statement_that_changes_something_is_refused_by_name_and_line(executor
     assert "would change something while the job is planned" in str(refused.value)
 
 
-def test_nothing_has_run_when_a_later_statement_is_refused(executor):
-    with pytest.raises(SideEffectError):
+def test_a_statement_is_looked_at_when_those_before_it_have_taken_effect(executor):
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         executor.plan_sql("CREATE TEMP VIEW broken AS SELECT * FROM nowhere; DROP TABLE t; SELECT 1")
+    with pytest.raises(SideEffectError, match=r"statement 2 \(line 1\): DROP TABLE t"):
+        executor.plan_sql("SET a=1; DROP TABLE t; CREATE TEMP VIEW broken AS SELECT * FROM nowhere; SELECT 1")
+    with pytest.raises(SideEffectError, match=r"statement 2 \(line 1\): \$\{word\} TABLE t"):
+        executor.plan_sql("SET word=DROP; ${word} TABLE t; SELECT 1")
+
+
+def test_a_setting_of_onager_within_a_script_is_refused(executor):
+    with pytest.raises(PlanningError, match=r"would have no effect: give onager\.fusion\.maxBytes with the job"):
+        executor.plan_sql("SET onager.fusion.maxBytes=0; SELECT 1")
+
+
+def test_a_view_that_a_script_names_by_other_means(executor, tables):
+    by_variable = executor.plan_sql("SET t=gro; SELECT count(*) FROM ${t}ups", views=tables)
+    assert executor.run(by_variable) == [(20,)]
+    by_expression = executor.plan_sql("SELECT count(*) FROM IDENTIFIER('gro' || 'ups')", views=tables)
+    assert executor.run(by_expression) == [(20,)]
 
 
 @pytest.mark.parametrize(
@@ -112,8 +129,15 @@ def test_a_path_that_is_not_there_is_told_with_its_view(executor):
 
 
 def test_a_procedure_is_refused(executor):
-    with pytest.raises(SideEffectError, match="BEGIN … END"):
-        executor.plan_sql("BEGIN SELECT 1; SELECT 2; END")
+    for script in (
+        "BEGIN SELECT 1; SELECT 2; END",
+        "begin\nend",
+        "mine: BEGIN SELECT 1; END",
+        "SET a=1; BEGIN SELECT 1; END",
+    ):
+        with pytest.raises(SideEffectError, match=r"a procedure \(BEGIN … END\)"):
+            executor.plan_sql(script)
+    assert executor.run(executor.plan_sql("SELECT begin FROM (SELECT 1 AS begin)")) == [(1,)]
 
 
 def test_insert_overwrite_directory_becomes_a_sink(executor, tables, tmp_path):
@@ -147,6 +171,12 @@ def test_errors_of_spark_keep_their_class_message_and_context(executor, tables):
         executor.plan_sql("SET a=1;\nSELECT 1 +")
     assert parse.value.getCondition() == "PARSE_SYNTAX_ERROR"
     assert parse.value.__notes__ == ["in statement 2 (line 2): SELECT 1 +"]
+    told = from_exception(executor.runner.kernel, parse.value).message
+    assert "(line 2, pos 10)" in told
+    assert "== SQL ==\nSELECT 1 +\n----------^^^" in told
+    with pytest.raises(AnalysisException) as second:
+        executor.plan_sql("SET a=1;\n\n  /* why */ SELECT nope\nFROM range(1)")
+    assert "== SQL (line 3, position 20) ==" in second.value.getQueryContext()[0].summary()
     with pytest.raises(AnalysisException) as column:
         executor.plan_sql("SELECT nope FROM groups", views=tables)
     assert column.value.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION"

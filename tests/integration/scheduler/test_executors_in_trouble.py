@@ -117,7 +117,7 @@ async def test_jobs_wait_and_say_why_when_all_executors_are_gone(ward, visitor):
         await keep.wait()
     await eventually(lambda: [e.state for e in ward.replica.executors.infos()] == ["lost"])
     await eventually(lambda: _waits(ward, "job"))
-    assert "waiting for: no executor is registered" in await job_told(ward.address, "job")
+    assert "waiting for: no executor is there any more: e1 is lost" in await job_told(ward.address, "job")
     async with executor(ward.address, "e2", two_stages("e2")):
         assert (await visitor.wait("job")).state == pb.SUCCESSFUL
         assert await visitor.fetch("job") == RESULT

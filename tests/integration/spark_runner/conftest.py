@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from executor.spark.session import start_session
 from executor.spark.task_runner import StageRunner
 from onager.clock import SystemClock
+from onager.private_paths import PrivatePaths
 from tests.integration.spark_runner.harness import PLANNING_CONF, JobRun
 from tests.one_spark import stop_with_its_jvm
 
@@ -23,8 +24,15 @@ def exchange_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def spark(exchange_dir: Path) -> Iterator[SparkSession]:
-    session = start_session(SLOTS, PLANNING_CONF, str(exchange_dir))
+def private_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where no query reads."""
+    return tmp_path_factory.mktemp("above") / "private"
+
+
+@pytest.fixture(scope="package")
+def spark(exchange_dir: Path, private_dir: Path) -> Iterator[SparkSession]:
+    private_dir.mkdir()
+    session = start_session(SLOTS, PLANNING_CONF, str(exchange_dir), private=PrivatePaths([private_dir]))
     yield session
     stop_with_its_jvm(session)
 

@@ -1,17 +1,33 @@
 """What goes wrong in a task is classified, told in the user's words, and stays with that task."""
 
+import errno
+import json
 import os
+import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from py4j.java_gateway import get_field
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import functions as fn
-from pyspark.sql.functions import udf
+from pyspark.sql.functions import pandas_udf, udf, udtf
 from pyspark.sql.types import LongType
 
+from executor.spark import failures, plan_codec
 from executor.spark.jvm import Jvm
+from executor.spark.stage_plan import MadeBy
+from onager.errors import (
+    ExchangeFullError,
+    InvalidSettingError,
+    SinkError,
+    TargetExistsError,
+    UnsupportedPlanError,
+    VersionMismatchError,
+)
 from onager.protocol import onager_pb2 as pb
 from tests.integration.spark_runner.harness import JobRun, cut
 
@@ -39,21 +55,132 @@ def test_one_partition_fails_alone(spark, job):
     assert failure_of(reports).error_class == "USER_RAISED_EXCEPTION"
 
 
-def test_a_python_functions_exception_is_its_own_last_line(spark, job):
+def test_a_python_functions_exception_comes_with_the_users_frames_and_no_others(spark, job):
+    def planet(x):
+        raise KeyError(f"no such planet: {x}")
+
     @udf(LongType())
     def picky(x):
         if x == 3:
-            raise KeyError("no such planet: 3")
+            planet(x)
         if x == 4:
             raise ValueError("two\nlines")
         return x
 
     failure = failure_of(job.run_all(cut(spark, spark.range(0, 5, 1, 1).select(picky("id")))))
     assert failure.kind == "user_error"
-    assert failure.message == "KeyError: 'no such planet: 3'"
-    assert 'raise KeyError("no such planet: 3")' in failure.details
+    assert not failure.cause
+    said, traceback, *frames = failure.message.split("\n")
+    assert said == "KeyError: 'no such planet: 3'"
+    assert traceback == "Traceback (most recent call last):"
+    assert [line.split(", ")[0::2] for line in frames if line.startswith("  File")] == [
+        [f'  File "{__file__}"', "in picky"],
+        [f'  File "{__file__}"', "in planet"],
+    ]
+    assert 'raise KeyError(f"no such planet: {x}")' in failure.details
+    assert not re.search(r"^\s*at [\w.$]+\(", failure.details, re.MULTILINE), "frames of the JVM"
     failure = failure_of(job.run_all(cut(spark, spark.range(4, 5, 1, 1).select(picky("id")))))
-    assert failure.message == "ValueError: two\nlines"
+    assert failure.message.startswith("ValueError: two\nlines\nTraceback (most recent call last):\n  File")
+
+
+@pytest.mark.parametrize("kind", ["pandas_udf", "mapInPandas", "udtf", "raised from another"])
+def test_so_does_that_of_every_kind_of_function(spark, job, kind):
+    def frames(parts):
+        for part in parts:
+            deep(part)
+            yield part
+
+    def deep(_):
+        raise ArithmeticError("too deep")
+
+    @pandas_udf(LongType())
+    def scalar(x: pd.Series) -> pd.Series:
+        deep(x)
+        return x
+
+    class Table:
+        def eval(self, x):
+            deep(x)
+            yield (x,)
+
+    @udf(LongType())
+    def chained(x):
+        try:
+            planets = {}
+            return planets[x]
+        except KeyError as e:
+            raise ArithmeticError("too deep") from e
+
+    base = spark.range(0, 5, 1, 1)
+    if kind == "udtf":
+        spark.udtf.register("deep_table", udtf(Table, returnType="x bigint"))
+    frame = {
+        "pandas_udf": lambda: base.select(scalar("id")),
+        "mapInPandas": lambda: base.mapInPandas(frames, base.schema),
+        "udtf": lambda: spark.sql("SELECT t.x FROM RANGE(0, 5, 1, 1), LATERAL deep_table(id) t"),
+        "raised from another": lambda: base.select(chained("id")),
+    }[kind]()
+    failure = failure_of(job.run_all(cut(spark, frame)))
+    assert failure.kind == "user_error"
+    assert failure.message.startswith("ArithmeticError: too deep\nTraceback (most recent call last):\n")
+    files = re.findall(r'^  File "([^"]+)"', failure.message, re.MULTILINE)
+    assert set(files) == {__file__}
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "cause"),
+    [
+        # Raised by Spark's own code, on purpose, without anything that names a condition.
+        (lambda jvm: jvm.java.lang.IllegalArgumentException("requirement failed"), "user_error", ""),
+        (lambda jvm: jvm.java.lang.NumberFormatException("x"), "user_error", ""),
+        (lambda jvm: jvm.java.io.NotSerializableException("scala.Thing"), "user_error", ""),
+        (lambda jvm: jvm.java.lang.NullPointerException("plan"), "io_error", "internal_error"),
+        (lambda jvm: jvm.java.lang.ClassCastException("A to B"), "io_error", "internal_error"),
+        (lambda jvm: jvm.java.lang.IllegalStateException("bug"), "io_error", "internal_error"),
+        (lambda jvm: jvm.java.lang.NoSuchMethodError("a.B.c"), "io_error", "internal_error"),
+        (lambda jvm: jvm.java.io.InvalidClassException("a.B", "serialVersionUID"), "io_error", "internal_error"),
+        (lambda jvm: jvm.java.lang.OutOfMemoryError("heap"), "io_error", ""),
+        (lambda jvm: jvm.java.io.IOException("connection reset"), "io_error", ""),
+    ],
+)
+def test_what_is_not_known_to_be_the_users_is_an_error_of_ours(spark, runner, make, kind, cause):
+    """Their stack is that of who made them: py4j."""
+    jvm = spark._jvm
+    wrapped = jvm.java.lang.RuntimeException("task", make(jvm))
+    failure = failures.from_kernel(json.loads(runner.kernel.describe(wrapped)))
+    assert (failure.kind, failure.cause) == (kind, cause)
+    assert ("not of the query" in failure.message) == (cause == "internal_error")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "cause"),
+    [
+        (PySparkTypeError("a column is wanted"), "user_error", ""),
+        (UnsupportedPlanError("a stream", "read it whole"), "user_error", ""),
+        (InvalidSettingError("onager.x", 1, "no"), "user_error", ""),
+        (TargetExistsError("/data/out"), "user_error", ""),
+        (KeyError("stage"), "io_error", "internal_error"),
+        (AssertionError(), "io_error", "internal_error"),
+        (RecursionError("too deep"), "io_error", "internal_error"),
+        (VersionMismatchError("made by another"), "io_error", "other_version"),
+        (ExchangeFullError("full"), "io_error", "no_space"),
+        (FileNotFoundError(2, "not there"), "io_error", ""),
+    ],
+)
+def test_so_it_is_with_exceptions_of_python(runner, error, kind, cause):
+    failure = failures.from_exception(runner.kernel, error)
+    assert (failure.kind, failure.cause) == (kind, cause)
+    if cause == "internal_error":
+        assert "not of the query" in failure.message
+        assert type(error).__name__ in failure.message
+
+
+@pytest.mark.parametrize(("number", "cause"), [(errno.ENOSPC, "no_space"), (errno.EDQUOT, "no_space"), (errno.EIO, "")])
+def test_a_full_disk_under_a_dataset_is_no_ones_fault(runner, number, cause):
+    error = SinkError("publishing failed")
+    error.__cause__ = OSError(number, "so it is")
+    failure = failures.from_exception(runner.kernel, error)
+    assert (failure.kind, failure.cause) == ("io_error", cause)
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
@@ -77,6 +204,33 @@ def test_a_damaged_parquet_file_is_told_by_name(spark, job, tmp_path):
     failure = failure_of(job.run_all(stages))
     assert part.name in failure.message
     assert failure.error_class.startswith("FAILED_READ_FILE")
+
+
+# ------------------------------------------------------------ plans of other versions
+
+
+def with_another_class(plan):
+    """Return *plan* as a Spark has made it in which projections have other fields than in this one."""
+    name = b"org.apache.spark.sql.execution.ProjectExec"
+    at = plan.fragment.index(name) + len(name)
+    return replace(plan, fragment=plan.fragment[:at] + bytes(8) + plan.fragment[at + 8 :])
+
+
+def test_a_plan_of_another_version_that_cannot_be_read_names_both_versions(spark, job):
+    (stage,) = cut(spark, spark.range(0, 4, 1, 2).selectExpr("id + 1"))
+    made_by = MadeBy("4.3.9", "9.9-12345678")
+    for report in job.run(1, replace(with_another_class(stage.plan), made_by=made_by)):
+        assert (report.failure.kind, report.failure.cause) == ("io_error", "other_version")
+        assert f"planned by {made_by}" in report.failure.message
+        assert f"this executor ({plan_codec.here()}) cannot" in report.failure.message
+        assert "InvalidClassException" in report.failure.message
+    assert all(report.HasField("success") for report in job.run(1, replace(stage.plan, made_by=made_by), attempt=1))
+
+
+def test_one_of_this_version_that_cannot_be_read_is_an_error_of_ours(spark, job):
+    (stage,) = cut(spark, spark.range(0, 4, 1, 2).selectExpr("id + 1"))
+    for report in job.run(1, replace(with_another_class(stage.plan), made_by=plan_codec.here())):
+        assert (report.failure.kind, report.failure.cause) == ("io_error", "internal_error")
 
 
 # ------------------------------------------------------------ inputs lost

@@ -137,6 +137,20 @@ def test_a_large_result_is_a_file_of_bounded_batches(spark, job, exchange_dir):
     assert max(sizes) < 2_000_000
 
 
+def test_a_batch_of_large_rows_is_a_batch_of_few(spark, job, exchange_dir):
+    text = "SELECT id, repeat('x', IF(id % 8 = 7, 2000000, 400000)) t FROM RANGE(0, 40, 1, 1)"
+    (stage,) = cut(spark, spark.sql(text))
+    (report,) = job.run(1, stage.plan)
+    (path,) = (exchange_dir / job.job_id / "1").iterdir()
+    messages = list(split_messages(path.read_bytes()))
+    assert max(map(len, messages)) < 2**20 + 2_000_000 + 4096
+    assert len(messages) < 1 + 40
+    with pa.OSFile(str(path)) as file:
+        lengths = [len(t) for t in pa.ipc.open_stream(file).read_all().column("t").to_pylist()]
+    assert lengths == [2_000_000 if i % 8 == 7 else 400_000 for i in range(40)]
+    assert report.success.output.rows == 40
+
+
 def test_broadcasts_and_subqueries_read_whole_producers(spark, job):
     many = spark.range(0, 300, 1, 3).selectExpr("id k", "id % 7 v")
     few = spark.range(0, 50, 1, 3).selectExpr("id % 7 v", "id * 10 w").groupBy("v").agg(fn.max("w").alias("w"))

@@ -42,7 +42,6 @@ def test_a_wrong_result_is_never_explained():
 @pytest.mark.parametrize(
     ("kind", "message", "fault", "count"),
     [
-        ("io_error", "failed 4 times: No space left on device", FaultKind.FILL_DISK, 1),
         ("io_error", "Python worker exited unexpectedly", FaultKind.KILL_PYTHON_WORKER, 4),
         ("executor_lost", "was running on 8 executors", FaultKind.KILL_EXECUTOR, 8),
     ],
@@ -52,6 +51,11 @@ def test_a_failure_needs_as_many_faults_as_the_rule_says(kind, message, fault, c
     assert oracles.results_right(jobs, [struck(fault)] * count).is_clean
     assert not oracles.results_right(jobs, [struck(fault)] * (count - 1)).is_clean
     assert not oracles.results_right(jobs, [struck(fault, from_s=10.0)] * count).is_clean
+
+
+def test_a_full_disk_fails_no_job():
+    assert not oracles.results_right([failed("io_error", "No space left on device")],
+                                     [struck(FaultKind.FILL_DISK)] * 8).is_clean  # fmt: skip
 
 
 def test_a_users_error_is_not_explained_by_faults():

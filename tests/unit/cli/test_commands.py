@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from onager.protocol import onager_pb2 as pb
+from onager.version import __version__
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def test_what_is_submitted_is_what_the_flags_say(onager, job, tmp_path):
         *("submit", "--py", f"{tmp_path}/job.py:f", "--arg", "n=3", "--arg", "who=Ada"),
         *("--py-file", f"{tmp_path}/lib.py", "--view", "v=/data/v.csv", "--views-from", str(tmp_path)),
         *("--conf", "spark.x=1", "--conf", "onager.y=a=b", "--output", "/data/out", "--format", "orc"),
+        *("--output-option", "compression=zlib", "--view-option", "v.sep=;", "--view-option", "v.header=false"),
         *("--mode", "append", "--detach", "-o", "json", "--scheduler", job.address),
     )
     assert done.code == 0
@@ -76,6 +78,12 @@ def test_what_is_submitted_is_what_the_flags_say(onager, job, tmp_path):
     assert dict(spec.conf) == {"spark.x": "1", "onager.y": "a=b"}
     assert [file.name for file in spec.py_files] == ["lib.py"]
     assert (spec.sink.path, spec.sink.format, spec.sink.mode) == ("/data/out", "orc", "append")
+    assert dict(spec.sink.options) == {"compression": "zlib"}
+    assert {view.name: dict(view.options) for view in spec.views} == {"v": {"sep": ";", "header": "false"}, "t": {}}
+
+
+def test_the_version_is_told(onager):
+    assert onager("--version").out == f"onager {__version__}\n"
 
 
 def test_a_script_comes_from_a_file(onager, job, tmp_path):
@@ -191,6 +199,9 @@ def test_nobody_there_ends_with_3(onager):
         (("submit",), "give the job once"),
         (("submit", "-e", "x", "-f", "y"), "give the job once"),
         (("submit", "-e", "x", "--arg", "a=b"), "--arg goes to the function of --py"),
+        (("submit", "-e", "x", "--output-option", "k=v"), "says how to write --output DIR"),
+        (("submit", "-e", "x", "--view-option", "v=1"), "expected NAME.K=V"),
+        (("submit", "-e", "x", "--view-option", "v.sep=;"), "there is no view v"),
         (("submit", "-e", "x", "-o", "xml"), "expected one of table, json, csv, arrow=FILE"),
         (("submit", "-e", "x", "--view", "v"), "--view 'v': expected NAME=PATH"),
         (("submit", "-e", "x", "--output", "o", "--format", "xml"), "expected one of parquet"),

@@ -11,6 +11,7 @@ from onager.errors import (
     InvalidSettingError,
     JobConflictError,
     JobNotFoundError,
+    OutcomeUnknownError,
     SchedulerUnreachableError,
     StateUnavailableError,
     VersionMismatchError,
@@ -81,8 +82,9 @@ def test_a_restart_of_the_only_scheduler_goes_unnoticed(connect, scheduler):
         again.stop()
 
 
-def test_a_submission_is_repeated_under_the_same_id(connect, scheduler):
-    failures = iter([StateUnavailableError("the store does not answer")] * 2)
+@pytest.mark.parametrize("error", [StateUnavailableError, OutcomeUnknownError])
+def test_a_submission_is_repeated_under_the_same_id(connect, scheduler, error):
+    failures = iter([error("the store does not answer")] * 2)
 
     def fail_twice(method: str) -> None:
         if method == "SubmitJob" and (error := next(failures, None)):

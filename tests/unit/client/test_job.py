@@ -38,7 +38,7 @@ def test_a_failed_job_raises_sparks_own_words(scheduler, connect):
         message="[DIVIDE_BY_ZERO] Division by zero.",
         error_class="DIVIDE_BY_ZERO",
         sql_state="22012",
-        query_context="== SQL (line 1, position 8) ==\nSELECT 1/0",
+        query_context="== SQL (line 1, position 8) ==\nSELECT 1/0\n       ^^^\n",
         details="java.lang…",
     )
     scheduler.progress = [pb.JobProgress(job_id="j", state=pb.FAILED, failure=failure)]
@@ -48,6 +48,15 @@ def test_a_failed_job_raises_sparks_own_words(scheduler, connect):
     assert (error.job_id, error.error_class, error.sql_state) == ("j", "DIVIDE_BY_ZERO", "22012")
     assert "line 1, position 8" in str(error)
     assert error.details == "java.lang…"
+
+
+def test_the_context_of_an_error_is_shown_once(scheduler, connect):
+    context = "== SQL (line 1, position 8) ==\nSELECT 1/0\n       ^^^\n"
+    failure = pb.Failure(kind="user_error", message=f"Division by zero.\n{context}".strip(), query_context=context)
+    scheduler.progress = [pb.JobProgress(job_id="j", state=pb.FAILED, failure=failure)]
+    with pytest.raises(JobFailedError) as caught:
+        connect(scheduler.address).job("j").wait()
+    assert str(caught.value).count("== SQL") == 1
 
 
 def test_a_cancelled_job_raises_that(scheduler, connect):

@@ -20,23 +20,18 @@ def doubled(session):
     return session.range(2)
 
 
-def test_views_are_absolute_and_know_their_format(monkeypatch, tmp_path):
+def test_views_are_absolute_and_their_format_is_left_to_who_reads_them(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     spec = _spec(views={"a": "x.parquet", "b": Path("y.csv"), "c": "s3a://bucket/z", "d": View("w", "orc", {"k": "v"})})
     paths = {view.name: (view.path, view.format) for view in spec.views}
     assert paths == {
-        "a": (str(tmp_path / "x.parquet"), "parquet"),
-        "b": (str(tmp_path / "y.csv"), "csv"),
+        "a": (str(tmp_path / "x.parquet"), ""),
+        "b": (str(tmp_path / "y.csv"), ""),
         "c": ("s3a://bucket/z", ""),
         "d": (str(tmp_path / "w"), "orc"),
     }
-    assert dict(spec.views[1].options) == {"header": "true", "inferSchema": "true"}
+    assert not spec.views[1].options, "what holds unless it is said is known to who reads the files"
     assert dict(spec.views[3].options) == {"k": "v"}
-
-
-def test_csv_options_can_be_taken_back():
-    options = view_message("v", View("x.csv", options={"header": "false"})).options
-    assert options["header"] == "false"
 
 
 def test_a_format_that_nobody_reads_is_refused():

@@ -18,6 +18,7 @@ from executor.push import Port
 from executor.settings import ExecutorSettings
 from executor.work import Assignment, OnReport
 from onager.clock import SystemClock
+from onager.errors import ExchangeFullError
 from onager.ids import Incarnation, JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import status
@@ -166,6 +167,7 @@ class ScriptedWorker:
     kept: set = field(default_factory=set)
     streamed: set = field(default_factory=set)
     running: dict = field(default_factory=dict)
+    full: str = ""
     start_error: Exception | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -197,6 +199,10 @@ class ScriptedWorker:
     def exchange_contents(self) -> Contents | None:
         return self.contents
 
+    def check_exchange(self) -> None:
+        if self.full:
+            raise ExchangeFullError(self.full)
+
     def is_alive(self) -> bool:
         return self.alive
 
@@ -206,10 +212,10 @@ class ScriptedWorker:
     def succeed(self, k: TaskKey) -> None:
         self.running.pop(k)(pb.TaskReport(task=task_id(k), success=pb.TaskSuccess()))
 
-    def fail(self, k: TaskKey, kind: str, message: str = "broken") -> None:
+    def fail(self, k: TaskKey, kind: str, message: str = "broken", cause: str = "") -> None:
         on_report = self.running.pop(k, None)
         if on_report is not None:
-            on_report(pb.TaskReport(task=task_id(k), failure=pb.Failure(kind=kind, message=message)))
+            on_report(pb.TaskReport(task=task_id(k), failure=pb.Failure(kind=kind, message=message, cause=cause)))
 
 
 @dataclass

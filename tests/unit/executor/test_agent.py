@@ -2,14 +2,18 @@
 
 import asyncio
 import hashlib
+import threading
 
+import grpc
 import pytest
 
 from executor.agent import Ending
 from executor.exchange import Contents, JobFiles
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.task_keys import task_id
+from onager.supervision import LoopEndedError
 from tests.unit.executor.scripted import PLAN_BLOB, PLAN_DIGEST, key, lose, refuse, rig, serve, task_set, until
 
 
@@ -423,6 +427,65 @@ async def test_a_job_is_cleaned_up_and_that_is_acknowledged_once():
         assert sum(list(poll.cleaned_up) == ["job-1"] for poll in r.gateway.polls) == 1
 
 
+@pytest.mark.parametrize("mode", ["pull", "push"])
+async def test_an_exchange_that_a_task_found_full_is_told_of_until_there_is_space(mode):
+    async with rig(mode=mode, heartbeat_interval_ms=60_000) as r:
+        await until(lambda: r.gateway.heartbeats)
+        r.worker.full = "exchange directory /x is full: free space there"
+        if mode == "pull":
+            await r.gateway.launches.put(task_set(0))
+        else:
+            async with grpc.aio.insecure_channel(r.address) as channel:
+                request = pb.LaunchTasksRequest(executor_id="e-1", incarnation="life-1", task_sets=[task_set(0)])
+                await OnagerExecutorStub(channel).LaunchTasks(request)
+        await until(lambda: r.worker.started)
+        assert not r.gateway.heartbeats[-1].no_space, "nobody has noticed"
+        r.worker.fail(key(0), "io_error", cause="no_space")
+        await until(lambda: r.gateway.heartbeats[-1].no_space == r.worker.full)
+        r.worker.full = ""
+        await until(lambda: not r.gateway.heartbeats[-1].no_space, 10)
+
+
+async def test_a_task_that_found_another_disk_full_takes_nothing_from_the_executor():
+    async with rig(heartbeat_interval_ms=20) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.worker.fail(key(0), "io_error", cause="no_space")
+        await until(lambda: r.gateway.reports)
+        count = len(r.gateway.heartbeats)
+        await until(lambda: len(r.gateway.heartbeats) > count + 5)
+        assert not any(request.no_space for request in r.gateway.heartbeats)
+
+
+async def test_clean_ups_that_take_long_keep_nothing_else_waiting():
+    """So it is with removals on a network disk: more of them than there are threads, and asked for again and again."""
+    may_end, begun, looks = threading.Event(), [], []
+
+    def clean_up(request):
+        begun.append(request.job_id)
+        assert may_end.wait(30)
+
+    def is_alive():
+        looks.append(1)
+        return True
+
+    async with rig(heartbeat_interval_ms=20) as r:
+        r.worker.clean_up, r.worker.is_alive = clean_up, is_alive
+        for _ in range(2):
+            r.gateway.forgotten = [f"old-{i}" for i in range(40)]
+            await until(lambda: not r.gateway.forgotten)
+        await until(lambda: len(begun) >= 4)
+        seen = len(looks)
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started == [key(0)])
+        r.gateway.cancels = [key(0)]
+        await until(lambda: r.worker.cancelled == [key(0)])
+        await until(lambda: len(looks) > seen)
+        may_end.set()
+        await until(lambda: len(begun) >= 40)
+        assert sorted(begun) == sorted(f"old-{i}" for i in range(40)), "one was removed twice at once"
+
+
 async def test_a_report_too_large_for_any_message_fails_the_task_with_advice():
     async with rig() as r:
         await r.gateway.launches.put(task_set(0))
@@ -431,3 +494,18 @@ async def test_a_report_too_large_for_any_message_fails_the_task_with_advice():
         r.worker.running.pop(key(0))(pb.TaskReport(task=task_id(key(0)), success=success))
         await until(lambda: r.gateway.outcomes() == {key(0): "user_error"})
         assert "read it from files instead" in r.gateway.reports[0].reports[0].failure.message
+
+
+@pytest.mark.parametrize("how", ["returns", "fails", "is cut"])
+async def test_an_agent_of_which_a_loop_ends_ends_and_says_which(how, monkeypatch):
+    async def end(_):
+        await asyncio.sleep(0)
+        if how == "fails":
+            raise ValueError("a defect")
+        if how == "is cut":
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("executor.membership.Membership.keep_alive", end)
+    async with rig() as r, asyncio.timeout(10):
+        with pytest.raises(LoopEndedError, match="heartbeats"):
+            await r.outcome

@@ -26,9 +26,13 @@ def told(watch: ExchangeWatch, *, is_answered: bool = True, again: Sequence[str]
     return [(each.job_id, list(each.writers)) for each in request.exchange_files]
 
 
+async def nothing() -> None:
+    """See nothing."""
+
+
 @pytest.fixture
 def watch():
-    return ExchangeWatch(lambda: None, ME, ManualClock(), every_s=1)
+    return ExchangeWatch(nothing, ME, ManualClock(), every_s=1)
 
 
 def test_use_is_told_once_somebody_has_looked(watch):
@@ -92,7 +96,7 @@ def test_a_heartbeat_stays_small(watch):
 async def test_a_directory_that_cannot_be_looked_through_is_left_alone():
     looks = []
 
-    def look():
+    async def look():
         looks.append(1)
         if len(looks) == 1:
             raise PermissionError("no")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from executor.reply_channels import ReplyChannels
+from executor.reply_channels import _MAX_CHANNELS, ReplyChannels
 from onager.clock import ManualClock
 from onager.errors import TokenRefusedError, UnknownExecutorError
 from onager.protocol import onager_pb2 as pb
@@ -82,3 +82,21 @@ async def test_one_that_refuses_is_passed_over_unless_it_does_not_know_us(channe
 
 async def test_no_report_goes_elsewhere_in_plaintext(channels):
     assert not await answered(channels, "scheduler.example:50050")
+
+
+async def test_a_report_whose_channel_makes_room_for_others_goes_elsewhere(channels):
+    gateway = ScriptedGateway()
+    is_held = asyncio.Event()
+
+    async def hold(*_):
+        is_held.set()
+        await asyncio.sleep(30)
+
+    gateway.before["report"] = hold
+    server, port = await serve(gateway)
+    report = asyncio.create_task(answered(channels, f"127.0.0.1:{port}"))
+    await is_held.wait()
+    for other in range(_MAX_CHANNELS):
+        await channels._channel(f"127.0.0.1:{other + 1}")
+    assert await report is False
+    await server.stop(None)

@@ -21,6 +21,7 @@ from onager.exchange_layout import (
     staging_directory,
 )
 from onager.result_files import read_result, split_messages
+from tests.damage import sealed
 
 
 def fill(base: Path, *names: str) -> None:
@@ -192,21 +193,42 @@ def write_stream(path: Path, batches: int) -> pa.Schema:
     return schema
 
 
-def test_a_result_is_read_message_by_message(tmp_path):
+def test_a_result_is_read_batch_by_batch(tmp_path):
     path = tmp_path / "0-a.arrow"
     schema = write_stream(path, 3)
-    first, *rest = read_result(str(path))
-    assert pa.ipc.read_schema(pa.BufferReader(first)) == schema
-    rows = [pa.ipc.read_record_batch(pa.BufferReader(m), schema).column(0).to_pylist() for m in rest]
+    content, checksum = sealed(path.read_bytes())
+    path.write_bytes(content)
+    batches = list(read_result(str(tmp_path), path.name, checksum))
+    rows = [pa.ipc.read_record_batch(pa.BufferReader(m), schema).column(0).to_pylist() for m in batches]
     assert rows == [[0], [1], [2]]
-    assert list(split_messages(path.read_bytes())) == [first, *rest]
+    assert list(split_messages(content))[1:] == batches
 
 
-def test_a_missing_or_cut_result_is_a_fetch_failure(tmp_path):
+def test_a_result_of_an_older_executor_is_read_without_checksums(tmp_path):
+    path = tmp_path / "0-a.arrow"
+    write_stream(path, 3)
+    _, *batches = split_messages(path.read_bytes())
+    assert list(read_result(str(tmp_path), path.name, "")) == batches
+    assert list(read_result(str(tmp_path), path.name, "", 2)) == batches[2:]
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_missing_or_cut_result_is_a_fetch_failure(tmp_path, is_sealed):
     with pytest.raises(FetchFailedError, match="missing"):
-        list(read_result(str(tmp_path / "no.arrow")))
+        list(read_result(str(tmp_path), "no.arrow", ""))
     path = tmp_path / "0-a.arrow"
     write_stream(path, 2)
-    path.write_bytes(path.read_bytes()[:-200])
+    content, checksum = sealed(path.read_bytes()) if is_sealed else (path.read_bytes(), "")
+    path.write_bytes(content[:-200])
     with pytest.raises(FetchFailedError, match="damaged"):
-        list(read_result(str(path)))
+        list(read_result(str(tmp_path), path.name, checksum))
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "x/../y", "x/y", "a.b", "a\x00", "a\n", "-a"])
+def test_no_path_is_made_of_what_is_no_name(name):
+    with pytest.raises(ValueError, match="is no job id"):
+        stage_directory(name, 1)
+    with pytest.raises(ValueError, match="is no job id"):
+        staging_directory("/data/out", name)
+    with pytest.raises(ValueError, match="is not the name of an execution"):
+        result_file("job-1", 1, 0, name)

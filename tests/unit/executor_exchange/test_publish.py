@@ -1,13 +1,15 @@
 """Publishing is stopped after every single file system call, repeated, done by two at once: it ends whole."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from executor.exchange.publish import Files, Manifest, carry_out, check_target, plan_publish
-from onager.errors import SinkError, TargetExistsError
-from onager.ids import Nonce
+from executor.exchange.publish import Files, Manifest, Move, carry_out, check_target, plan_publish
+from onager.errors import SinkError, TargetExistsError, VersionMismatchError
+from onager.ids import Nonce, new_nonce
+from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb
 
 JOB = "job-1"
@@ -240,7 +242,7 @@ def test_a_file_as_target_is_refused(tmp_path):
 def test_a_newer_manifest_is_refused(tmp_path):
     manifest, _ = stage(tmp_path, "error", old=False)
     text = manifest.to_bytes().replace(b'"version": 1', b'"version": 2')
-    with pytest.raises(SinkError, match="version 2"):
+    with pytest.raises(VersionMismatchError, match="version 2"):
         Manifest.from_bytes(text)
 
 
@@ -262,3 +264,34 @@ def test_a_late_move_that_takes_the_new_dataset_gives_it_back(tmp_path):
     files.manifest = manifest
     carry_out(manifest, files)
     assert {path.name: path.read_text() for path in target.iterdir() if path.name != "_SUCCESS"} == NEW
+
+
+@pytest.mark.parametrize("name", ["../x", "n/../../x", "/etc/passwd", "n//x", "", "n/a\nb"])
+def test_nothing_is_published_from_or_to_elsewhere(tmp_path, name):
+    sink = pb.Sink(path=str(tmp_path / "out"), format="parquet")
+    with pytest.raises(SinkError, match="cannot be the name of a staged file"):
+        plan_publish("job-1", sink, [pb.TaskOutput(rows=1, files=[name])], new_nonce())
+    made = plan_publish("job-1", sink, [pb.TaskOutput(rows=1, files=["n/part-0"])], new_nonce())
+    for moves in ((Move(name, "part-0"),), (Move("n/part-0", name),)):
+        with pytest.raises(SinkError, match="cannot be the name of a staged file"):
+            Manifest.from_bytes(replace(made, moves=moves).to_bytes())
+    for changed in (replace(made, staging=str(tmp_path)), replace(made, nonce="../n"), replace(made, target="/else")):
+        with pytest.raises(SinkError, match="not one that this Onager made"):
+            Manifest.from_bytes(changed.to_bytes())
+
+
+@pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
+@pytest.mark.parametrize("path", ["{0}/exchange", "{0}/exchange/job-2/1", "{0}", "file:{0}/exchange", "{0}/link/out"])
+def test_no_dataset_is_published_among_our_own_files(tmp_path, mode, path):
+    (tmp_path / "exchange" / "job-2").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "exchange")
+    sink = pb.Sink(path=path.format(tmp_path), mode=mode)
+    with pytest.raises(SinkError, match="where Onager keeps files of its own"):
+        check_target(sink, PrivatePaths([tmp_path / "exchange"]))
+    with pytest.raises(SinkError, match="where Onager keeps files of its own"):
+        plan_publish(JOB, sink, [], Nonce("n"), PrivatePaths([tmp_path / "exchange"]))
+
+
+def test_a_target_that_steps_back_is_refused_at_once(tmp_path):
+    with pytest.raises(SinkError, match=r"has '\.\.' or '\.' in it"):
+        check_target(pb.Sink(path=f"{tmp_path}/missing/../../out", mode="overwrite"))

@@ -1,10 +1,12 @@
 import pytest
 
+from executor.spark import plan_codec
 from executor.spark.plan_codec import MAGIC, decode, digest, encode
 from executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
     LeafInput,
+    MadeBy,
     ResultOutput,
     RoundRobinOutput,
     SingleOutput,
@@ -76,7 +78,9 @@ def test_of_an_input_of_which_nothing_is_said_others_may_read_too():
 def test_another_version_is_refused():
     encoded = bytearray(encode(plan()))
     encoded[len(MAGIC) + 1] = 2
-    with pytest.raises(VersionMismatchError, match="version 2, this executor reads version 1"):
+    with pytest.raises(
+        VersionMismatchError, match=r"version 2, made by Spark 4\.3.*; this executor .* reads version 1"
+    ):
         decode(bytes(encoded))
 
 
@@ -84,3 +88,30 @@ def test_another_version_is_refused():
 def test_other_bytes_are_refused(data):
     with pytest.raises(ValueError, match="stage plan"):
         decode(data)
+
+
+OTHER = MadeBy("4.3.9", "9.9-12345678")
+
+
+def with_header(encoded, old, new):
+    length = int.from_bytes(encoded[10:14], "big") + len(new) - len(old)
+    assert encoded.count(old) == 1
+    return encoded[:10] + length.to_bytes(4, "big") + encoded[14:].replace(old, new)
+
+
+def test_a_plan_says_who_made_it():
+    assert decode(encode(plan())).made_by == plan_codec.here()
+    assert decode(encode(plan(made_by=OTHER))).made_by == OTHER
+    here = plan_codec.here()
+    said = f'"made_by":{{"kernel":"{here.kernel}","spark":"{here.spark}"}},'.encode()
+    assert decode(with_header(encode(plan()), said, b"")).made_by is None, "they did not always"
+
+
+def test_one_of_another_version_that_cannot_be_read_names_both():
+    unknown = with_header(encode(plan(made_by=OTHER)), b'"kind":"single"', b'"kind":"dealt"')
+    with pytest.raises(VersionMismatchError) as raised:
+        decode(unknown)
+    assert "planned by Spark 4.3.9 with kernel 9.9-12345678" in str(raised.value)
+    assert str(plan_codec.here()) in str(raised.value)
+    with pytest.raises(ValueError, match="unknown kind 'dealt'"):
+        decode(with_header(encode(plan()), b'"kind":"single"', b'"kind":"dealt"'))

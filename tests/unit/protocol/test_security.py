@@ -17,8 +17,8 @@ def test_the_first_token_is_sent_and_every_one_is_taken(tmp_path):
     path.write_text(f"\n  {_TOKEN}  \n{_OTHER}\n")
     tokens = TokenFile(path)
     assert tokens.metadata() == (("authorization", f"Bearer {_TOKEN}"),)
-    assert tokens.accepts(f"Bearer {_TOKEN}")
-    assert tokens.accepts(f"Bearer {_OTHER}")
+    assert tokens.find(f"Bearer {_TOKEN}") is not None
+    assert tokens.find(f"Bearer {_OTHER}") is not None
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_the_first_token_is_sent_and_every_one_is_taken(tmp_path):
 def test_nothing_else_is_taken(tmp_path, shown):
     path = tmp_path / "token"
     path.write_text(_TOKEN)
-    assert not TokenFile(path).accepts(shown)
+    assert TokenFile(path).find(shown) is None
 
 
 def test_a_file_that_was_replaced_is_read_again_and_one_that_is_gone_leaves_what_was_read(tmp_path):
@@ -36,10 +36,10 @@ def test_a_file_that_was_replaced_is_read_again_and_one_that_is_gone_leaves_what
     tokens = TokenFile(path)
     new.write_text(_OTHER)
     new.replace(path)
-    assert not tokens.accepts(f"Bearer {_TOKEN}")
-    assert tokens.accepts(f"Bearer {_OTHER}")
+    assert tokens.find(f"Bearer {_TOKEN}") is None
+    assert tokens.find(f"Bearer {_OTHER}") is not None
     path.unlink()
-    assert tokens.accepts(f"Bearer {_OTHER}")
+    assert tokens.find(f"Bearer {_OTHER}") is not None
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"too-short", b"0123456789 abcdefgh", "schlüssel-schlüssel".encode()])

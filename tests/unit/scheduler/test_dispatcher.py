@@ -9,11 +9,12 @@ import pytest
 
 from execution_graph import FailureKind, SpeculationPolicy, TasksLost
 from onager.ids import JobId
+from onager.supervision import LoopEndedError
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.job_writers import Decision, JobWriters
 from scheduler.jobs.reports import ReportReader
 from scheduler.jobs.results import ResultStore
-from scheduler.tasks.dispatcher import Dispatcher
+from scheduler.tasks.dispatcher import _ROUND_S, Dispatcher
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.fitness import Fitness
 from scheduler.tasks.job_actor import LocalActor
@@ -262,3 +263,25 @@ def _given_up(graph):
     return TasksLost(
         stage_id=1, stage_attempt=0, executor_id="e1", tasks=((3, 0),), reason=FailureKind.TASK_KILLED, at_ms=1
     )
+
+
+async def test_a_round_that_fails_late_ends_the_dispatcher(backend, clock):
+    """As one that fails at once does: whichever it is, nobody else would notice."""
+    hall = Hall(backend, clock)
+    is_slow = asyncio.Event()
+
+    async def fail(_):
+        is_slow.set()
+        await asyncio.sleep(2 * _ROUND_S)
+        raise ValueError("a defect")
+
+    hall.tasks.fill_reservations = fail
+    loop = asyncio.create_task(hall.dispatcher.run())
+    await hall.jobs.submit(graph())
+    poll = asyncio.create_task(hall.dispatcher.wait_for_work(session_of(), 1, 5))
+    await is_slow.wait()
+    async with asyncio.timeout(10):
+        with pytest.raises(LoopEndedError, match="a defect"):
+            await loop
+    poll.cancel()
+    await asyncio.gather(poll, return_exceptions=True)

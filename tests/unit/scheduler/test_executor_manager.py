@@ -5,6 +5,7 @@ import pytest
 
 from onager.clock import ManualClock
 from onager.errors import ExecutorReplacedError, InvalidRequestError, UnknownExecutorError, VersionMismatchError
+from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.executors.executor_manager import ExecutorManager
@@ -234,7 +235,39 @@ async def test_a_drained_executor_is_no_suspect(manager, lost):
     await manager.deregister("e1", "one", "drained")
     await manager.deregister("e1", "one", "drained")
     assert [event.is_drained for event in lost] == [True]
+    assert [(info.state, info.reason) for info in manager.infos()] == [("left", "drained")]
+
+
+async def test_who_was_drained_and_held_nothing_has_left_though_it_said_no_goodbye(manager):
+    for name, held in (("idle", {}), ("busy", {TaskKey("job", 1, 0, 0, 0): 0.0})):
+        session = await manager.register(request(name), PEER)
+        session.held = held
+        await manager.drain(session)
+        await manager.lose(session.record, "its process 7 died")
+    assert {info.executor_id: info.state for info in manager.infos()} == {"idle": "left", "busy": "lost"}
+
+
+async def test_who_died_has_not_left_whatever_it_said(manager):
+    await manager.register(request(), PEER)
+    await manager.deregister("e1", "one", "the executor's JVM died")
     assert [info.state for info in manager.infos()] == ["lost"]
+
+
+async def test_who_has_no_space_takes_no_work_until_it_says_that_it_has(manager, backend):
+    session = await manager.register(request(), PEER)
+    assert not await manager.note_space(session, "")
+    assert await manager.note_space(session, "exchange directory /x is full")
+    assert not await manager.note_space(session, "exchange directory /x is full")
+    assert manager.total_slots == 0
+    assert not manager.takes_work(session)
+    assert manager.taking_work() == frozenset()
+    (info,) = manager.infos()
+    assert (info.state, info.reason) == ("no_space", "exchange directory /x is full")
+    stored = await backend.get(Keyspace.Executors, "e1")
+    assert b'"no_space":"exchange directory /x is full"' in stored.value, "all schedulers are to know"
+    assert await manager.note_space(session, "")
+    assert manager.total_slots > 0
+    assert [info.state for info in manager.infos()] == ["alive"]
 
 
 async def test_after_a_restart_executors_have_their_lease_to_report(manager, backend, clock):

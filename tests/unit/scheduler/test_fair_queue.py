@@ -1,4 +1,7 @@
+import random  # noqa: TID251 seeded
 from collections import Counter
+
+import pytest
 
 from onager.ids import JobId
 from scheduler.tasks.fair_queue import FairQueue
@@ -110,3 +113,59 @@ def test_ten_thousand_waiting_jobs_cost_no_more_a_slot():
         made.update(JobId(f"{n:05}"), submitted_ms=n, weight=1, running=0, available=1)
     order = [made.take() for _ in range(10_000)]
     assert order == sorted(order)
+
+
+def claim(share, granted):
+    running, planned, weight, submitted_ms = share["running"], share["planned"], share["weight"], share["submitted_ms"]
+    return (running + planned) / weight, granted, submitted_ms
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_best_claim_that_may_be_served_is_found_whatever_has_happened(seed):
+    """Against a model that looks at all jobs: sessions fill and empty, jobs come, go, and fit or not."""
+    rng = random.Random(seed)
+    made, jobs = FairQueue(), {}
+
+    def is_runnable(share):
+        of_session = sum(s["running"] + s["planned"] for s in jobs.values() if s["session"] == share["session"])
+        return share["available"] > share["planned"] and (not share["most"] or of_session < share["most"])
+
+    for number in range(600):
+        match rng.choice(["new", "update", "update", "take", "take", "take", "give back", "end"]):
+            case "new" if len(jobs) < 25:
+                session = rng.choice(["", "s", "t"])
+                share = {
+                    "submitted_ms": number,
+                    "weight": 1,
+                    "running": 0,
+                    "planned": 0,
+                    "available": rng.randrange(4),
+                    "session": session,
+                    "most": rng.choice([2, 2, 3]) if session else 0,
+                }
+                jobs[JobId(f"j{number}")] = share
+            case "end" if jobs:
+                job_id = rng.choice(sorted(jobs))
+                del jobs[job_id]
+                made.remove(job_id)
+                continue
+            case "give back" if jobs:
+                job_id = rng.choice(sorted(jobs))
+                slots = rng.randint(0, jobs[job_id]["planned"])
+                jobs[job_id]["planned"] -= slots
+                made.give_back(job_id, slots)
+                continue
+            case "take":
+                fit = {job_id for job_id in jobs if rng.random() < 0.6}
+                runnable = [job_id for job_id in fit if is_runnable(jobs[job_id])]
+                best = min(runnable, key=lambda j: (claim(jobs[j], made._shares[j].granted), j), default=None)
+                assert made.take(fits=fit.__contains__) == best
+                if best is not None:
+                    jobs[best]["planned"] += 1
+                continue
+            case "update" if jobs:
+                job_id = rng.choice(sorted(jobs))
+                jobs[job_id] |= {"running": rng.randrange(3), "available": rng.randrange(4)}
+        for job_id, share in jobs.items():
+            given = {name: share[name] for name in ("submitted_ms", "weight", "running", "available", "session")}
+            made.update(job_id, **given, session_max_tasks=share["most"])

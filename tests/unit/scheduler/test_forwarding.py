@@ -205,6 +205,75 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeyp
     assert (await pair.stored(job_id)).running[0].lost_launches == 1
 
 
+async def with_a_launch_that_waits_for_a_poll(pair, monkeypatch):
+    """Return a job of two tasks, and the session of an executor that is to hear of the lost launch of the first."""
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 1)
+    pair.fate = "answer lost"
+    await pair.fill(1)
+    pair.fate = "ok"
+    asked = session_of(list_number=2)  # which does not have it; the poll was answered with something else
+    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
+    await pair.here.lists.compare_all()
+    assert [task_set.stage_id for task_set in asked.late_task_sets] == [1]
+    pair.clock.advance(int(2 * YOUNG_S * 1000))
+    return job_id, asked
+
+
+async def test_a_launch_that_waits_for_a_poll_is_not_given_to_another_by_the_list_of_that_poll(pair, monkeypatch):
+    job_id, asked = await with_a_launch_that_waits_for_a_poll(pair, monkeypatch)
+    await pair.here.lists.take(asked, 3, set())
+    await pair.here.lists.compare_all()
+    running = (await pair.stored(job_id)).running
+    assert [task.attempt for task in running.values()] == [0], "it goes with the answer to that very poll"
+    delivered = [key for task_set in pair.here.lists.take_late(asked) for key in task_keys(task_set)]
+    assert [key.task_attempt for key in delivered] == [0]
+    await pair.here.lists.take(asked, 4, set())
+    await pair.here.lists.compare_all()
+    assert (await pair.stored(job_id)).running, "it is on its way"
+    pair.clock.advance(int(2 * YOUNG_S * 1000))
+    await pair.here.lists.take(asked, 5, set())
+    await pair.here.lists.compare_all()
+    assert not (await pair.stored(job_id)).running, "that answer was lost, too"
+
+
+async def test_a_launch_that_waits_is_not_delivered_once_others_have_had_lists_without_it(pair, monkeypatch):
+    job_id, asked = await with_a_launch_that_waits_for_a_poll(pair, monkeypatch)
+    elsewhere = session_of(list_number=3)
+    await pair.there.local.compare(elsewhere.slot, [], disproves=True)
+    assert not (await pair.stored(job_id)).running, "another attempt runs somewhere"
+    await pair.here.lists.take(asked, 4, set())
+    assert pair.here.lists.take_late(asked) == []
+
+
+async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_awaited(pair, monkeypatch):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 1)
+    pair.fate = "answer lost"
+    await pair.fill(1)
+    pair.fate = "ok"
+    asked = session_of(list_number=2)
+    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
+    forward, is_held, go_on = pair.forward, asyncio.Event(), asyncio.Event()
+
+    async def slow(scheduler_id, request):
+        answer = await forward(scheduler_id, request)
+        if not is_held.is_set():
+            is_held.set()
+            await go_on.wait()
+        return answer
+
+    monkeypatch.setattr(pair.here.others._calls, "forward", slow)
+    first = asyncio.create_task(pair.here.lists.compare_all())
+    await is_held.wait()
+    asked.list_number = 3
+    await pair.here.lists.compare_all()
+    go_on.set()
+    await first
+    assert (await pair.stored(job_id)).running, "its launch was in the answer to the list before"
+    assert asked.late_task_sets
+
+
 async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)

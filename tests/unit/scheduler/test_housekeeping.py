@@ -1,23 +1,25 @@
 """What is owed after a job's end, until nothing is left of it."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from execution_graph import JobCancelled, apply_all
-from onager.errors import NotFoundError
+from onager.errors import NotFoundError, StateCorruptError
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.blobs import BlobStore, digest_of
-from scheduler.jobs.housekeeping import Housekeeping, Leftovers, blobs_of, clean_up_of
+from scheduler.jobs.housekeeping import Housekeeping, Leftovers, clean_up_of
 from scheduler.jobs.job_heads import JobHeads
 from scheduler.jobs.job_log import JobHeader
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.results import InlineResult, ResultStore
+from scheduler.jobs.retention import Retention, blobs_of
 from scheduler.replicas.peers import Peers
 from scheduler.replicas.turns import Turns
 from scheduler.settings import SchedulerSettings
 from state_backend import Keyspace
 from tests.unit.scheduler.test_job_store import launches, running, step
-from tests.unit.scheduler.world import graph, keys, succeeded
+from tests.unit.scheduler.world import graph, keys, planned, succeeded
 
 JOB = JobId("job-1")
 HOUR_MS = 3_600_000
@@ -32,9 +34,9 @@ class House:
         self.blobs = BlobStore(backend)
         self.results = ResultStore(backend)
         self.peers = Peers(backend, clock, scheduler_id="s", address="", lease_ttl_s=1)
-        self.keeping = Housekeeping(
-            SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, self.results, Turns(self.peers), clock
-        )
+        turns = Turns(self.peers)
+        self.keeping = Housekeeping(SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, turns, clock)
+        self.retention = Retention(SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, turns, clock)
 
 
 @pytest.fixture
@@ -116,32 +118,137 @@ async def test_result_first_then_record_then_nothing(backend, house, clock):
     await house.results.put([InlineResult(JOB, 0, "n", b"rows")])
     await house.keeping.prepare()
     await house.keeping.cleaned_up([JOB])
-    await house.keeping.sweep()
+    await house.retention.sweep()
     assert await keys(backend, Keyspace.Results)
 
     clock.advance(HOUR_MS)
-    await house.keeping.sweep()
+    await house.retention.sweep()
     assert not await keys(backend, Keyspace.Results)
     assert not house.heads.get(JOB).has_result
     assert await house.jobs.load(JOB)
 
     clock.advance(23 * HOUR_MS)
-    await house.keeping.sweep()
+    await house.retention.sweep()
     assert house.heads.get(JOB) is None
     assert {k.split("/")[0] for k in await keys(backend)} == {"Plans"}  # a plan that the graph never named
 
-    assert await house.keeping.collect_orphans() == 0
+    assert await house.retention.collect_orphans() == 0
     clock.advance(600_000)
-    assert await house.keeping.collect_orphans() == 1
+    assert await house.retention.collect_orphans() == 1
     assert await keys(backend) == set()
+
+
+async def test_a_sweep_removes_all_that_is_due_many_together(backend, house, clock, monkeypatch):
+    """Jobs end as fast as they can be run; what is past its retention has to go as fast."""
+    jobs = 500
+    for n in range(jobs):
+        job_id = JobId(f"job-{n}")
+        spec = b"the spec of half of them" if n % 2 else f"spec {n}".encode()
+        job, _ = await house.jobs.submit(graph(job_id, digest=digest_of(spec)), blob=house.blobs.writes(job_id, spec))
+        await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
+    writes, commit = [], backend._commit
+
+    async def counted(*args):
+        writes.append(args)
+        return await commit(*args)
+
+    monkeypatch.setattr(backend, "_commit", counted)
+    clock.advance(HOUR_MS)
+    await house.retention.sweep()
+    assert not any(head.has_result for head in house.heads)
+    clock.advance(23 * HOUR_MS)
+    await house.retention.sweep()
+    assert await keys(backend) == set()
+    assert not list(house.heads)
+    assert len(writes) < jobs / 2
+
+
+async def test_what_grew_old_is_cleaned_up_without_reading_it(backend, house, clock, monkeypatch):
+    """One job after the other would take longer than jobs take to end."""
+    job_ids = [JobId(f"job-{n}") for n in range(100)]
+    for job_id in job_ids:
+        job, _ = await house.jobs.submit(graph(job_id))
+        job = await step(house.jobs, job, launches(job.graph))
+        job = await step(house.jobs, job, [planned(1)])
+        job = await step(house.jobs, job, launches(job.graph))
+        await step(house.jobs, job, [succeeded(1, 0, at_ms=clock.now_ms())])
+    clock.advance(HOUR_MS)
+    await house.retention.sweep()
+    reads, read = [], backend._read
+
+    async def counted(*args):
+        reads.append(args)
+        return await read(*args)
+
+    monkeypatch.setattr(backend, "_read", counted)
+    assert await house.keeping.prepare()
+    assert sorted(c.job_id for _ in range(2) for c in house.keeping.clean_ups_for("e1")) == sorted(job_ids)
+    assert reads == []
+
+
+async def test_a_blob_that_nobody_names_goes(backend, house, clock):
+    """Who took back the last reference to it died before it was removed."""
+    await house.blobs.put(JOB, [b"spec"])
+    await backend.delete(Keyspace.Plans, f"{digest_of(b'spec')}/ref/{JOB}")
+    assert await house.retention.collect_orphans() == 0
+    clock.advance(600_000)
+    assert await house.retention.collect_orphans() == 1
+    assert await keys(backend) == set()
+
+
+@pytest.mark.parametrize("part", ["header", "snapshot", "head"])
+async def test_a_damaged_job_goes_after_its_retention(backend, house, clock, part):
+    """Its record does not say when it ended: the time counts from when a scheduler noticed."""
+    spec = b"the spec"
+    await house.jobs.submit(graph(digest=digest_of(spec)), blob=house.blobs.writes(JOB, spec))
+    if part == "snapshot":
+        (key,) = await backend.scan_keys(Keyspace.GraphChunks, limit=2)
+        await backend.put(Keyspace.GraphChunks, key, b"rubbish")
+    elif part == "header":
+        await backend.put(Keyspace.ActiveJobs, JOB, b"rubbish")
+    else:
+        await backend.delete(Keyspace.ActiveJobs, JOB)
+        await backend.put(Keyspace.JobHeads, JOB, b"rubbish")
+    other = House(backend, clock)
+    await other.heads.refresh()
+    await other.jobs.mend_heads()
+    if part != "head":
+        with pytest.raises(StateCorruptError):
+            await other.jobs.load(JOB)
+    await other.retention.sweep()
+    clock.advance(HOUR_MS)
+    await other.retention.sweep()
+    assert await other.keeping.prepare()
+    assert other.keeping.clean_ups_for("e1") == [pb.CleanUp(job_id=JOB)]
+    await other.keeping.cleaned_up([JOB])
+    clock.advance(22 * HOUR_MS)
+    await other.retention.sweep()
+    assert other.heads.get(JOB) is not None
+    clock.advance(HOUR_MS)
+    await other.retention.sweep()
+    assert other.heads.get(JOB) is None
+    for _ in range(2):
+        await other.retention.collect_orphans()
+        clock.advance(600_000)
+    assert await keys(backend) == set()
+
+
+async def test_a_job_s_end_is_logged_once_however_often_it_is_read(backend, house, clock):
+    with capture_logs() as logs:
+        await ended(house, clock)
+        for _ in range(3):
+            await House(backend, clock).jobs.load(JOB)
+    assert [(entry["event"], entry["job_id"]) for entry in logs if entry["event"] == "job_ended"] == [
+        ("job_ended", JOB)
+    ]
 
 
 async def test_blobs_of_a_submission_under_way_are_no_orphans(house, clock):
     await house.blobs.put(JOB, [b"spec"])
-    await house.keeping.collect_orphans()
+    await house.retention.collect_orphans()
     await house.jobs.submit(graph())
     clock.advance(600_000)
-    assert await house.keeping.collect_orphans() == 0
+    assert await house.retention.collect_orphans() == 0
     assert await house.blobs.get(digest_of(b"spec")) == b"spec"
     with pytest.raises(NotFoundError):
         await house.blobs.get(digest_of(b"another"))
@@ -194,7 +301,7 @@ async def test_executors_forget_jobs_that_have_ended_and_no_others(backend, hous
     await house.keeping.prepare()
     await house.keeping.cleaned_up([JOB])
     assert await house.keeping.forgotten([JOB]) == over
-    await house.keeping.remove(JOB)
+    await house.retention._remove([house.heads.get(JOB)])
     assert await house.keeping.forgotten([JOB]) == over
     assert await other.keeping.forgotten([JOB]) == over
 
@@ -212,7 +319,7 @@ async def test_a_result_that_is_kept_is_no_leftover(house, clock):
     again = pb.CleanUp(job_id=JOB, keep_result=True, keep_files=["1/0-n0.arrow", "1/1-n1.arrow"])
     assert await house.keeping.leftovers(lying(), lambda _: True) == to_remove(again)
     clock.advance(HOUR_MS)
-    await house.keeping.sweep()
+    await house.retention.sweep()
     await house.keeping.prepare()
     await house.keeping.cleaned_up([JOB])
     assert await house.keeping.leftovers(lying(), lambda _: True) == to_remove(pb.CleanUp(job_id=JOB))

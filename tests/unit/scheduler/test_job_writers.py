@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from execution_graph import JobCancelled, SuccessfulStage
-from onager.errors import JobNotFoundError
+from onager.errors import JobNotFoundError, StateUnavailableError
 from onager.ids import JobId
 from scheduler.jobs.job_writers import Decision, JobWriters
 from scheduler.tasks.query_coordinator import QueryCoordinator, Share
@@ -106,3 +106,16 @@ async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
     reported = [succeeded(1, 0), succeeded(1, 1)]
     launches = await coordinator.report(reported, Share(SLOT, 2), 4, limit=lambda: 3.0)
     assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2
+
+
+async def test_who_asked_is_not_cancelled_with_the_call_that_is_cut(jobs, clock, monkeypatch):
+    async def cut(*_):
+        raise asyncio.CancelledError  # as of a call whose channel was closed
+
+    writers = JobWriters(jobs, clock)
+    monkeypatch.setattr(jobs, "commit", cut)
+    cancel = JobCancelled(reason="so", at_ms=1)
+    with pytest.raises(StateUnavailableError):
+        await writers.record(JOB, lambda _: Decision([cancel]))
+    monkeypatch.undo()
+    assert not (await writers.record(JOB, lambda _: Decision([cancel]))).is_active

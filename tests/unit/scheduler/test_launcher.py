@@ -163,6 +163,22 @@ async def test_what_is_launched_together_travels_together_with_its_plan(rig):
     assert not rig.executor.launches[1].blobs
 
 
+async def test_of_the_plans_that_were_sent_the_latest_are_known(rig):
+    """An executor lives for months, and is sent a plan for each stage that it runs."""
+    rig.launch(task_set(0))
+    await rig.until(lambda: rig.told.events)
+    assert rig.launcher.has_plan("e1", "life", DIGEST)
+    count = 1100
+    rig.launch(*[task_set(0, stage=stage, digest=f"{stage:064}") for stage in range(2, 2 + count)])
+    await rig.until(lambda: sum(len(event[1]) for event in rig.told.events) == 1 + count)
+    assert not rig.launcher.has_plan("e1", "life", DIGEST)
+    known = [rig.launcher.has_plan("e1", "life", f"{stage:064}") for stage in range(2, 2 + count)]
+    assert known == [False] * (count - 1024) + [True] * 1024
+    rig.launch(task_set(7))
+    await rig.until(lambda: rig.launcher.has_plan("e1", "life", DIGEST))
+    assert [blob.digest for blob in rig.executor.launches[-1].blobs] == [DIGEST], "it is sent once more"
+
+
 async def test_a_plan_that_is_not_there_is_left_to_the_executor(rig):
     rig.launch(task_set(0, digest="0" * 64))
     await rig.until(lambda: rig.told.events)

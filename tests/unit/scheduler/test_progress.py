@@ -5,18 +5,24 @@ import pytest
 
 from execution_graph import (
     ExecutorSlot,
+    Failure,
+    FailureCause,
+    FailureKind,
     JobCancelled,
     RetryLimits,
     SpeculationPolicy,
+    StageInput,
     apply_all,
     find_stragglers,
     pop_next_tasks,
 )
 from onager.client import JobProgress
+from onager.client.progress import TaskRetry
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.job_heads import JobTerms, head_of
-from scheduler.jobs.progress import ProgressTeller, progress_of_head, why_nobody_works, without_code
+from scheduler.jobs.job_specs import decode_spec_shown, encode_spec
+from scheduler.jobs.progress import Explained, Page, ProgressTeller, progress_of_head, why_nobody_works
 from scheduler.tasks.fair_queue import FairQueue
 from tests.unit.scheduler.test_job_store import launches
 from tests.unit.scheduler.world import failed, graph, planned, succeeded
@@ -95,7 +101,7 @@ def test_each_task_is_told_with_its_successes():
     found = apply_all(found, launches(found, 2))
     found = apply_all(found, [succeeded(1, 1)])
     job = SimpleNamespace(graph=found, seq=4)
-    detail = teller().detail(job, pb.JobSpec(), b'{"plan": "all", "stages": {"1": "part"}}')
+    detail = teller().detail(job, pb.JobSpec(), Explained("all", {"1": "part"}))
     tasks = detail.progress.stages[1].tasks
     assert [t.state for t in tasks] == ["running", "successful", "pending"]
     assert [t.successes for t in tasks] == [0, 1, 0]
@@ -127,11 +133,18 @@ def test_a_cancelled_job_says_why():
     assert progress_of_head(head_of(found, JobTerms())).state == pb.CANCELLED
 
 
+def test_stages_and_tasks_of_a_job_that_was_cancelled_are_no_longer_running():
+    found = apply_all(graph(), launches(graph()))
+    assert [stage.state for stage in teller().progress(found).stages] == ["running"]
+    (stage,) = teller().progress(apply_all(found, [JobCancelled(reason="enough", at_ms=7)])).stages
+    assert (stage.state, stage.running, stage.pending, stage.ended_ms) == ("stopped", 0, 1, 7)
+
+
 def test_code_is_left_out_of_what_people_are_shown():
     spec = pb.JobSpec(
         python=pb.PythonFunction(pickled=b"secret", function="f"), py_files=[pb.PyFile(name="m.py", content=b"x")]
     )
-    shown = without_code(spec)
+    shown = decode_spec_shown(encode_spec(spec))
     assert shown.python.function == "f"
     assert not shown.python.pickled
     assert shown.py_files[0].name == "m.py"
@@ -172,4 +185,75 @@ def test_executors_that_are_set_aside_are_named_with_when_and_why():
     )
     leaving = pb.ExecutorInfo(executor_id="d", state="draining")
     assert "a is set aside, d is leaving; a until" in why_nobody_works([aside[1], leaving])
-    assert why_nobody_works(aside[2:]) == "no executor is registered"
+
+
+def wide(*partitions: int):
+    found = graph()
+    found = apply_all(found, launches(found))
+    first = planned(partitions[0])
+    stages = tuple(
+        replace(first.stages[0], stage_id=n, partitions=width, inputs=(StageInput(n - 1, "all"),) if n > 1 else ())
+        for n, width in enumerate(partitions, start=1)
+    )
+    return apply_all(
+        found, [replace(first, stages=stages, summary=replace(first.summary, result_stage_id=len(stages)))]
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 100])
+def test_tasks_are_told_in_pages(limit):
+    job = SimpleNamespace(graph=wide(4, 3, 0, 4), seq=4)
+    page = Page(limit=limit)
+    found = []
+    while True:
+        detail = teller().detail(job, pb.JobSpec(), None, page)
+        told = [(s.stage_id, t.partition) for s in detail.progress.stages for t in s.tasks]
+        assert len(told) <= limit
+        assert len(detail.progress.stages) == 5
+        found += told
+        if not detail.HasField("next"):
+            break
+        page = Page(detail.next.stage_id, detail.next.partition, limit)
+    assert found == [(n, p) for n, width in enumerate((1, 4, 3, 0, 4)) for p in range(width)]
+
+
+def test_a_page_beyond_the_last_task_is_empty():
+    detail = teller().detail(SimpleNamespace(graph=wide(4), seq=4), pb.JobSpec(), None, Page(1, 2**32 - 1, 10))
+    assert not [t for s in detail.progress.stages for t in s.tasks]
+    assert not detail.HasField("next")
+
+
+def test_executors_that_are_gone_are_told_as_what_they_are():
+    gone = [
+        pb.ExecutorInfo(executor_id="a", state="left", reason="drained"),
+        pb.ExecutorInfo(executor_id="b", state="lost", reason="its process 7 died"),
+    ]
+    assert why_nobody_works([]) == "no executor is registered"
+    assert why_nobody_works(gone) == (
+        "no executor is there any more: b is lost (its process 7 died), a has left; start one"
+    )
+    many = [pb.ExecutorInfo(executor_id=f"e{i}", state="left") for i in range(100)]
+    assert why_nobody_works(many).endswith("e6 has left, e7 has left, and 92 more; start one")
+    leaving = pb.ExecutorInfo(executor_id="d", state="draining")
+    assert why_nobody_works([*gone, leaving]) == "every executor is leaving: start another one"
+
+
+def test_executors_without_space_are_told_with_what_to_do():
+    full = pb.ExecutorInfo(executor_id="a", state="no_space", reason="exchange directory /x is full: free space there")
+    aside = pb.ExecutorInfo(executor_id="b", state="set_aside", set_aside_until_ms=1, reason="all fails")
+    assert why_nobody_works([full, aside]) == (
+        "no executor takes work: a has no space, b is set aside; exchange directory /x is full: free space there"
+    )
+
+
+def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(1)])
+    found = apply_all(found, launches(found))
+    failure = failed(0, 9, "exchange directory /x is full")
+    cause = Failure(kind=FailureKind.TASK_KILLED, message=failure.failure.message, cause=FailureCause.NO_SPACE)
+    found = apply_all(found, [replace(failure, failure=cause)])
+    retry = TaskRetry.from_message(teller(now_ms=9).progress(found).retry)
+    assert (retry.next_try, retry.max_tries) == (1, 0)
+    assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; tried again in 5.0 s"

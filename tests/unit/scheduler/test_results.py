@@ -8,10 +8,12 @@ import pytest
 
 from execution_graph import TaskOutput
 from onager import exchange_layout
-from onager.errors import FetchFailedError
+from onager.errors import FetchFailedError, StateCorruptError
 from onager.ids import JobId
 from onager.protocol.limits import RESULT_CHUNK_BYTES
 from scheduler.jobs.results import InlineResult, ResultStore, stream_result
+from state_backend import KeyRange, Keyspace
+from tests.damage import damaged, sealed
 
 JOB = JobId("job-1")
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
@@ -26,8 +28,8 @@ def stream(*batches):
     return sink.getvalue().to_pybytes()
 
 
-def output(nonce, *, is_inline):
-    return TaskOutput(nonce=nonce, is_shared=True, rows=1, bytes=1, is_inline=is_inline)
+def output(nonce, *, is_inline, checksum=""):
+    return TaskOutput(nonce=nonce, is_shared=True, rows=1, bytes=1, is_inline=is_inline, checksum=checksum)
 
 
 def graph(*outputs):
@@ -58,14 +60,25 @@ async def read(found, store, directory, partition=0, batch=0):
     return numbers, chunks
 
 
-@pytest.fixture
-async def found(backend, tmp_path):
+def as_written(is_sealed, *batches):
+    """Return a result and what its checksum was reported as, of an executor that makes some or of one before those."""
+    return sealed(stream(*batches)) if is_sealed else (stream(*batches), "")
+
+
+@pytest.fixture(params=[True, False], ids=["sealed", "of an older executor"])
+async def found(request, backend, tmp_path):
     store = ResultStore(backend)
-    await store.put([InlineResult(JOB, 0, "a", stream([1, 2], [3])), InlineResult(JOB, 2, "c", stream([6]))])
+    (a, b, c), checksums = zip(
+        *(as_written(request.param, *batches) for batches in ([[1, 2], [3]], [[4], [5]], [[6]])), strict=True
+    )
+    await store.put([InlineResult(JOB, 0, "a", a), InlineResult(JOB, 2, "c", c)])
     path = tmp_path / exchange_layout.result_file(JOB, 3, 1, "b")
     path.parent.mkdir(parents=True)
-    path.write_bytes(stream([4], [5]))
-    outputs = [output("a", is_inline=True), output("b", is_inline=False), output("c", is_inline=True)]
+    path.write_bytes(b)
+    outputs = [
+        output(nonce, is_inline=nonce != "b", checksum=checksum)
+        for nonce, checksum in zip("abc", checksums, strict=True)
+    ]
     return graph(*outputs), store, tmp_path, path
 
 
@@ -106,6 +119,24 @@ async def test_what_is_missing_or_damaged_is_never_an_answer(found):
     await store.put([InlineResult(JOB, 0, "a", b"rubbish")])
     with pytest.raises(FetchFailedError, match="partition 0"):
         await read(made, store, directory)
-    await store.remove(JOB)
+    await store._backend.delete_range(Keyspace.Results, f"{JOB}/")
     with pytest.raises(FetchFailedError, match="missing"):
         await read(made, store, directory)
+
+
+async def test_a_stored_result_that_is_damaged_anywhere_is_refused(backend, tmp_path):
+    content, checksum = sealed(stream(list(range(400))))
+    store, made = ResultStore(backend), graph(output("a", is_inline=True, checksum=checksum))
+    await store.put([InlineResult(JOB, 0, "a", content)])
+    (kept,) = (await backend.read_txn(ranges=[KeyRange(Keyspace.Results, "")])).ranges[0]
+    harmless = 0
+    for what, value in damaged(kept.value, seed=4):
+        await backend.put(Keyspace.Results, kept.key, value)
+        try:
+            numbers, _ = await read(made, store, tmp_path)
+        except (FetchFailedError, StateCorruptError) as error:
+            assert "is damaged" in str(error)  # noqa: PT017 some damage does no harm
+        else:
+            assert numbers == list(range(400)), what
+            harmless += 1
+    assert harmless <= 5

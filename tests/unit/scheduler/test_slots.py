@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from onager.ids import TaskKey
 from scheduler.executors.slots import SlotPool, SlotsRecord
 from scheduler.tasks.slot_ledger import SlotLedger
 from state_backend import Keyspace
@@ -106,7 +107,7 @@ async def test_what_is_given_up_for_others_goes_and_no_more_than_they_have(store
     async with holder(store, "a") as a, holder(store, "b") as b:
         await b.take(3)
         await a.pool.refresh()
-        a.ledger.adopt("e1", LIFE, ["task"], 0.0)
+        a.ledger.adopt("e1", LIFE, [TaskKey("job", 1, 0, 0, 0)], 0.0)
         a.pool.settle("e1", Counter({"b": 1}))
         await becomes(a.backend, {"a": 1, "b": 2})
         a.pool.settle("e1", Counter({"b": 7, "nobody": 1}))
@@ -119,7 +120,7 @@ async def test_what_is_given_up_for_others_goes_and_no_more_than_they_have(store
 async def test_what_is_held_is_written_even_if_others_have_taken_it_meanwhile(store):
     async with holder(store, "a") as a, holder(store, "b") as b:
         await b.take(4)
-        a.ledger.adopt("e1", LIFE, ["task"], 0.0)
+        a.ledger.adopt("e1", LIFE, [TaskKey("job", 1, 0, 0, 0)], 0.0)
         await becomes(a.backend, {"a": 1, "b": 4})
         assert (await stored(a.backend)).free == 0
 

@@ -50,3 +50,13 @@ async def test_the_error_of_the_block_comes_out_as_it_is():
             await backend.keep_alive(kept.id)
     with pytest.raises(StateUnavailableError):
         await backend.keep_alive(kept.id)
+
+
+async def test_a_lease_that_nobody_keeps_any_more_is_lost_whatever_it_was(monkeypatch):
+    async def fail(_):
+        raise ValueError("a defect")
+
+    async with MemoryBackend() as backend, keep_lease(backend, 0.15, SystemClock()) as kept:
+        monkeypatch.setattr(backend, "keep_alive", fail)
+        async with asyncio.timeout(5):
+            await kept.wait_lost()

@@ -1,67 +1,53 @@
 """Jobs that are Python functions: loaded from their source or pickle, called once, and asked for a DataFrame."""
 
-import contextlib
 import json
 import linecache
 import sys
-import tempfile
-import threading
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import py4j
+import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 
-from executor.spark.planner.guard import no_side_effects
 from onager.errors import OnagerError, PlanningError, UserCodeError
 from onager.protocol import onager_pb2 as pb
 
-_lock = threading.Lock()
-"""Held while a job's modules are importable: they are imported under the names that their users gave them."""
+OURS = str(Path(__file__).parent)
+SPARKS = (str(Path(pyspark.__file__).parent), str(Path(py4j.__file__).parent))
 
 
-@contextlib.contextmanager
-def importable(py_files: Sequence[pb.PyFile]) -> Iterator[None]:
-    """Make a job's modules importable as long as the context lasts, one job at a time.
+def make_importable(py_files: Iterable[pb.PyFile], directory: Path) -> None:
+    """Make a job's modules importable in this process, from *directory*.
 
     What they define is pickled by value, so that executors need no files.
     """
-    with _lock, tempfile.TemporaryDirectory(prefix="onager-modules-") as directory:
-        before = set(sys.modules)
-        names: set[str] = set()
-        paths = [directory]
-        for py_file in py_files:
-            path = Path(directory) / Path(py_file.name).name
-            path.write_bytes(py_file.content)
-            if path.suffix in {".zip", ".egg", ".whl"}:
-                paths.append(str(path))
-                names |= _top_level_names(path)
-            else:
-                names.add(path.stem)
-        hidden = {name: sys.modules.pop(name) for name in names & before}
-        sys.path[:0] = paths
-        for name in names:
-            _pickle_by_value(name)
-        try:
-            yield
-        finally:
-            for path_entry in paths:
-                sys.path.remove(path_entry)
-            for name in list(sys.modules):
-                if name.partition(".")[0] in names:
-                    del sys.modules[name]
-            sys.modules.update(hidden)
-            for name in names:
-                cloudpickle.cloudpickle._PICKLE_BY_VALUE_MODULES.discard(name)  # noqa: SLF001  (no module to name it by)
+    names: set[str] = set()
+    paths = [str(directory)]
+    for py_file in py_files:
+        path = directory / Path(py_file.name).name
+        path.write_bytes(py_file.content)
+        if path.suffix in {".zip", ".egg", ".whl"}:
+            paths.append(str(path))
+            names |= _top_level_names(path)
+        else:
+            names.add(path.stem)
+    for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+        del sys.modules[name]  # the job's own come first
+    sys.path[:0] = paths
+    for name in names:
+        _pickle_by_value(name)
 
 
 def _top_level_names(archive: Path) -> set[str]:
-    import zipfile
-
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = opened.namelist()
@@ -72,28 +58,22 @@ def _top_level_names(archive: Path) -> set[str]:
 
 def _pickle_by_value(name: str) -> None:
     """Register a module that was not imported yet: it may never be, and importing it runs it."""
-    known = sys.modules.get(name)
-    stand_in = types.ModuleType(name)
-    sys.modules[name] = stand_in
+    sys.modules[name] = stand_in = types.ModuleType(name)
     try:
         cloudpickle.register_pickle_by_value(stand_in)
     finally:
-        if known is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = known
+        del sys.modules[name]
 
 
 def call_function(session: SparkSession, function: pb.PythonFunction) -> DataFrame:
     """Call the job's function with the session and its arguments, and return the DataFrame that it returns.
 
     Raises `UserCodeError` with the traceback of the user's own file when it raises, `SideEffectError` when it writes,
-    and what Spark says when Spark raises.
+    and what Spark says when Spark raises, with a note of where in the user's code that was.
     """
     arguments = _arguments(function)
-    with no_side_effects(), _module_for(function) as module:
-        called = _load(function, module)
-        returned = _run(function, lambda: called(session, **arguments))
+    called = _load(function, _module_for(function))
+    returned = _run(function, lambda: called(session, **arguments))
     if not isinstance(returned, DataFrame):
         what = f"a {type(returned).__module__}.{type(returned).__qualname__}" if returned is not None else "nothing"
         raise PlanningError(
@@ -104,7 +84,8 @@ def call_function(session: SparkSession, function: pb.PythonFunction) -> DataFra
 
 
 def _name(function: pb.PythonFunction) -> str:
-    return f"{function.function or 'the function'} ({function.file_name})" if function.file_name else function.function
+    name = function.function or "the function"
+    return f"{name} ({function.file_name})" if function.file_name else name
 
 
 def _arguments(function: pb.PythonFunction) -> dict[str, Any]:
@@ -119,19 +100,13 @@ def _arguments(function: pb.PythonFunction) -> dict[str, Any]:
     return arguments
 
 
-@contextlib.contextmanager
-def _module_for(function: pb.PythonFunction) -> Iterator[types.ModuleType]:
-    """Give a module for the job's source to run in; its functions are pickled by value."""
-    name = f"onager_job_{threading.get_ident()}"
-    module = types.ModuleType(name)
+def _module_for(function: pb.PythonFunction) -> types.ModuleType:
+    """Make a module for the job's source to run in; its functions are pickled by value."""
+    module = types.ModuleType("onager_job")
     module.__file__ = function.file_name or "<job>"
-    sys.modules[name] = module
+    sys.modules[module.__name__] = module
     cloudpickle.register_pickle_by_value(module)
-    try:
-        yield module
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
-        del sys.modules[name]
+    return module
 
 
 def _load(function: pb.PythonFunction, module: types.ModuleType) -> Callable[..., Any]:
@@ -159,19 +134,35 @@ def _run(function: pb.PythonFunction, action: Callable[[], Any]) -> Any:
     """Run code of the user's, and tell what it raises in the user's terms."""
     try:
         return action()
-    except (OnagerError, PySparkException):
+    except OnagerError:
         raise
     except SystemExit as e:
-        raise UserCodeError(f"{_name(function)} called sys.exit({e.code})", _user_traceback(e)) from e
-    except Exception as e:
+        said = f"called sys.exit({e.code})"
+        raise UserCodeError(f"{_name(function)} {said}", _traceback(e, (OURS,)), raised="SystemExit") from e
+    except BaseException as e:
+        if jvm_error(e) is not None:
+            e.add_note("".join(["in the job's function:\n", *_frames(e, (OURS, *SPARKS))]).rstrip())
+            raise
+        hidden = (OURS, *SPARKS) if isinstance(e, PySparkException) else (OURS,)
         last = "".join(traceback.format_exception_only(e)).strip()
-        raise UserCodeError(f"{_name(function)} raised {last}", _user_traceback(e)) from e
+        condition = e.getCondition() if isinstance(e, PySparkException) else None
+        raised = condition or type(e).__qualname__
+        raise UserCodeError(f"{_name(function)} raised {last}", _traceback(e, hidden), raised=raised) from e
 
 
-def _user_traceback(error: BaseException) -> str:
-    """Return the traceback without the frames of ours at its top."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = str(Path(__file__))
-    kept = [frame for frame in frames if frame.filename != ours]
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(kept)]
+def jvm_error(error: BaseException) -> Any:
+    """Return the JVM's exception that *error* stands for; None when it is Python's own."""
+    if isinstance(error, Py4JJavaError):
+        return error.java_exception
+    return error._origin if isinstance(error, CapturedException) else None  # noqa: SLF001 - PySpark hides it
+
+
+def _traceback(error: BaseException, hidden: Sequence[str]) -> str:
+    lines = ["Traceback (most recent call last):\n", *_frames(error, hidden)]
     return "".join([*lines, *traceback.format_exception_only(error)])
+
+
+def _frames(error: BaseException, hidden: Sequence[str]) -> list[str]:
+    """Return the traceback's frames without those of files below *hidden*."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return traceback.format_list([frame for frame in frames if not frame.filename.startswith(tuple(hidden))])

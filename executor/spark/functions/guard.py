@@ -1,24 +1,21 @@
 """Keeps a job's Python function from changing anything while it is planned.
 
-The function runs whenever its job is planned, which can be more than once, so what writes is refused, and what only
-asks for speed (``cache``) does nothing. The calls are watched in the thread that plans and nowhere else.
+The function runs whenever its job is planned, which can be more than once, so what writes is refused. What only asks
+for speed (``cache``) does nothing, and neither does what would end the Spark that runs every job of the executor.
 """
 
-import contextvars
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, DataFrameWriter, DataFrameWriterV2, SparkSession
 from pyspark.sql.catalog import Catalog
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming import DataStreamWriter
 
 from executor.spark.planner.sql_script import refuse_commands
 from onager.errors import SideEffectError
-
-_guarded: contextvars.ContextVar[bool] = contextvars.ContextVar("onager_guarded", default=False)
 
 RETURN_IT = "return the DataFrame instead; where its result goes is said when the job is submitted (--output)"
 REFUSED: dict[type, tuple[str, ...]] = {
@@ -52,51 +49,51 @@ REFUSED: dict[type, tuple[str, ...]] = {
         "recoverPartitions",
     ),
 }
-IGNORED: dict[type, tuple[str, ...]] = {ClassicDataFrame: ("cache", "persist", "unpersist")}
-IGNORED_IN_CATALOG = ("cacheTable", "uncacheTable", "clearCache")
+RETURNS_ITSELF: dict[type, tuple[str, ...]] = {ClassicDataFrame: ("cache", "persist", "unpersist")}
+DOES_NOTHING: dict[type, tuple[str, ...]] = {
+    Catalog: ("cacheTable", "uncacheTable", "clearCache"),
+    # Scripts end like that. The session and its context are there for as long as the function runs.
+    SparkSession: ("stop",),
+    SparkContext: ("stop", "setLogLevel"),
+}
 
 
-@contextmanager
-def no_side_effects() -> Iterator[None]:
-    """Refuse, in this thread and as long as the context lasts, what would change anything outside of the session."""
-    _install()
-    token = _guarded.set(True)
-    try:
-        yield
-    finally:
-        _guarded.reset(token)
-
-
-@functools.cache
-def _install() -> None:
-    """Put the watch into PySpark's classes; outside of `no_side_effects` it does nothing."""
+def install() -> None:
+    """Put the watch into PySpark's classes, for all that this process does from now on."""
     for owner, names in REFUSED.items():
         for name in names:
             if hasattr(owner, name):
-                _wrap(owner, name, functools.partial(_refuse, f"{_shown(owner)}.{name}"))
-    for owner, names in IGNORED.items():
+                _replace(owner, name, functools.partial(_refuse, f"{_shown(owner)}.{name}"))
+    for owner, names in RETURNS_ITSELF.items():
         for name in names:
-            _wrap(owner, name, lambda self, *_args, **_options: self)
-    for name in IGNORED_IN_CATALOG:
-        _wrap(Catalog, name, lambda *_args, **_options: None)
+            _replace(owner, name, lambda self, *_args, **_options: self)
+    for owner, names in DOES_NOTHING.items():
+        for name in names:
+            _replace(owner, name, lambda *_args, **_options: None)
     plain = SparkSession.sql
 
     @functools.wraps(plain)
     def sql(self: SparkSession, *args: Any, **options: Any) -> DataFrame:
-        if _guarded.get():
-            text = args[0] if args else options.get("sqlQuery", "")
-            refuse_commands(self, text)
+        _check_text(self, *args, **options)
         return plain(self, *args, **options)
 
     SparkSession.sql = sql
 
 
-def _wrap(owner: type, name: str, instead: Callable[..., Any]) -> None:
-    plain = getattr(owner, name)
+def _check_text(session: SparkSession, sqlQuery: str, args: Any = None, **values: Any) -> None:  # noqa: N803
+    """Refuse a text that would change something; *values* are what its ``{names}`` stand for."""
+    del args
+    formatter = SQLStringFormatter(session)
+    try:
+        refuse_commands(session, formatter.format(sqlQuery, **values) if values else sqlQuery)
+    finally:
+        formatter.clear()
 
-    @functools.wraps(plain)
+
+def _replace(owner: type, name: str, instead: Any) -> None:
+    @functools.wraps(getattr(owner, name))
     def watched(*args: Any, **options: Any) -> Any:
-        return instead(*args, **options) if _guarded.get() else plain(*args, **options)
+        return instead(*args, **options)
 
     setattr(owner, name, watched)
 

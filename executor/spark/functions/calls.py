@@ -1,0 +1,174 @@
+"""Calling the Python function of a job, from the agent: a process for it, and a gateway in the JVM for that process."""
+
+import json
+import re
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Never
+
+import structlog
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import UnknownException, convert_exception
+from pyspark.sql import DataFrame, SparkSession
+
+from executor.spark.cancellation import Cancellation
+from executor.spark.functions.job_spark import described_context
+from executor.spark.functions.printed import Printed
+from executor.spark.functions.processes import FunctionProcess, FunctionProcesses
+from executor.spark.jvm import Jvm
+from executor.spark.planner.job_session import jvm_session
+from onager.errors import (
+    FunctionLostError,
+    InvalidSettingError,
+    PlanningError,
+    PlanningTimeoutError,
+    SideEffectError,
+    UserCodeError,
+)
+from onager.job_settings import PLANNING_TIMEOUT
+from onager.protocol import onager_pb2 as pb
+
+_DURATION: Final = re.compile(r"([0-9]+)\s*(ms|s|m|min|h|d|)")
+_MOST_DIGITS: Final = 12
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_CLOSE_MS: Final = 1_000
+_CLOSE_PATIENCE: Final = 10
+_FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
+"""What operators, and the kernel when memory runs out, end processes with."""
+
+log = structlog.get_logger()
+
+
+class FunctionCalls:
+    """Calls the functions of jobs that are planned in one SparkSession's Spark; from any number of threads."""
+
+    def __init__(self, spark: SparkSession, processes: FunctionProcesses, default_timeout_s: float = 0.0) -> None:
+        """*default_timeout_s*: for jobs that do not say ``onager.planning.timeout``; 0: none."""
+        self._spark = spark
+        self._processes = processes
+        self._default_timeout_s = default_timeout_s
+        self._context = described_context(spark.sparkContext)
+
+    @contextmanager
+    def called(
+        self, spec: pb.JobSpec, session: SparkSession, job_id: str, cancellation: Cancellation
+    ) -> Iterator[DataFrame]:
+        """Give what the job's function returns, called in a process of its own over the JVM session of *session*.
+
+        When this is entered, the process is gone, and so is all that it had the JVM do. What the DataFrame may still
+        need on disk is there as long as the context lasts. Raises `UserCodeError`, `PlanningError` and its other
+        kinds, `FunctionLostError`, `InvalidSettingError`, and what Spark raised in the function.
+        """
+        timeout_s = timeout_of(spec.conf, self._default_timeout_s)
+        printed = Printed(job_id)
+        with tempfile.TemporaryDirectory(prefix="onager-function-", ignore_cleanup_errors=True) as directory:
+            try:
+                yield self._call(spec, session, Path(directory), timeout_s, printed, cancellation)
+            except Exception as e:
+                e.printed = printed.end  # type: ignore[attr-defined]
+                raise
+
+    def _call(
+        self,
+        spec: pb.JobSpec,
+        session: SparkSession,
+        directory: Path,
+        timeout_s: float,
+        printed: Printed,
+        cancellation: Cancellation,
+    ) -> DataFrame:
+        gateway = self._open_gateway(session)
+        try:
+            request = {
+                "port": gateway.port(),
+                "token": gateway.token(),
+                "ids": gateway.ids(),
+                "directory": str(directory),
+            }
+            parts = (
+                json.dumps(request | {"context": self._context}).encode(),
+                pb.JobSpec(python=spec.python, py_files=spec.py_files).SerializeToString(),
+            )
+            with self._processes.fork() as process, cancellation.stopping(process.kill):
+                process.ask(*parts)
+                try:
+                    answer = process.answer(timeout_s or None, printed.take)
+                except TimeoutError:
+                    raise PlanningTimeoutError(timeout_s, PLANNING_TIMEOUT) from None
+            cancellation.check()
+            if answer is None:
+                _tell_end(process)
+            return self._outcome(json.loads(answer), gateway, session)
+        finally:
+            printed.close()
+            self._close(gateway)
+
+    def _open_gateway(self, session: SparkSession) -> Any:
+        gateways = Jvm.of(self._spark).java_class("onager.kernel.FunctionGateway")
+        context: Any = self._spark.sparkContext
+        jvm_context, accumulator = context._jsc.sc(), context._javaAccumulator  # noqa: SLF001 - PySpark hides them
+        return gateways(jvm_context, jvm_session(session), accumulator)
+
+    def _close(self, gateway: Any) -> None:
+        """Wait until nothing goes on that the process had the JVM do: until then its slot is not free."""
+        for tries in range(1, 1 << 30):
+            left = gateway.close(_CLOSE_MS)
+            if not left:
+                return
+            if tries == _CLOSE_PATIENCE:
+                log.warning("function_not_stopped", threads=left, why="Spark's driver still works on what it asked for")
+
+    def _outcome(self, answer: Mapping[str, Any], gateway: Any, session: SparkSession) -> DataFrame:
+        match answer["kind"]:
+            case "returned":
+                return DataFrame(gateway.frame(), session)
+            case "spark":
+                _raise_again(gateway.error(), answer["note"])
+            case "user":
+                raise UserCodeError(answer["message"], answer["traceback"], raised=answer["raised"])
+            case "side_effect":
+                raise SideEffectError(answer["statement"], answer["advice"])
+            case "planning":
+                raise PlanningError(answer["message"])
+        raise RuntimeError(f"the process of the job's function failed:\n{answer.get('message')}")
+
+
+def _tell_end(process: FunctionProcess) -> Never:
+    """Raise what a process has come to that ended without an answer."""
+    code = process.exit_code
+    if code is None:
+        raise FunctionLostError("the process of the job's function was lost while it planned the job")
+    if code >= 0:
+        raise UserCodeError(f"the function's process ended with exit code {code} while it planned the job")
+    name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+    said = f"the function's process was killed by {name} while it planned the job"
+    if -code in _FROM_OUTSIDE:
+        memory = "; that is what happens to it when memory runs out" if -code == signal.SIGKILL else ""
+        raise FunctionLostError(said + memory)
+    raise UserCodeError(said, raised=name)
+
+
+def _raise_again(origin: Any, note: str) -> Never:
+    """Raise what the JVM raised in the function, as PySpark would have raised it here."""
+    error: Exception = convert_exception(origin)
+    if isinstance(error, UnknownException):
+        error = Py4JJavaError("The job's function met an error of the JVM.", origin)
+    if note:
+        error.add_note(note)
+    assert isinstance(error, PySparkException | Py4JJavaError)
+    raise error
+
+
+def timeout_of(conf: Mapping[str, str], default_s: float) -> float:
+    """Return how long a job's function may take, in seconds (0: as long as it wants); `InvalidSettingError`."""
+    text = conf.get(PLANNING_TIMEOUT, "").strip().lower()
+    if not text:
+        return default_s
+    found = _DURATION.fullmatch(text)
+    if found is None or len(found[1]) > _MOST_DIGITS:
+        raise InvalidSettingError(PLANNING_TIMEOUT, conf[PLANNING_TIMEOUT], "give a duration, such as 90s, 15m or 2h")
+    return int(found[1]) * _SECONDS[found[2]]

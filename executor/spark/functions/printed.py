@@ -1,0 +1,55 @@
+"""What a job's function prints: so many lines of it go to the executor's log, and the end is kept for its failure."""
+
+from typing import Final
+
+import structlog
+
+MOST_LINES: Final = 200
+MOST_CHARACTERS: Final = 500
+KEPT_BYTES: Final = 4 * 1024
+
+log = structlog.get_logger()
+
+
+class Printed:
+    """Takes what one function writes to standard output and standard error."""
+
+    def __init__(self, job_id: str) -> None:
+        self._log = log.bind(job_id=job_id)
+        self._end = b""
+        self._line = b""
+        self._lines = 0
+        self._bytes = 0
+
+    @property
+    def end(self) -> str:
+        """Return the last 4 KiB."""
+        return self._end.decode(errors="replace")
+
+    def take(self, chunk: bytes) -> None:
+        """Take what was written next."""
+        self._bytes += len(chunk)
+        self._end = (self._end + chunk)[-KEPT_BYTES:]
+        if self._lines >= MOST_LINES:
+            return
+        *lines, self._line = (self._line + chunk).split(b"\n")
+        for line in lines:
+            self._tell(line)
+        self._line = self._line[: 4 * MOST_CHARACTERS]
+
+    def close(self) -> None:
+        """Tell the last line, and how much there was if not all of it was told."""
+        if self._line:
+            self._tell(self._line)
+        if self._lines >= MOST_LINES:
+            self._log.info("function_printed_more", total_bytes=self._bytes, lines_shown=MOST_LINES)
+
+    def _tell(self, line: bytes) -> None:
+        if self._lines < MOST_LINES:
+            text = "".join(
+                c if c.isprintable() or c == "\t" else "·" for c in line.decode(errors="replace").rstrip("\r")
+            )
+            self._log.info(
+                "function_printed", line=text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+            )
+            self._lines += 1

@@ -1,0 +1,236 @@
+"""The processes of jobs' functions, as the agent sees them: started, talked to, killed, and told how they ended."""
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+import structlog
+
+from executor.spark.functions.child import framed, unframed
+from executor.spark.functions.warm import REQUEST
+from onager.errors import FunctionLostError
+
+_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from executor.spark.functions import warm; warm.main({control})"
+_MOST_ANSWER: Final = 1 << 20
+_CHUNK: Final = 64 * 1024
+_LAST_CHUNKS: Final = 32
+"""More than a pipe or a socket holds."""
+_START_S: Final = 60.0
+_STOP_S: Final = 5.0
+_SHORT_LIFE_S: Final = 5.0
+_PAUSE_S: Final = 1.0
+
+log = structlog.get_logger()
+
+
+class FunctionProcess:
+    """One process, which calls one function; a context, at whose end the process is gone and all that it started."""
+
+    def __init__(self, channel: socket.socket, told: socket.socket, output: int) -> None:
+        """*told*: where the warm process says the id and the exit code; a half close there has the process killed."""
+        self._channel = channel
+        self._told = told
+        self._output = output
+        self._news = b""
+        self._answer = bytearray()
+        self._is_over = False
+
+    def kill(self) -> None:
+        """Kill the process and what it started; from any thread, at any time."""
+        with contextlib.suppress(OSError):  # it is closed, hence over
+            self._told.shutdown(socket.SHUT_WR)
+
+    def ask(self, *parts: bytes) -> None:
+        """Send what the process waits for; one that is dead does not take it."""
+        with contextlib.suppress(OSError):
+            for part in parts:
+                self._channel.sendall(framed(part))
+
+    def answer(self, timeout_s: float | None, on_output: Callable[[bytes], None]) -> bytes | None:
+        """Wait until the process is gone, and return what it answered, or None when it did not.
+
+        *on_output* gets what it writes meanwhile. `TimeoutError` when it was killed because it took *timeout_s*.
+        """
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        takers: dict[Any, Callable[[], bool]] = {
+            self._channel: self._take_answer,
+            self._told: self._take_news,
+            self._output: lambda: self._take_output(on_output),
+        }
+        is_late = False
+        with selectors.DefaultSelector() as waiting:
+            for source, take in takers.items():
+                waiting.register(source, selectors.EVENT_READ, take)
+            while not self._is_over:
+                left_s = None if deadline_s is None or is_late else max(deadline_s - time.monotonic(), 0)
+                ready = waiting.select(left_s)
+                for key, _ in ready:
+                    if not key.data():
+                        waiting.unregister(key.fileobj)
+                is_late = is_late or not ready
+                if is_late or unframed(self._answer) is not None:
+                    self.kill()
+        for take in takers.values():  # what came just before the end
+            for _ in range(_LAST_CHUNKS):
+                if not take():
+                    break
+        answer = unframed(self._answer)
+        if is_late and answer is None:
+            raise TimeoutError
+        return answer
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended, negative for a signal; None when nobody could tell."""
+        lines = self._news.decode().splitlines()
+        return int(lines[1]) if len(lines) > 1 else None
+
+    @property
+    def _pid(self) -> int | None:
+        first = self._news.partition(b"\n")[0]
+        return int(first) if first.isdigit() else None
+
+    def _take_output(self, on_output: Callable[[bytes], None]) -> bool:
+        try:
+            chunk = os.read(self._output, _CHUNK)
+        except BlockingIOError:
+            return False
+        on_output(chunk)
+        return bool(chunk)
+
+    def _take_answer(self) -> bool:
+        try:
+            chunk = self._channel.recv(_CHUNK, socket.MSG_DONTWAIT)
+        except OSError:
+            return False
+        self._answer += chunk
+        return bool(chunk) and len(self._answer) <= _MOST_ANSWER
+
+    def _take_news(self) -> bool:
+        try:
+            chunk = self._told.recv(_CHUNK)
+        except OSError:
+            chunk = b""
+        self._news += chunk
+        self._is_over = not chunk
+        return not self._is_over
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        while not self._is_over:
+            self._take_news()
+        if self.exit_code is None and self._pid is not None:
+            # The warm process has died, and its children with it; what they started has not.
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGKILL)
+        self._channel.close()
+        self._told.close()
+        os.close(self._output)
+
+
+class FunctionProcesses:
+    """Keeps the warm process that those of functions are forked from: started at once, and again when it dies."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        self._keeper = threading.Thread(target=self._keep, name="onager-functions", daemon=True)
+        self._keeper.start()
+
+    def fork(self) -> FunctionProcess:
+        """Return a new process, which waits for what it is asked; `FunctionLostError` when none can be started."""
+        end_s = time.monotonic() + _START_S
+        while True:
+            with self._changed:
+                while self._control is None and not self._is_closed and time.monotonic() < end_s:
+                    self._changed.wait(_PAUSE_S)
+                control = self._control
+                if control is None or self._is_closed:
+                    raise FunctionLostError("no process for the job's function could be started on this executor")
+                try:
+                    return _fork(control)
+                except (BrokenPipeError, ConnectionResetError):
+                    self._control = None  # it has died, and another one is being started
+
+    def close(self) -> None:
+        """End the warm process, and all that were forked from it."""
+        with self._changed:
+            self._is_closed = True
+            if self._control is not None:
+                self._control.close()
+                self._control = None
+            process = self._process
+            self._changed.notify_all()
+        self._keeper.join(_STOP_S)
+        if self._keeper.is_alive() and process is not None:
+            process.kill()
+
+    def _keep(self) -> None:
+        while True:
+            ours, theirs = socket.socketpair()
+            with self._changed, theirs:
+                if self._is_closed:
+                    ours.close()
+                    return
+                self._process = process = _start_warm(theirs)
+                self._control = ours
+                self._changed.notify_all()
+            began_s = time.monotonic()
+            process.wait()
+            with self._changed:
+                ours.close()
+                if self._is_closed:
+                    return
+                if self._control is ours:
+                    self._control = None
+            log.warning("functions_process_died", pid=process.pid, exit_code=process.returncode)
+            if time.monotonic() - began_s < _SHORT_LIFE_S:
+                time.sleep(_PAUSE_S)
+
+
+def _start_warm(control: socket.socket) -> "subprocess.Popen[bytes]":
+    """Start the warm process with the modules and the environment that this one has."""
+    program = _PROGRAM.format(path=sys.path, control=control.fileno())
+    return subprocess.Popen(  # noqa: S603 - our own
+        [sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL,
+        stdout=2,  # of what is imported; standard output may be somebody's result
+        pass_fds=[control.fileno()],
+        start_new_session=True,
+    )
+
+
+def _fork(control: socket.socket) -> FunctionProcess:
+    channel, their_channel = socket.socketpair()
+    told, their_told = socket.socketpair()
+    output, their_output = os.pipe()
+    os.set_blocking(output, False)
+    made = FunctionProcess(channel, told, output)
+    theirs = (their_channel.detach(), their_told.detach(), their_output)
+    try:
+        socket.send_fds(control, [REQUEST], list(theirs))
+    except OSError:
+        channel.close()
+        told.close()
+        os.close(output)
+        raise
+    finally:
+        for descriptor in theirs:
+            os.close(descriptor)
+    return made

@@ -1,0 +1,170 @@
+"""The process that those of functions are forked from: it has imported what they need, and has one thread.
+
+It is a fresh interpreter, not a fork of the agent, whose threads and connections would not bear that. It serves one
+socket: each byte there comes with the three descriptors that a child is to have. When the socket is closed, because the
+agent has ended in whatever way, it ends, and its children with it.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, Final
+
+IMPORTED: Final = (
+    "pandas",
+    "pyarrow",
+    "pyspark.accumulators",
+    "pyspark.sql.functions",
+    "pyspark.sql.pandas.conversion",
+    "pyspark.sql.pandas.functions",
+    "pyspark.sql.udtf",
+)
+"""What most functions need. It starts no thread of Python's; those of pyarrow and numpy mind forks themselves."""
+REQUEST: Final = b"f"
+DESCRIPTORS: Final = 3
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+
+def serve(control: socket.socket) -> socket.socket:
+    """Fork for each request and tell how each child ends; return, in a child, the channel to who asked for it."""
+    warm = os.getpid()
+    woken, wakes = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the agent
+    libc = ctypes.CDLL(None)
+    if sys.platform == "linux":
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what functions leave comes here
+    children: dict[int, socket.socket] = {}
+    while True:
+        sources: list[Any] = [control, woken, *children.values()]
+        ready, _, _ = select.select(sources, [], [])
+        for pid, child in children.items():
+            if child in ready and not child.recv(1):
+                _kill(pid)  # who asked for it wants it no more
+        if woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 1000)
+        _tell_of_ends(children)
+        if control not in ready:
+            continue
+        request, descriptors, _, _ = socket.recv_fds(control, 1, DESCRIPTORS)
+        if not request:
+            _end(children)
+        channel, told, output = descriptors
+        pid = _fork(told)
+        if pid == 0:
+            _become(
+                warm, libc, output, [control.detach(), woken, wakes, told, *(c.detach() for c in children.values())]
+            )
+            os.set_inheritable(channel, False)
+            return socket.socket(fileno=channel)
+        os.close(channel)
+        os.close(output)
+        if pid > 0:
+            children[pid] = socket.socket(fileno=told)
+
+
+def _fork(told: int) -> int:
+    """Fork, each child into a group of its own; return its id, 0 in the child, -1 when there is none."""
+    try:
+        pid = os.fork()
+    except OSError as e:
+        os.write(told, f"{e}\n".encode())
+        os.close(told)
+        return -1
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)  # in both, since either may come first
+    if pid:
+        with contextlib.suppress(OSError):
+            os.write(told, f"{pid}\n".encode())
+    return pid
+
+
+def _kill(pid: int) -> None:
+    """Kill a child and what it started."""
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _tell_of_ends(children: dict[int, socket.socket]) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            break
+        told = children.pop(pid, None)
+        if told is None:
+            continue  # one that a function has left
+        _kill(pid)  # its group
+        with contextlib.suppress(OSError):
+            told.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        told.close()
+    if not children:
+        _kill_strays()
+
+
+def _kill_strays() -> None:
+    """Kill what functions have left outside of their groups; called when no function runs, since it may be anyone's."""
+    try:
+        left = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    except OSError:
+        return  # not Linux
+    for pid in map(int, left):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _end(children: dict[int, socket.socket]) -> None:
+    for pid in children:
+        _kill(pid)
+    os._exit(0)
+
+
+def _become(warm: int, libc: ctypes.CDLL, output: int, others: list[int]) -> None:
+    """Make this process one that has nothing of the warm one but what is imported, and does not outlive it."""
+    if sys.platform == "linux":
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != warm:
+        os._exit(0)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for descriptor in others:
+        os.close(descriptor)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.modules["numpy"].random.seed()  # as Python's own does by itself
+    gc.enable()
+
+
+def main(control: int) -> None:
+    """Import, then serve the socket *control*."""
+    from executor.spark.functions import guard
+    from executor.spark.functions.child import answer_and_end
+
+    for name in IMPORTED:
+        importlib.import_module(name)
+    guard.install()
+    # It counts the threads that libraries have, too, which are prepared.
+    warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    answer_and_end(serve(socket.socket(fileno=control)))

@@ -1,0 +1,231 @@
+package onager.kernel;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.TimeUnit;
+import javax.net.SocketFactory;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.api.python.PythonAccumulatorV2;
+import org.apache.spark.sql.classic.SparkSession;
+import py4j.ClientServerConnection;
+import py4j.Gateway;
+import py4j.GatewayServer;
+import py4j.JVMView;
+import py4j.JavaServer;
+import py4j.Py4JPythonClientPerThread;
+import py4j.Py4JServerConnection;
+import py4j.PythonClient;
+
+/**
+ * What the process of a job's function talks to: a gateway into this JVM for that process alone. What it holds here goes with the gateway,
+ * however the process ends.
+ *
+ * <p>The threads that serve it inherit from the thread that opens it: its job group and pool, a tag of the gateway's own, and its active
+ * session. So all that the process has Spark do, from whichever of its threads, can be stopped.
+ */
+public final class FunctionGateway {
+    /** What PySpark imports into each gateway of its own, a call for each. */
+    private static final String[] PACKAGES = {
+        "org.apache.spark.api.java", "org.apache.spark.api.python", "org.apache.spark.ml.python", "org.apache.spark.mllib.api.python",
+        "org.apache.spark.resource", "org.apache.spark.sql.classic", "org.apache.spark.sql.api.python", "org.apache.spark.sql.hive"
+    };
+    private static final String[] CLASSES = {
+        "org.apache.spark.SparkConf", "org.apache.spark.sql.Encoders", "org.apache.spark.sql.OnSuccessCall", "org.apache.spark.sql.functions",
+        "scala.Tuple2"
+    };
+    private static final long BY_THEMSELVES_MS = 100;
+    private static final long AGAIN_MS = 200;
+
+    private final SparkContext sc;
+    private final JobConfiguration hadoop;
+    private final String ids;
+    private final String tag = "onager-function-" + UUID.randomUUID();
+    private final String token = UUID.randomUUID().toString() + UUID.randomUUID();
+    private final Server server;
+    private final Set threads = new HashSet();
+    private volatile boolean isOver = false;
+    private volatile Object frame = null;
+    private volatile Throwable error = null;
+
+    /** Open it, for a function that plans in *session*; *accumulator* is that of the executor, which nobody reads. */
+    public FunctionGateway(SparkContext sc, SparkSession session, PythonAccumulatorV2 accumulator) {
+        this.sc = sc;
+        JavaSparkContext context = new JavaSparkContext(sc);
+        this.hadoop = new JobConfiguration(sc.hadoopConfiguration(), session);
+        sc.addJobTag(tag);
+        InetAddress loopback = GatewayServer.defaultAddress();
+        PythonClient python = new PythonClient(null, null, 0, loopback, 30, TimeUnit.SECONDS, SocketFactory.getDefault(), null, true, 0, token);
+        this.server = new Server(this, python, token);
+        python.setGateway(server.getGateway());
+        JVMView names = server.getGateway().getDefaultJVMView();
+        for (int i = 0; i < PACKAGES.length; i++) {
+            names.addStarImport(PACKAGES[i] + ".*");
+        }
+        for (int i = 0; i < CLASSES.length; i++) {
+            names.addSingleImport(CLASSES[i]);
+        }
+        Object[] handles = {session, context, context.getConf(), accumulator};
+        String found = "";
+        for (int i = 0; i < handles.length; i++) {
+            found += (i == 0 ? "" : " ") + server.getGateway().putNewObject(handles[i]);
+        }
+        this.ids = found;
+        python.setJavaServer(server);
+        server.start();
+    }
+
+    /** Return the ids of the job's session, the context, a copy of Spark's settings, and the executor's accumulator. */
+    public String ids() {
+        return ids;
+    }
+
+    public int port() {
+        return server.getListeningPort();
+    }
+
+    public String token() {
+        return token;
+    }
+
+    // ------------------------------------------------------------ for the process
+
+    public JobConfiguration hadoopConfiguration() {
+        return hadoop;
+    }
+
+    /** Make what accumulators of the process are told of, at *port* of this machine. */
+    public PythonAccumulatorV2 accumulator(String host, int port) {
+        PythonAccumulatorV2 made = new FunctionAccumulator(this, host, port, token);
+        sc.register(made);
+        return made;
+    }
+
+    /** Stop the Spark jobs of the function, and nobody else's. */
+    public void cancelJobs() {
+        sc.cancelJobsWithTag(tag, "the job's function cancelled it");
+    }
+
+    /** Hand over the Dataset that the function returned. */
+    public void give(Object returned) {
+        frame = returned;
+    }
+
+    /** Hand over what Spark raised and the function did not catch. */
+    public void fail(Throwable raised) {
+        error = raised;
+    }
+
+    // ------------------------------------------------------------ for who opened it
+
+    public Object frame() {
+        return frame;
+    }
+
+    public Throwable error() {
+        return error;
+    }
+
+    boolean isOver() {
+        return isOver;
+    }
+
+    /**
+     * Take nothing more from the process, and stop what it still has done here. Return how many threads go on all the same after *waitMs*;
+     * to be called again then.
+     */
+    public int close(long waitMs) {
+        long end = System.currentTimeMillis() + waitMs;
+        synchronized (threads) {
+            isOver = true;
+        }
+        sc.removeJobTag(tag);
+        server.shutdown();
+        boolean isPatient = true;
+        while (true) {
+            synchronized (threads) {
+                long left = end - System.currentTimeMillis();
+                if (threads.isEmpty() || left <= 0) {
+                    return threads.size();
+                }
+                if (!isPatient) {
+                    Iterator each = threads.iterator();
+                    while (each.hasNext()) {
+                        ((Thread) each.next()).interrupt();
+                    }
+                }
+                try {
+                    threads.wait(Math.min(left, isPatient ? BY_THEMSELVES_MS : AGAIN_MS));
+                } catch (InterruptedException e) {
+                    // this thread was told to stop, which is what it is doing
+                }
+                if (threads.isEmpty()) {
+                    return 0;
+                }
+            }
+            isPatient = false;
+            sc.cancelJobsWithTag(tag, "the function that started it has ended");
+        }
+    }
+
+    private boolean enter() {
+        synchronized (threads) {
+            if (!isOver) {
+                threads.add(Thread.currentThread());
+            }
+            return !isOver;
+        }
+    }
+
+    private void leave() {
+        synchronized (threads) {
+            threads.remove(Thread.currentThread());
+            threads.notifyAll();
+        }
+    }
+
+    private static final class Server extends JavaServer {
+        private final FunctionGateway owner;
+        private final Py4JPythonClientPerThread python;
+
+        Server(FunctionGateway owner, PythonClient python, String token) {
+            super(owner, 0, 0, 0, null, python, token);
+            this.owner = owner;
+            this.python = python;
+        }
+
+        protected Py4JServerConnection createConnection(Gateway gateway, Socket socket) throws IOException {
+            socket.setTcpNoDelay(true); // as in PromptAnswers
+            Connection made = new Connection(owner, gateway, socket, python, this, authToken);
+            made.startServerConnection();
+            return made;
+        }
+    }
+
+    private static final class Connection extends ClientServerConnection {
+        private final FunctionGateway owner;
+
+        Connection(FunctionGateway owner, Gateway gateway, Socket socket, Py4JPythonClientPerThread python, JavaServer server, String token)
+                throws IOException {
+            super(gateway, socket, null, python, server, 0, token);
+            this.owner = owner;
+        }
+
+        public void run() {
+            if (!owner.enter()) {
+                shutdown();
+                return;
+            }
+            try {
+                super.run();
+            } finally {
+                owner.leave();
+            }
+        }
+    }
+}

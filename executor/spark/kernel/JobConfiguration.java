@@ -1,0 +1,29 @@
+package onager.kernel;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.classic.SparkSession;
+
+/**
+ * The executor's Hadoop settings as the function of a job sees them: what is set here becomes a setting of the job's session, from which
+ * Hadoop's settings of its queries are made, and nobody else's.
+ */
+public final class JobConfiguration extends Configuration {
+    private final SparkSession session;
+
+    JobConfiguration(Configuration base, SparkSession session) {
+        super(base);
+        this.session = session;
+    }
+
+    public void set(String name, String value, String source) {
+        super.set(name, value, source);
+        if (session != null) { // null: the copy is being made
+            session.sessionState().conf().setConfString(name, value);
+        }
+    }
+
+    public void unset(String name) {
+        super.unset(name);
+        session.sessionState().conf().unsetConf(name);
+    }
+}

@@ -1,0 +1,61 @@
+"""Paths that jobs may neither read nor write: the state, the exchange directory, files of tokens and keys."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from onager.exchange_layout import has_scheme, local_path
+
+
+def steps_back(path: str) -> bool:
+    """Return whether *path* has a part ``..`` or ``.``, so that where it leads depends on what is there."""
+    return any(part in ("..", ".") for part in local_path(path).split("/"))
+
+
+class PrivatePaths:
+    """Files and directories that are nobody's but ours, as they are found on this machine."""
+
+    def __init__(self, paths: Iterable[str | Path | None]) -> None:
+        """Keep *paths*; what lies behind a URI of another file system is compared by its text alone."""
+        self.paths = tuple(dict.fromkeys(_real(str(path)) for path in paths if path is not None and str(path)))
+
+    def meets(self, path: str) -> str | None:
+        """Return the private path that *path* is, lies in or holds; None when it meets none.
+
+        Links are followed, and a directory that is mounted at a second place is known there.
+        """
+        real = _real(path)
+        for private in self.paths:
+            if _is_below(real, private) or _is_below(private, real):
+                return private
+            if not (has_scheme(real) or has_scheme(private)) and (
+                _is_mounted(real, private) or _is_mounted(private, real)
+            ):
+                return private
+        return None
+
+
+NO_PATHS = PrivatePaths(())
+
+
+def _real(path: str) -> str:
+    return path.rstrip("/") if has_scheme(path) else os.path.realpath(local_path(path))
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _is_mounted(path: str, directory: str) -> bool:
+    """Return whether some directory above *path*, or itself, is *directory* by another name."""
+    try:
+        wanted = Path(directory).stat()
+    except OSError:
+        return False
+    for above in (Path(path), *Path(path).parents):
+        try:
+            if os.path.samestat(above.stat(), wanted):
+                return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,95 @@
+"""How servers hand requests to services: as bytes, so that nothing is decoded before its size was looked at."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha._async import ReflectionServicer
+from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
+
+from onager.errors import InvalidRequestError, RequestTooLargeError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.status import abort
+
+_FOREIGN_BYTES: Final = 64 * 1024
+
+
+class Border:
+    """Takes the place of a server where services are added to it: none of them decodes requests on its own.
+
+    Ours are handed the bytes. What others have written (health, reflection) is handed messages, as it expects, and
+    never sees what cannot be decoded.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_looking(self, checks: HealthServicer, services: Sequence[str]) -> None:
+        """Add what tells whether the server serves (*checks*), and what *services* it has."""
+        add_HealthServicer_to_server(checks, self)
+        names = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        add_ServerReflectionServicer_to_server(ReflectionServicer(names), self)
+
+    def add_generic_rpc_handlers(self, handlers: "tuple[grpc.GenericRpcHandler[Any, Any], ...]") -> None:
+        """Add what generated code makes of a service."""
+        self._server.add_generic_rpc_handlers([_Handlers(handler) for handler in handlers])
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+        """Do nothing: generated code tells of the same methods by both calls."""
+
+
+class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    def __init__(self, inner: "grpc.GenericRpcHandler[Any, Any]") -> None:
+        self._inner = inner
+        self._raw: dict[str, Any] = {}
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        """Return what serves a call, None for methods that are not of these."""
+        found = self._raw.get(details.method)
+        if found is None and (handler := self._inner.service(details)) is not None:
+            found = self._raw[details.method] = _taking_bytes(details.method, handler)
+        return found
+
+
+def _taking_bytes(path: str, handler: Any) -> Any:
+    """Return *handler* with a deserializer that cannot fail."""
+    raw = handler._replace(request_deserializer=None)
+    if path.startswith(f"/{pb.DESCRIPTOR.package}."):
+        return raw
+    decode = handler.request_deserializer
+    if handler.unary_unary is not None:
+
+        async def unary(request: bytes, context: Any) -> Any:
+            return await handler.unary_unary(await _decoded(decode, request, context), context)
+
+        return raw._replace(unary_unary=unary)
+    if handler.unary_stream is not None:
+
+        async def stream(request: bytes, context: Any) -> Any:
+            return await handler.unary_stream(await _decoded(decode, request, context), context)
+
+        return raw._replace(unary_stream=stream)
+
+    async def streams(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
+        async def messages() -> AsyncIterator[Any]:
+            async for request in requests:
+                yield await _decoded(decode, request, context)
+
+        async for answer in handler.stream_stream(messages(), context):
+            yield answer
+
+    return raw._replace(stream_stream=streams)
+
+
+async def _decoded(decode: Callable[[bytes], Any], request: bytes, context: Any) -> Any:
+    if len(request) > _FOREIGN_BYTES:
+        await abort(context, RequestTooLargeError("the request", len(request), _FOREIGN_BYTES, "send less at a time"))
+    try:
+        return decode(request)
+    except (DecodeError, ValueError):
+        await abort(context, InvalidRequestError("what came cannot be decoded"))

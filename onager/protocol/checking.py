@@ -1,0 +1,267 @@
+"""Holds messages to `FIELD_LIMITS`: decoded ones field by field, encoded ones by how many parts they have."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from onager.errors import InvalidRequestError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import FIELD_LIMITS, Bytes, Limit, Many, Number, Pairs, Part, Plain, Text, Unused
+
+_Check = Callable[[Any, str], None]
+"""Checks a message, of which the second argument says where in the request it is."""
+_Value = Callable[[Any, str], None]
+_SHOWN_CHARS: Final = 80
+_VARINT, _DELIMITED, _GROUP, _END_OF_GROUP = 0, 2, 3, 4
+_SIZES: Final = {1: 8, 5: 4}
+"""Of numbers that are not packed, by the kind that is in their key."""
+_FIELDS_PER_PART: Final = 8
+_TEXTS: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+
+
+def check(message: Any, where: str) -> None:
+    """Raise `InvalidRequestError`, which names field, size and limit, unless *message* keeps to the limits.
+
+    What may be cut is cut in *message*. A report of a task that does not keep to them becomes one that it failed: who
+    reports has nothing else to say, and its other reports are sound.
+    """
+    _check_of(message.DESCRIPTOR)(message, where)
+
+
+def too_much(where: str, size: int, unit: str, most: int, advice: str = "") -> InvalidRequestError:
+    """Return what is raised for a field that is too large."""
+    more = f": {advice}" if advice else ""
+    return InvalidRequestError(f"{where} has {size:,} {unit}, more than the limit of {most:,}{more}")
+
+
+@cache
+def _check_of(descriptor: Descriptor) -> _Check:
+    """Return what checks messages of a type; fields of which nothing can be wrong cost nothing."""
+    checks = [
+        check
+        for field in descriptor.fields
+        if (check := _field_check(field, FIELD_LIMITS[descriptor.name][field.name])) is not None
+    ]
+
+    def run(message: Any, where: str) -> None:
+        for each in checks:
+            each(message, where)
+
+    return _report_check(run) if descriptor.name == "TaskReport" else run
+
+
+def _report_check(run: _Check) -> _Check:
+    def check_report(report: Any, where: str) -> None:
+        try:
+            run(report, where)
+        except InvalidRequestError as error:
+            _check_of(pb.TaskId.DESCRIPTOR)(report.task, where)
+            # Setting it clears the success that could not be taken.
+            why = f"what the task reported is refused: {error}"
+            report.failure.CopyFrom(pb.Failure(kind="io_error", cause="internal_error", message=why))
+            report.ClearField("holder")
+            report.started_ms = report.ended_ms = 0
+
+    return check_report
+
+
+def _field_check(field: FieldDescriptor, limit: Limit) -> _Check | None:  # noqa: PLR0911 - one for each kind
+    name = field.name
+    match limit:
+        case Plain():
+            return None
+        case Unused():
+            return _unused_check(name)
+        case Part():
+            return _part_check(name, field)
+        case Many():
+            return _many_check(name, field, limit)
+        case Pairs():
+            return _pairs_check(name, limit)
+        case Text(is_cut=True, most=most):
+            return _cutting(name, most, len, lambda text: text[:most])
+        case Number(is_cut=True, most=most):
+            return _cutting(name, most, int, lambda _: most)
+        case _:
+            value_check = _value_check(limit)
+
+            def check_value(message: Any, where: str) -> None:
+                if value := getattr(message, name):
+                    value_check(value, f"{where}.{name}")
+
+            return check_value
+
+
+def _cutting(name: str, most: int, size: Callable[[Any], int], cut: Callable[[Any], Any]) -> _Check:
+    def check_cut(message: Any, _: str) -> None:
+        if size(value := getattr(message, name)) > most:
+            setattr(message, name, cut(value))
+
+    return check_cut
+
+
+def _value_check(limit: Limit) -> _Value:  # noqa: C901 - one function for each kind
+    match limit:
+        case Text(most=most, is_id=is_id, is_line=is_line):
+            is_plain = is_id or is_line
+
+            def check_text(text: str, where: str) -> None:
+                if len(text) > most:
+                    raise too_much(where, len(text), "characters", most)
+                if is_plain and not text.isprintable():
+                    raise InvalidRequestError(
+                        f"{where} must be one line of printable characters, not {text[:_SHOWN_CHARS]!r}"
+                    )
+                if is_id and "/" in text:
+                    raise InvalidRequestError(f"{where} names something and has no slash, not {text[:_SHOWN_CHARS]!r}")
+
+            return check_text
+        case Bytes(most=most):
+
+            def check_bytes(content: bytes, where: str) -> None:
+                if len(content) > most:
+                    raise too_much(where, len(content), "bytes", most)
+
+            return check_bytes
+        case Number(most=most):
+
+            def check_number(number: int, where: str) -> None:
+                if not 0 <= number <= most:
+                    raise InvalidRequestError(f"{where} is {number:,}: give 0 to {most:,}")
+
+            return check_number
+    raise AssertionError(f"{limit} has no check")  # pragma: no cover - all kinds are above
+
+
+def _unused_check(name: str) -> _Check:
+    def check_unused(message: Any, where: str) -> None:
+        if message.HasField(name):
+            raise InvalidRequestError(f"{where}.{name} belongs to answers: leave it out")
+
+    return check_unused
+
+
+def _part_check(name: str, field: FieldDescriptor) -> _Check:
+    descriptor = field.message_type
+
+    def check_part(message: Any, where: str) -> None:
+        if message.HasField(name):
+            _check_of(descriptor)(getattr(message, name), f"{where}.{name}")
+
+    return check_part
+
+
+def _many_check(name: str, field: FieldDescriptor, limit: Many) -> _Check:
+    most, is_cut = limit.most, limit.is_cut
+    each = _check_of(field.message_type) if isinstance(limit.each, Part) else _value_check(limit.each)
+
+    def check_many(message: Any, where: str) -> None:
+        values = getattr(message, name)
+        if len(values) > most:
+            if not is_cut:
+                raise too_much(f"{where}.{name}", len(values), "entries", most)
+            del values[most:]
+        if values:
+            place = f"{where}.{name}[]"
+            for value in values:
+                each(value, place)
+
+    return check_many
+
+
+def _pairs_check(name: str, limit: Pairs) -> _Check:
+    most_key = limit.key.most
+    most_value = limit.value.most if isinstance(limit.value, Text) else None
+
+    def check_pairs(message: Any, where: str) -> None:
+        pairs = getattr(message, name)
+        if len(pairs) > limit.most:
+            raise too_much(f"{where}.{name}", len(pairs), "entries", limit.most)
+        for key, value in pairs.items():
+            if len(key) > most_key:
+                raise too_much(f"a key of {where}.{name}", len(key), "characters", most_key)
+            if most_value is not None and len(value) > most_value:
+                raise too_much(f"{where}.{name}[{key[:_SHOWN_CHARS]!r}]", len(value), "characters", most_value)
+
+    return check_pairs
+
+
+# ---------------------------------------------------------------- before decoding
+
+
+class _Layout:
+    """What of the encoded form of a message has to be known to count its parts."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self.parts: dict[int, Descriptor] = {}
+        self.counted: set[int] = set()
+        self.packed: set[int] = set()
+        for field in descriptor.fields:
+            if field.message_type is not None:
+                self.parts[field.number] = field.message_type
+            elif field.is_repeated and field.type not in _TEXTS:
+                self.packed.add(field.number)
+            elif field.is_repeated:
+                self.counted.add(field.number)
+
+
+_layout: Final = cache(_Layout)
+
+
+def check_parts(data: bytes, descriptor: Descriptor, most: int, where: str) -> None:  # noqa: C901, PLR0912 - one loop
+    """Raise `InvalidRequestError` where the encoded message *data* has more than *most* parts.
+
+    Decoded, an empty part of two bytes is fifty times as large, so this comes first, and stops at the limit: messages
+    within, entries of maps, of lists, and fields that say the same again. What is not a message at all is left to the
+    decoder to refuse.
+    """
+    view = memoryview(data)
+    parts, fields = most, _FIELDS_PER_PART * most
+    segments = [(0, len(data), _layout(descriptor))]
+    while segments:
+        at, end, layout = segments.pop()
+        groups = 0
+        while at < end:
+            key, at = _varint(view, at, end)
+            number, kind = key >> 3, key & 7
+            fields -= 1
+            if kind == _DELIMITED:
+                size, at = _varint(view, at, end)
+                if size > end - at:
+                    break
+                if groups == 0 and (part := layout.parts.get(number)) is not None:
+                    parts -= 1
+                    segments.append((at, at + size, _layout(part)))
+                elif number in layout.counted:
+                    parts -= 1
+                elif number in layout.packed:
+                    fields -= size
+                at += size
+            elif kind == _VARINT:
+                _, at = _varint(view, at, end)
+            elif kind in _SIZES:
+                at += _SIZES[kind]
+            elif kind == _GROUP:
+                groups += 1
+            elif kind == _END_OF_GROUP:
+                groups -= 1
+            else:
+                break
+            if parts < 0 or fields < 0:
+                raise InvalidRequestError(f"{where} has more than {most:,} parts: send less at a time")
+
+
+def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end:
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that it goes on
+            return value, at
+        shift += 7
+        if shift > 63:  # noqa: PLR2004 - no number is longer
+            break
+    return 0, end  # cut off: the decoder says so

@@ -1,0 +1,410 @@
+"""How large each field of each request may be: one table, checked before anything else looks at a request.
+
+The numbers are ones that real use never meets, and small enough that what is done for a request up to them takes no
+call's time away from others. ``docs/limits.md`` is made of this table by ``python -m onager.protocol.limits_page``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from onager.protocol.limits import INLINE_RESULT_BYTES, MAX_JOB_SPEC_BYTES, MAX_MESSAGE_BYTES, MAX_PLAN_BYTES, MIB
+
+KIB: Final = 1024
+MAX_SLOTS: Final = 1024
+"""Of an executor."""
+MAX_LISTED_TASKS: Final = 8 * MAX_SLOTS
+"""Tasks in an executor's list: those that run, and those whose reports nobody has acknowledged."""
+MAX_STAGES: Final = 2_000
+MAX_TASKS_OF_STAGE: Final = 200_000
+MAX_TASKS_OF_JOB: Final = 500_000
+"""What a scheduler keeps of a job grows by a third of a KiB with each task, and a task takes it 0.1 ms."""
+MAX_TASKS_A_PAGE: Final = 10_000
+"""Of a job's tasks, in one answer about it."""
+MAX_AMOUNT: Final = 2**43
+"""Of one task: rows, bytes, milliseconds. The sum over a million tasks still fits 64 bits."""
+MAX_TIME_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+MAX_INLINE_BYTES: Final = INLINE_RESULT_BYTES + 64 * KIB
+MAX_MESSAGE_CHARS: Final = 16 * KIB
+MAX_CONTEXT_CHARS: Final = 8 * KIB
+MAX_REASON_CHARS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text."""
+
+    most: int
+    is_cut: bool = False
+    """Whether what is longer is cut to the limit: what executors say of failures must not keep them from saying it."""
+    is_line: bool = False
+    """Whether it is one line of printable characters."""
+    is_id: bool = False
+    """Whether it names something: a line without slashes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Any bytes."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number from 0 on."""
+
+    most: int
+    is_cut: bool = False
+    """Whether what is larger is taken for the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A list; *each* says how large its entries may be."""
+
+    most: int
+    each: "Text | Bytes | Part"
+    is_cut: bool = False
+    """Whether only the first are looked at of what is longer: who sent it sends again what was not answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A map of texts."""
+
+    most: int
+    key: Text
+    value: "Text | Plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Another message, whose fields have limits of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Nothing can go wrong with it: a number that is only kept, compared or shown, a flag, a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Belongs to answers: a request must not have it."""
+
+
+Limit = Text | Bytes | Number | Many | Pairs | Part | Plain | Unused
+
+PLAIN: Final = Plain()
+PART: Final = Part()
+ID: Final = Text(256, is_id=True)
+WORD: Final = Text(64, is_line=True)
+LINE: Final = Text(1024, is_line=True)
+PATH: Final = Text(4 * KIB)
+STATE_PATH: Final = Text(4 * KIB)
+REASON: Final = Text(MAX_REASON_CHARS, is_cut=True)
+AMOUNT: Final = Number(MAX_AMOUNT)
+TIME: Final = Number(MAX_TIME_MS)
+OPTIONS: Final = Pairs(1000, Text(256), Text(64 * KIB))
+CODE: Final = Bytes(MAX_JOB_SPEC_BYTES)
+TASKS: Final = Many(MAX_LISTED_TASKS, PART)
+JOBS: Final = Many(1024, ID, is_cut=True)
+_LIFE: Final[Mapping[str, Limit]] = {"executor_id": ID, "incarnation": ID}
+_NO_FIELDS: Final[Mapping[str, Limit]] = {}
+
+FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
+    # ------------------------------------------------------------ clients
+    "SubmitJobRequest": {"job_id": ID, "spec": PART, "client_id": Text(256, is_line=True), "protocol_version": PLAIN},
+    "JobSpec": {
+        "sql": PART,
+        "python": PART,
+        "name": LINE,
+        "views": Many(4096, PART),
+        "conf": Pairs(4096, Text(1024), Text(64 * KIB)),
+        "py_files": Many(1000, PART),
+        "sink": PART,
+    },
+    "SqlScript": {"text": Text(MAX_JOB_SPEC_BYTES)},
+    "PythonFunction": {
+        "source": CODE,
+        "pickled": CODE,
+        "function": LINE,
+        "arguments_json": Text(MIB),
+        "file_name": PATH,
+    },
+    "PyFile": {"name": LINE, "content": CODE},
+    "View": {"name": LINE, "path": Text(64 * KIB), "format": WORD, "options": OPTIONS},
+    "Sink": {"path": PATH, "format": WORD, "mode": WORD, "options": OPTIONS, "schema_json": Text(8 * MIB)},
+    "GetJobRequest": {
+        "job_id": ID,
+        "stage_id": PLAIN,
+        "partition": PLAIN,
+        "limit": Number(MAX_TASKS_A_PAGE, is_cut=True),
+    },
+    "ListJobsRequest": {"limit": Number(1000, is_cut=True), "state": WORD},
+    "WatchJobRequest": {"job_id": ID},
+    "CancelJobRequest": {"job_id": ID, "reason": REASON},
+    "FetchResultRequest": {"job_id": ID, "partition": PLAIN, "batch": PLAIN},
+    "ListExecutorsRequest": _NO_FIELDS,
+    "ListSchedulersRequest": _NO_FIELDS,
+    "ListStateRequest": {"prefix": STATE_PATH, "limit": Number(10_000, is_cut=True)},
+    "GetStateRequest": {"key": STATE_PATH},
+    "WatchStateRequest": {"prefix": STATE_PATH, "from_revisions": Pairs(64, Text(64), PLAIN)},
+    "RemoveStateRequest": {"path": STATE_PATH, "dry_run": PLAIN, "force": PLAIN},
+    "CheckStateRequest": _NO_FIELDS,
+    "BackupStateRequest": _NO_FIELDS,
+    # ------------------------------------------------------------ executors
+    "RegisterExecutorRequest": {
+        **_LIFE,
+        "host": LINE,
+        "pid": PLAIN,
+        "slots": Number(MAX_SLOTS),
+        "protocol_version": PLAIN,
+        "spark_version": WORD,
+        "python_version": WORD,
+        "exchange_dir": PATH,
+        "running": TASKS,
+        "mode": WORD,
+        "address": LINE,
+        "stream_address": LINE,
+    },
+    "HeartbeatRequest": {
+        **_LIFE,
+        "draining": PLAIN,
+        "list_number": PLAIN,
+        "running": TASKS,
+        "cleaned_up": JOBS,
+        "exchange": PART,
+        "exchange_files": Many(256, PART, is_cut=True),
+        "kept_jobs": JOBS,
+        "no_space": REASON,
+    },
+    "ExchangeUse": {
+        "bytes": PLAIN,
+        "files": PLAIN,
+        "free_bytes": PLAIN,
+        "total_bytes": PLAIN,
+        "looked_ms": TIME,
+    },
+    "ExchangeFiles": {"job_id": ID, "writers": Many(1024, ID)},
+    "PollWorkRequest": {
+        **_LIFE,
+        "free_slots": Number(MAX_SLOTS, is_cut=True),
+        "list_number": PLAIN,
+        "running": TASKS,
+        "wait_ms": PLAIN,
+        "cleaned_up": JOBS,
+    },
+    "ReportTasksRequest": {
+        **_LIFE,
+        "reports": Many(MAX_SLOTS, PART, is_cut=True),
+        "freed_slots": Number(MAX_SLOTS, is_cut=True),
+        "list_number": PLAIN,
+    },
+    "TaskId": {
+        "job_id": ID,
+        "stage_id": PLAIN,
+        "stage_attempt": PLAIN,
+        "partition": PLAIN,
+        "task_attempt": PLAIN,
+    },
+    "TaskReport": {
+        "task": PART,
+        "started_ms": TIME,
+        "ended_ms": TIME,
+        "success": PART,
+        "failure": PART,
+        "holder": ID,
+    },
+    "TaskSuccess": {
+        "output": PART,
+        "metrics": PART,
+        "inline_result": Bytes(MAX_INLINE_BYTES),
+        "plan": PART,
+        "blobs": Many(10_000, PART),
+    },
+    "TaskOutput": {
+        "nonce": ID,
+        "executor_id": ID,
+        "shared": PLAIN,
+        "rows": AMOUNT,
+        "bytes": AMOUNT,
+        "inline": PLAIN,
+        "files": Many(64 * KIB, PATH),
+        "payload_digest": ID,
+        "checksum": ID,
+    },
+    "TaskMetrics": {
+        "run_ms": AMOUNT,
+        "rows_out": AMOUNT,
+        "bytes_out": AMOUNT,
+        "bytes_in": AMOUNT,
+        "spill_bytes": AMOUNT,
+        "peak_memory_bytes": AMOUNT,
+    },
+    "PlanOutcome": {
+        "stages": Many(10_000, PART),
+        "arrow_schema": Bytes(4 * MIB),
+        "schema_json": Text(8 * MIB),
+        "plan": Text(MIB, is_cut=True),
+        "blobs": Many(10_000, PART),
+        "sink": PART,
+        "fused_output": PART,
+        "fused_metrics": PART,
+        "fused_inline_result": Bytes(MAX_INLINE_BYTES),
+    },
+    # What is wrong with the numbers of a stage is said of the plan, which cannot be used then.
+    "PlannedStage": {
+        "stage_id": PLAIN,
+        "name": Text(1024, is_cut=True),
+        "work": PLAIN,
+        "plan_digest": ID,
+        "partitions": PLAIN,
+        "inputs": Many(10_000, PART),
+        "output": PART,
+        "deterministic": PLAIN,
+        "plan": Text(256 * KIB, is_cut=True),
+    },
+    "StageInput": {"stage_id": PLAIN, "read": WORD},
+    "OutputLayout": {"kind": WORD, "buckets": PLAIN},
+    "Blob": {"digest": ID, "content": Bytes(MAX_PLAN_BYTES)},
+    "Failure": {
+        "kind": Text(64, is_cut=True),
+        "message": Text(MAX_MESSAGE_CHARS, is_cut=True),
+        "error_class": Text(256, is_cut=True),
+        "sql_state": Text(64, is_cut=True),
+        "query_context": Text(MAX_CONTEXT_CHARS, is_cut=True),
+        "details": Text(MAX_MESSAGE_CHARS, is_cut=True),
+        "fetch": PART,
+        "cause": Text(64, is_cut=True),
+    },
+    "FetchFailure": {"input_stage_id": PLAIN, "input_partition": PLAIN, "nonce": ID},
+    "FetchBlobRequest": {"digest": ID},
+    "DeregisterExecutorRequest": {**_LIFE, "reason": REASON},
+    # ------------------------------------------------------------ other schedulers
+    "ForwardRequest": {
+        "scheduler_id": ID,
+        "loads": Many(20_000, PART, is_cut=True),
+        "reports": Many(1024, PART, is_cut=True),
+        "slots": Many(1024, PART, is_cut=True),
+        "lists": Many(1024, PART, is_cut=True),
+        "heard_change": PLAIN,
+        "watched": Many(1024, PART, is_cut=True),
+    },
+    "JobLoad": {"job_id": ID, "running": PLAIN, "available": PLAIN, "log_seq": PLAIN, "head_revision": PLAIN},
+    "ForwardedReports": {
+        **_LIFE,
+        "list_number": PLAIN,
+        "reports": Many(MAX_SLOTS, PART, is_cut=True),
+        "freed_slots": Number(MAX_SLOTS, is_cut=True),
+    },
+    "ForwardedSlots": {
+        "job_id": ID,
+        **_LIFE,
+        "list_number": PLAIN,
+        "slots": Number(MAX_SLOTS, is_cut=True),
+    },
+    "ForwardedList": {**_LIFE, "list_number": PLAIN, "held": TASKS, "disproves": PLAIN},
+    "WatchedJob": {"job_id": ID, "log_seq": PLAIN, "progress": Unused()},
+    "AttendRequest": {"wait_ms": PLAIN},
+    # ------------------------------------------------------------ schedulers, to executors
+    "LaunchTasksRequest": {
+        **_LIFE,
+        "task_sets": Many(MAX_LISTED_TASKS, PART),
+        "holder": ID,
+        "reply_to": LINE,
+        "blobs": Many(MAX_LISTED_TASKS, PART),
+        "live_holders": Many(1024, ID),
+    },
+    "TaskSet": {
+        "job_id": ID,
+        "stage_id": PLAIN,
+        "stage_attempt": PLAIN,
+        "work": PLAIN,
+        "spec_digest": ID,
+        "plan_digest": ID,
+        "partitions": PLAIN,
+        "tasks": TASKS,
+        "inputs": Many(10_000, PART),
+        "output": PART,
+        "sink": PART,
+        "cluster_slots": PLAIN,
+        "reply_to": LINE,
+        "pipelined": PLAIN,
+        "streams": Many(10_000, PART),
+    },
+    "TaskAttempt": {"partition": PLAIN, "task_attempt": PLAIN},
+    "StageInputLocations": {"stage_id": PLAIN, "outputs": Many(2**20, PART)},
+    "StreamedInput": {"stage_id": PLAIN, "stage_attempt": PLAIN, "tasks": Many(2**20, PART)},
+    "StreamedTask": {"task_attempt": PLAIN, "address": LINE},
+    "CancelTasksRequest": {**_LIFE, "tasks": TASKS},
+}
+"""By message and field; a test holds it to have every field of every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLimit:
+    """How large a whole request may be."""
+
+    most_bytes: int
+    most_parts: int
+    """Messages, entries of maps and texts of lists in it, all together."""
+    advice: str = "send less at a time"
+
+
+_SMALL: Final = MessageLimit(64 * KIB, 1024)
+_WITHOUT_FIELDS: Final = MessageLimit(KIB, 1024)
+_LIST: Final = MessageLimit(MIB, 20_000)
+
+MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
+    "SubmitJob": MessageLimit(
+        MAX_JOB_SPEC_BYTES + 64 * KIB, 20_000, "read large data from files instead of the query's text"
+    ),
+    "GetJob": _SMALL,
+    "ListJobs": _SMALL,
+    "WatchJob": _SMALL,
+    "CancelJob": _SMALL,
+    "FetchResult": _SMALL,
+    "ListExecutors": _WITHOUT_FIELDS,
+    "ListSchedulers": _WITHOUT_FIELDS,
+    "ListState": _SMALL,
+    "GetState": _SMALL,
+    "WatchState": _SMALL,
+    "RemoveState": _SMALL,
+    "CheckState": _WITHOUT_FIELDS,
+    "BackupState": _WITHOUT_FIELDS,
+    "RegisterExecutor": _LIST,
+    "Heartbeat": _LIST,
+    "PollWork": _LIST,
+    "ReportTasks": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
+    "FetchBlob": _SMALL,
+    "DeregisterExecutor": _SMALL,
+    "Forward": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
+    "Attend": _SMALL,
+    "LaunchTasks": MessageLimit(MAX_MESSAGE_BYTES, 2**21),
+    "CancelTasks": _LIST,
+}
+"""By method."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimit:
+    """How many streams of a kind a process serves at a time."""
+
+    most: int
+    can_wait: bool = True
+    """Whether clients shall turn to another scheduler, and come back; else they are told at once."""
+
+
+STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
+    "WatchJob": StreamLimit(2000),
+    "FetchResult": StreamLimit(64),
+    "FetchBlob": StreamLimit(64),
+    "WatchState": StreamLimit(4, can_wait=False),
+    "CheckState": StreamLimit(1, can_wait=False),
+    "BackupState": StreamLimit(1, can_wait=False),
+}
+"""By method, for those whose answer is a stream."""
+STREAM_STALLED_S: Final = 60.0
+"""A stream is ended whose client takes nothing for so long: what waits for it takes memory."""

@@ -1,0 +1,126 @@
+"""Writes ``docs/limits.md`` from the tables that are enforced: ``python -m onager.protocol.limits_page``."""
+
+from pathlib import Path
+from typing import Final
+
+from onager.protocol.field_limits import (
+    FIELD_LIMITS,
+    MAX_STAGES,
+    MAX_TASKS_A_PAGE,
+    MAX_TASKS_OF_JOB,
+    MAX_TASKS_OF_STAGE,
+    MESSAGE_LIMITS,
+    STREAM_LIMITS,
+    STREAM_STALLED_S,
+    Bytes,
+    Limit,
+    Many,
+    Number,
+    Pairs,
+    Part,
+    Plain,
+    Text,
+    Unused,
+)
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "limits.md"
+
+_HEAD: Final = f"""# Limits
+
+Made by `python -m onager.protocol.limits_page` from the tables that schedulers and executors enforce
+([onager/protocol/field_limits.py](../onager/protocol/field_limits.py)); do not edit it.
+
+A scheduler looks at the size of a request before it decodes it, and at the size of every field before anything else
+does. What is too large is refused with `INVALID_ARGUMENT` or `RESOURCE_EXHAUSTED`; the message names the field, its
+size and the limit. What may be *cut* is cut, and the call goes on: of texts about failures the beginning is kept, of
+lists the first entries (whoever reports sends again what was not answered). A report of a task that does not keep to a
+limit counts as one that the task failed. With these limits no request delays another call by more than half a second,
+or makes a scheduler grow by more than 64 MiB; `python -m pytest tests/abuse` shows it. Why it is so is in
+[decision 21](decisions/0021-limits-at-the-border.md).
+
+## Jobs
+
+| what | limit |
+|---|---:|
+| stages of a job | {MAX_STAGES:,} |
+| tasks of a stage, and buckets of an exchange | {MAX_TASKS_OF_STAGE:,} |
+| tasks of a job | {MAX_TASKS_OF_JOB:,} |
+| tasks in one answer about a job (`onager job -o json` asks until it has all) | {MAX_TASKS_A_PAGE:,} |
+
+A query that would take more fails when it is planned: read in fewer and larger partitions.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([_HEAD, *_calls(), "", *_streams(), "", *_fields()]) + "\n"
+
+
+def _calls() -> list[str]:
+    rows = [f"| `{name}` | {limit.most_bytes:,} | {limit.most_parts:,} |" for name, limit in MESSAGE_LIMITS.items()]
+    return [
+        "## Requests",
+        "",
+        "Parts are messages within the request, entries of maps, and texts of lists.",
+        "",
+        "| call | bytes | parts |",
+        "|---|---:|---:|",
+        *rows,
+    ]
+
+
+def _streams() -> list[str]:
+    rows = [
+        f"| `{name}` | {limit.most:,} | {'`UNAVAILABLE`' if limit.can_wait else '`RESOURCE_EXHAUSTED`'} |"
+        for name, limit in STREAM_LIMITS.items()
+    ]
+    return [
+        "## Streams",
+        "",
+        "So many of each kind are served by one process at a time. On `UNAVAILABLE` clients turn to another scheduler,",
+        f"and come back. A stream whose client takes nothing for {STREAM_STALLED_S:.0f} s is ended.",
+        "",
+        "| call | at a time | further ones get |",
+        "|---|---:|---|",
+        *rows,
+    ]
+
+
+def _fields() -> list[str]:
+    lines = ["## Fields", "", "Fields without a row are numbers, flags and choices of which any value will do."]
+    for message, limits in FIELD_LIMITS.items():
+        rows = [
+            f"| `{name}` | {_told(limit)} |" for name, limit in limits.items() if not isinstance(limit, Plain | Part)
+        ]
+        if rows:
+            lines += ["", f"### {message}", "", "| field | limit |", "|---|---|", *rows]
+    return lines
+
+
+def _told(limit: Limit) -> str:
+    match limit:
+        case Text(most=most, is_cut=is_cut, is_line=is_line, is_id=is_id):
+            kind = " printable and no slash" if is_id else " printable" if is_line else ""
+            return f"{most:,} characters{',' if kind else ''}{kind}{_cut(is_cut=is_cut)}"
+        case Bytes(most=most):
+            return f"{most:,} bytes"
+        case Number(most=most, is_cut=is_cut):
+            return f"0 to {most:,}{_cut(is_cut=is_cut)}"
+        case Many(most=most, each=each, is_cut=is_cut):
+            more = "" if isinstance(each, Part) else f" of {_told(each)} each"
+            return f"{most:,} entries{more}{_cut(is_cut=is_cut)}"
+        case Pairs(most=most, key=key, value=value):
+            values = "any number" if isinstance(value, Plain) else _told(value)
+            return f"{most:,} entries; names of {_told(key)}, values of {values}"
+        case Unused():
+            return "belongs to answers: refused"
+        case _:
+            raise AssertionError(f"{limit} is not told")  # pragma: no cover - all kinds are above
+
+
+def _cut(*, is_cut: bool) -> str:
+    return "; cut" if is_cut else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,58 @@
+"""What each token may be used for: roles of tokens, and the roles that each method takes."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Role(StrEnum):
+    """Whose a token is."""
+
+    CLIENT = "client"
+    """Submits, watches, fetches, cancels, lists."""
+    EXECUTOR = "executor"
+    SCHEDULER = "scheduler"
+    """Calls other schedulers, and executors in push mode."""
+    ADMIN = "admin"
+    """May do what clients may, and look into the state and change it."""
+
+
+_CLIENTS: Final = frozenset({Role.CLIENT, Role.ADMIN})
+_ADMINS: Final = frozenset({Role.ADMIN})
+_EXECUTORS: Final = frozenset({Role.EXECUTOR})
+_SCHEDULERS: Final = frozenset({Role.SCHEDULER})
+_EVERYBODY: Final = frozenset(Role)
+
+_BY_SERVICE: Final = {
+    "OnagerScheduler": {
+        "SubmitJob": _CLIENTS,
+        "GetJob": _CLIENTS,
+        "ListJobs": _CLIENTS,
+        "WatchJob": _CLIENTS,
+        "CancelJob": _CLIENTS,
+        "FetchResult": _CLIENTS,
+        "ListExecutors": _EVERYBODY,
+        "ListSchedulers": _EVERYBODY,
+        "ListState": _ADMINS,
+        "GetState": _ADMINS,
+        "WatchState": _ADMINS,
+        "RemoveState": _ADMINS,
+        "CheckState": _ADMINS,
+        "BackupState": _ADMINS,
+    },
+    "OnagerExecutorGateway": {
+        "RegisterExecutor": _EXECUTORS,
+        "Heartbeat": _EXECUTORS,
+        "PollWork": _EXECUTORS,
+        "ReportTasks": _EXECUTORS,
+        "FetchBlob": _EXECUTORS,
+        "DeregisterExecutor": _EXECUTORS,
+    },
+    "OnagerExecutor": {"LaunchTasks": _SCHEDULERS, "CancelTasks": _SCHEDULERS},
+    "OnagerReplica": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS},
+}
+ROLES: Final = {
+    f"/onager.v1.{service}/{method}": roles
+    for service, methods in _BY_SERVICE.items()
+    for method, roles in methods.items()
+}
+"""Which roles may call a method, by its full name; one that is not here takes only tokens without a role."""

@@ -1,0 +1,101 @@
+"""What must not be shown: values of settings and options that are secrets by their names, or by what they say."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+REDACTED: Final = "*********(redacted)"
+"""As Spark shows it."""
+REGEX_KEY: Final = "spark.redaction.regex"
+"""A job may give one of its own. Carried out, it could take any time, so its words are looked for, besides our own."""
+_SECRET: Final = re.compile("(?i)secret|password|token|access[.]?key")
+"""Source: Spark's default of `spark.redaction.regex`."""
+_HINTS: Final = ("secret", "password", "token", "accesskey", "access.key")
+"""What `_SECRET` looks for, to see quickly that a large text has none of it."""
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]{3,64}")
+_LONGEST_REGEX: Final = 1024
+_IN_TEXT: Final = re.compile(
+    r"""(?ix) ( (?:secret|password|token|access[.]?key) (?![\w.-]{0,64}file\b) [\w.-]{0,64} ["']? \s{0,4} [=:] \s{0,4} )
+    ( "(?:[^"\\]|\\.){0,4096}"? | '(?:[^'\\]|\\.){0,4096}'? | [^\s"',;&)}\]]{1,4096} )"""
+)
+_SET: Final = re.compile(r"(?i)(\bset\s{1,16}([\w.:-]{1,200})\s{0,16}=\s{0,16})([^;\n]{0,4096})")
+_FILE: Final = ("-file", "_file")
+"""Ends of names of our own settings that say where a secret lies, which whoever reads of them has to know."""
+_IN_ADDRESS: Final = re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)")
+
+
+def is_secret(text: str, words: frozenset[str] = frozenset()) -> bool:
+    """Return whether *text* sounds like a secret, or has one of *words* (of `words_of`) in it."""
+    if _SECRET.search(text):
+        return True
+    lowered = text.lower() if words else ""
+    return any(word in lowered for word in words)
+
+
+def words_of(conf: Mapping[str, str]) -> frozenset[str]:
+    """Return the words in the job's own `spark.redaction.regex`; too many are redacted by them rather than too few."""
+    return frozenset(word.lower() for word in _WORD.findall(conf.get(REGEX_KEY, "")[:_LONGEST_REGEX]))
+
+
+def shown_value(name: str, value: str, words: frozenset[str] = frozenset()) -> str:
+    """Return *value* of the setting or option *name* as it may be shown: like Spark by either, and without logins."""
+    if name == REGEX_KEY:
+        return value
+    if name.endswith(_FILE):
+        return without_logins(value)
+    if is_secret(name, words) or is_secret(value, words):
+        return REDACTED
+    return without_logins(value)
+
+
+def shown_text(text: str) -> str:
+    """Return a text for people without the values of settings that it quotes, such as ``password=…``."""
+    if not may_hold_secrets(text):
+        return text
+    return without_logins(_IN_TEXT.sub(rf"\1{REDACTED}", text))
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Return whether it is worth looking closer at *text*; of a large one that takes a while."""
+    lowered = text.lower()
+    return any(hint in lowered for hint in (*_HINTS, "://", REGEX_KEY))
+
+
+def without_logins(text: str) -> str:
+    """Return *text* without the passwords of ``scheme://user:password@host``."""
+    return _IN_ADDRESS.sub(rf"\1{REDACTED}", text) if "://" in text else text
+
+
+def shown_script(text: str, words: frozenset[str] = frozenset()) -> str:
+    """Return an SQL script without the values of secrets that it sets."""
+
+    def shown(found: re.Match[str]) -> str:
+        return f"{found[1]}{shown_value(found[2], found[3], words)}"
+
+    return without_logins(_SET.sub(shown, text))
+
+
+def shown_json(value: Any, words: frozenset[str] = frozenset()) -> Any:
+    """Return a value of JSON with the secrets in all ``conf`` and ``options`` of it redacted."""
+    if isinstance(value, dict):
+        conf = value.get("conf")
+        if isinstance(conf, dict):
+            words |= words_of(conf)
+        return {key: _shown_entry(key, each, words) for key, each in value.items()}
+    if isinstance(value, list):
+        return [shown_json(each, words) for each in value]
+    return without_logins(value) if isinstance(value, str) else value
+
+
+def _shown_entry(key: str, value: Any, words: frozenset[str]) -> Any:
+    if key in ("conf", "options"):
+        return _shown_pairs(value, words)
+    return shown_script(value, words) if key == "text" and isinstance(value, str) else shown_json(value, words)
+
+
+def _shown_pairs(pairs: Any, words: frozenset[str]) -> Any:
+    if isinstance(pairs, dict):
+        return {key: shown_value(key, str(value), words) for key, value in pairs.items()}
+    if isinstance(pairs, list):
+        return [[str(key), shown_value(str(key), str(value), words)] for key, value in pairs]
+    return pairs

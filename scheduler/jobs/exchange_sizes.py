@@ -1,0 +1,73 @@
+"""How much of each job lies in the exchange directory: added up as outputs come, since watchers ask all the time."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from immutables import Map
+
+from execution_graph import Event, ExecutionGraph, JobState, Stage, StageWork, TaskOutput, TaskSucceeded
+from onager.ids import JobId
+
+
+class _Total(NamedTuple):
+    outputs: "Map[int, TaskOutput]"
+    """What was added up."""
+    bytes: int
+
+
+class ExchangeSizes:
+    """The totals of stages that somebody has asked for, of active jobs."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, dict[int, _Total]] = {}
+
+    def learn(
+        self, job_id: JobId, before: ExecutionGraph | None, graph: ExecutionGraph, events: Sequence[Event]
+    ) -> None:
+        """Take in that *events* led from *before* to *graph*; what does not follow from them is added up anew."""
+        totals = self._totals.get(job_id)
+        if totals is None or before is None or not graph.is_active:
+            self._totals.pop(job_id, None)
+            return
+        touched: dict[int, set[int]] = {}
+        for event in events:
+            if isinstance(event, TaskSucceeded):
+                touched.setdefault(event.stage_id, set()).add(event.partition)
+        for stage_id, partitions in touched.items():
+            if stage_id not in totals or stage_id >= min(len(graph.stages), len(before.stages)):
+                continue
+            known, old = totals[stage_id], before.stages[stage_id].ledger.outputs
+            new = graph.stages[stage_id].ledger.outputs
+            more = sum((p in new) - (p in old) for p in partitions)
+            if known.outputs is old and len(new) == len(old) + more:
+                added = sum(_size(new.get(p)) - _size(old.get(p)) for p in partitions)
+                totals[stage_id] = _Total(new, known.bytes + added)
+
+    def of(self, graph: ExecutionGraph) -> int:
+        """Return the bytes of a job, as reported: all that is named, or of one that has ended its result alone."""
+        if not graph.is_active:
+            is_kept = graph.state is JobState.SUCCESSFUL and graph.result_stage is not None
+            return _sum(graph.result_stage) if is_kept and graph.result_stage is not None else 0
+        totals = self._totals.setdefault(graph.job_id, {})
+        found = 0
+        for stage in graph.stages:
+            if stage.spec.output.kind == "exchange" and graph.is_pipelined:
+                continue
+            known = totals.get(stage.spec.stage_id)
+            if known is None or known.outputs is not stage.ledger.outputs:
+                known = totals[stage.spec.stage_id] = _Total(stage.ledger.outputs, _sum(stage))
+            found += known.bytes
+        return found
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop a job."""
+        self._totals.pop(job_id, None)
+
+
+def _sum(stage: Stage) -> int:
+    is_query = stage.spec.work is StageWork.QUERY
+    return sum(map(_size, stage.ledger.outputs.values())) if is_query else 0
+
+
+def _size(output: TaskOutput | None) -> int:
+    return 0 if output is None or output.is_inline or output.files else output.bytes

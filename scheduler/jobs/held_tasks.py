@@ -1,0 +1,79 @@
+"""Which tasks are in the hands of which executor, over all jobs of a cache: asked for with each list of an executor.
+
+A graph knows its running tasks by partition. Going through all of them for one executor, as often as each of the
+others asks, takes time that grows with the square of the cluster.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLife,
+    HeldTask,
+    RunningStage,
+    TasksLaunched,
+    TasksSpeculated,
+    not_held,
+    running_count,
+)
+from onager.ids import JobId
+
+_SLACK = 64
+
+
+class HeldTasks:
+    """An index that launches add to; what is in it and not in hand any more goes as it is found."""
+
+    def __init__(self) -> None:
+        self._lives: dict[ExecutorLife, dict[JobId, set[HeldTask]]] = {}
+        self._jobs: dict[JobId, set[ExecutorLife]] = {}
+        self._sizes: dict[JobId, int] = {}
+
+    def learn(self, job_id: JobId, graph: ExecutionGraph, events: Sequence[Event] | None) -> None:
+        """Take in *graph*, to which *events* have led from the one before; None when that is not known."""
+        if not graph.is_active:
+            self.forget(job_id)
+        elif events is None or self._sizes.get(job_id, 0) > _SLACK + 2 * running_count(graph):
+            self.forget(job_id)
+            for stage in graph.stages:
+                if isinstance(stage, RunningStage):
+                    for partition, task in stage.in_hand():
+                        life = ExecutorLife(task.executor_id, task.incarnation)
+                        self._add(job_id, life, HeldTask(stage.spec.stage_id, stage.attempt, partition, task.attempt))
+        else:
+            for event in events:
+                if isinstance(event, TasksLaunched | TasksSpeculated):
+                    life = ExecutorLife(event.executor_id, event.incarnation)
+                    for partition, attempt in event.tasks:
+                        self._add(job_id, life, HeldTask(event.stage_id, event.stage_attempt, partition, attempt))
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop a job."""
+        for life in self._jobs.pop(job_id, ()):
+            jobs = self._lives[life]
+            del jobs[job_id]
+            if not jobs:
+                del self._lives[life]
+        self._sizes.pop(job_id, None)
+
+    def of(
+        self, life: ExecutorLife, graph_of: Callable[[JobId], ExecutionGraph | None]
+    ) -> Iterable[tuple[JobId, set[HeldTask]]]:
+        """Yield the jobs, of those of which *graph_of* gives the graph, and what of them is in this life's hands."""
+        for job_id, tasks in list(self._lives.get(life, {}).items()):
+            graph = graph_of(job_id)
+            if graph is None:
+                continue
+            gone = not_held(graph, tasks, *life)
+            tasks.difference_update(gone)
+            self._sizes[job_id] -= len(gone)
+            if tasks:
+                yield job_id, tasks
+
+    def _add(self, job_id: JobId, life: ExecutorLife, task: HeldTask) -> None:
+        tasks = self._lives.setdefault(life, {}).setdefault(job_id, set())
+        if task not in tasks:
+            tasks.add(task)
+            self._jobs.setdefault(job_id, set()).add(life)
+            self._sizes[job_id] = self._sizes.get(job_id, 0) + 1

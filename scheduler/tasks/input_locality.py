@@ -1,0 +1,29 @@
+"""Which executors have written the input of a stage."""
+
+from collections import Counter, OrderedDict
+from typing import Final
+
+from execution_graph import ExecutionGraph, RunningStage
+
+_REMEMBERED: Final = 1_024
+
+
+class InputLocality:
+    """The bytes of stages' inputs by executor. They are settled for as long as a stage's attempt is: added up once."""
+
+    def __init__(self) -> None:
+        self._bytes: OrderedDict[tuple[str, int, int], Counter[str]] = OrderedDict()
+
+    def part(self, graph: ExecutionGraph, stage: RunningStage, executor_id: str) -> float:
+        """Return the part of the input of *stage* that the executor has written; 0 where there is none."""
+        key = (graph.job_id, stage.spec.stage_id, stage.attempt)
+        found = self._bytes.get(key)
+        if found is None:
+            found = self._bytes[key] = Counter()
+            for source in stage.spec.inputs:
+                for output in graph.stages[source.stage_id].ledger.outputs.values():
+                    found[output.executor_id] += output.bytes
+                    found[""] += output.bytes
+            if len(self._bytes) > _REMEMBERED:
+                self._bytes.popitem(last=False)
+        return found[executor_id] / (found[""] or 1)

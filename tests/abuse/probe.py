@@ -1,0 +1,85 @@
+"""Another client: calls a scheduler all the while, and says how long it was kept waiting, and how large that one grew.
+
+``python -m tests.abuse.probe ADDRESS PID``, told ``begin`` and ``end`` on standard input. A wait counts for no longer
+than the scheduler computed meanwhile: whatever else goes on on the machine does not make it slower.
+"""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import grpc
+import psutil
+
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
+
+_PAUSE_S = 0.02
+
+
+class _Caller:
+    def __init__(self, address: str, pid: int) -> None:
+        self._stub = OnagerSchedulerStub(grpc.insecure_channel(address))
+        self._statm = Path(f"/proc/{pid}/statm")
+        self._process = psutil.Process(pid)
+        self.is_over = threading.Event()
+        self.begin()
+
+    def begin(self) -> None:
+        self.rss_before = self.rss()
+        self.longest_s = self.longest_wall_s = 0.0
+        self.peak = self.rss_before
+        self.calls = 0
+        self.cpu_before_s = self.cpu_s()
+
+    def rss(self) -> int:
+        return int(self._statm.read_text().split()[1]) * 4096
+
+    def cpu_s(self) -> float:
+        used = self._process.cpu_times()
+        return used.user + used.system
+
+    def run(self) -> None:
+        while not self.is_over.is_set():
+            cpu_s, began_s = self.cpu_s(), time.monotonic()
+            self._stub.ListSchedulers(pb.ListSchedulersRequest(), timeout=120)
+            wall_s, computed_s = time.monotonic() - began_s, self.cpu_s() - cpu_s
+            self.longest_wall_s = max(self.longest_wall_s, wall_s)
+            self.longest_s = max(self.longest_s, min(wall_s, computed_s))
+            self.peak = max(self.peak, self.rss())
+            self.calls += 1
+            time.sleep(_PAUSE_S)
+
+    def found(self) -> dict[str, float]:
+        calls = self.calls
+        while self.calls < calls + 2:  # the one under way and one more: nothing is left that it would wait for
+            time.sleep(_PAUSE_S)
+        return {
+            "longest_s": self.longest_s,
+            "longest_wall_s": self.longest_wall_s,
+            "grown": self.rss() - self.rss_before,
+            "peak": self.peak - self.rss_before,
+            "calls": self.calls,
+            "cpu_s": self.cpu_s() - self.cpu_before_s,
+        }
+
+
+def _main(address: str, pid: str) -> None:
+    caller = _Caller(address, int(pid))
+    thread = threading.Thread(target=caller.run)
+    thread.start()
+    for line in sys.stdin:
+        if line.strip() == "begin":
+            caller.begin()
+            sys.stdout.write("{}\n")
+        else:
+            sys.stdout.write(json.dumps(caller.found()) + "\n")
+        sys.stdout.flush()
+    caller.is_over.set()
+    thread.join()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

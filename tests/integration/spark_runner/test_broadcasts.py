@@ -1,0 +1,165 @@
+"""What is broadcast is held once for the stages of a job, takes about as much memory as its rows, and has a limit."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.spark_runner.harness import cut
+
+MIB = 1024 * 1024
+TABLES = 6
+FACTS = "SELECT id, concat('K', id % 7) AS k, id % 5 AS n FROM RANGE(0, 300, 1, 2)"
+NAMES = "SELECT concat('K', id) AS k, id % 3 AS m, id AS w FROM RANGE(0, 6, 1, 2)"
+ORDERLESS = "SELECT /*+ REPARTITION(2) */ * FROM ({}) AS q"
+
+
+@pytest.fixture
+def no_limit(runner) -> Iterator[None]:
+    """Let the runner broadcast as before at the end."""
+    yield
+    runner.kernel.limitBroadcasts(1 << 40)
+
+
+def used(runner) -> tuple[int, int, int]:
+    """Return broadcasts that are held, those ever begun, bytes of Spark's memory for them."""
+    held, begun, size = runner.kernel.broadcastUse()
+    return held, begun, size
+
+
+def many_joins(tables: int) -> str:
+    dims = [
+        f"(SELECT concat('K', id) AS k, id + {i} AS v{i}, id % 2 AS odd FROM RANGE(0, 7, 1, 1)) AS d{i}"
+        for i in range(tables)
+    ]
+    joins = " ".join(f"JOIN {dim} ON f.k = d{i}.k" for i, dim in enumerate(dims))
+    total = " + ".join(f"v{i}" for i in range(tables))
+    return f"SELECT f.n, d0.odd, sum({total}) AS t, count(*) AS c FROM ({FACTS}) AS f {joins} GROUP BY f.n, d0.odd"
+
+
+def rows_of(table) -> list:
+    return sorted(map(str, table.to_pylist()))
+
+
+def plans_of(job, stages) -> str:
+    return "".join(
+        job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).text() for stage in stages
+    )
+
+
+def test_a_table_takes_about_the_memory_of_its_rows(spark, runner, job):
+    text = many_joins(TABLES)
+    expected = rows_of(spark.sql(text).toArrow())  # before: plain Spark broadcasts, too
+    before = used(runner)[2]
+
+    table = job.result(cut(spark, spark.sql(text)))
+
+    assert rows_of(table) == expected
+    assert used(runner)[2] - before < TABLES * 6 * MIB
+
+
+def test_stages_of_a_job_hold_a_broadcast_once_and_its_end_gives_it_back(spark, runner, job):
+    joined = many_joins(TABLES)
+    both = "j AS a JOIN j AS b ON a.n = b.n WHERE a.odd = 0 AND b.odd = 1"
+    text = f"WITH j AS ({joined}) SELECT a.n, a.t, b.t AS u FROM {both}"
+    expected = rows_of(spark.sql(text).toArrow())
+    stages = cut(spark, spark.sql(text))
+    reading = [sum(getattr(source, "reads_all", False) for source in stage.plan.inputs) for stage in stages]
+    assert sum(count >= TABLES for count in reading) == 2
+    held, begun, size = used(runner)
+
+    table = job.result(stages)
+
+    assert rows_of(table) == expected
+    built = used(runner)[1] - begun
+    assert sum(reading) - built == TABLES - 1  # of the first table each side takes other rows
+    assert used(runner)[0] - held == built
+    runner.close_job(job.job_id)
+    assert used(runner)[0] == held
+    end_s = time.monotonic() + 30
+    while used(runner)[2] > size + MIB:
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+JOINS = [
+    "SELECT f.id, f.k, d.w FROM {f} JOIN {d} ON f.k = d.k",
+    "SELECT f.id, f.k, d.w FROM {f} JOIN {d} ON f.k = d.k AND f.n > d.m",
+    "SELECT f.id, f.k, d.w FROM {f} LEFT JOIN {d} ON f.k = d.k",
+    "SELECT f.id, d.k, d.w FROM {d} RIGHT JOIN {f} ON f.k = d.k AND d.m = 1",
+    "SELECT f.id FROM {f} LEFT SEMI JOIN {d} ON f.k = d.k AND f.n <> d.m",
+    "SELECT f.id FROM {f} LEFT ANTI JOIN {d} ON f.k = d.k",
+    "SELECT f.id FROM {f} WHERE f.k IN (SELECT k FROM {d}) OR f.n = 3",
+    "SELECT f.n, count(*) AS c FROM {f} JOIN {d} ON f.k = d.k JOIN {e} ON d.m = e.m AND f.k = e.k GROUP BY f.n",
+]
+
+
+@pytest.mark.parametrize("shape", JOINS)
+@pytest.mark.usefixtures("no_limit")
+def test_what_does_not_fit_is_joined_by_sorting(spark, runner, job, shape):
+    text = shape.format(f=f"({FACTS}) AS f", d=f"({NAMES}) AS d", e=f"({NAMES}) AS e")
+    stages = cut(spark, spark.sql(ORDERLESS.format(text)))
+    expected = rows_of(spark.sql(text).toArrow())
+    runner.kernel.limitBroadcasts(0)
+
+    table = job.result(stages)
+
+    assert rows_of(table) == expected
+    plans = plans_of(job, stages)
+    assert "SortMergeJoin" in plans
+    assert "BroadcastHashJoin" not in plans
+    assert expected
+
+
+@pytest.mark.usefixtures("no_limit")
+def test_the_largest_are_left_out_first(spark, runner, job):
+    large = "(SELECT concat('K', id) AS k, repeat('x', 1000) AS text FROM RANGE(0, 1000, 1, 1)) AS large"
+    small = f"({NAMES}) AS small"
+    joins = f"LEFT JOIN {large} ON f.k = large.k LEFT JOIN {small} ON f.k = small.k"
+    text = f"SELECT f.id, small.w, text FROM ({FACTS}) AS f {joins}"
+    stages = cut(spark, spark.sql(ORDERLESS.format(text)))
+    runner.kernel.limitBroadcasts(MIB)
+
+    table = job.result(stages)
+
+    assert rows_of(table) == rows_of(spark.sql(text).toArrow())
+    plans = plans_of(job, stages)
+    assert plans.count("SortMergeJoin") == 1
+    assert plans.count("BroadcastHashJoin") == 1
+
+
+@pytest.mark.usefixtures("no_limit")
+def test_an_order_that_a_join_keeps_is_kept_and_so_is_a_join_that_sorting_cannot_do(spark, runner, job):
+    anti = f"SELECT f.id FROM ({FACTS}) AS f WHERE f.k NOT IN (SELECT k FROM ({NAMES}))"
+    ordered = f"SELECT f.id, d.w FROM ({FACTS}) AS f JOIN ({NAMES}) AS d ON f.k = d.k"
+    runner.kernel.limitBroadcasts(0)
+    for text in (anti, ordered):
+        stages = cut(spark, spark.sql(text if text is ordered else ORDERLESS.format(text)))
+        assert rows_of(job.result(stages)) == rows_of(spark.sql(text).toArrow())
+        assert "SortMergeJoin" not in plans_of(job, stages)
+        runner.close_job(job.job_id)
+
+
+def test_a_stage_that_ran_out_of_memory_runs_without_broadcasts_the_next_time(spark, job):
+    far_too_long = "repeat(d.k, CAST(1073741823 + 0 * d.w + 0 * f.id AS INT))"
+    text = f"SELECT f.id, length({far_too_long}) AS l FROM ({FACTS}) AS f JOIN ({NAMES}) AS d ON f.k = d.k"
+    stages = cut(spark, spark.sql(ORDERLESS.format(text)))
+    joined = stages[-2]
+    for stage in stages[:-2]:
+        job.run(stage.stage_id, stage.plan)
+    assert "BroadcastHashJoin" in plans_of(job, [joined])
+
+    reports = job.run(joined.stage_id, joined.plan)
+
+    assert {report.failure.kind for report in reports} == {"io_error"}
+    assert "SortMergeJoin" in plans_of(job, [joined])
+
+
+def test_what_spark_cannot_broadcast_is_joined_by_sorting(spark, job):
+    conf = {"spark.sql.maxBroadcastTableSize": "16"}
+    text = JOINS[0].format(f=f"({FACTS}) AS f", d=f"({NAMES}) AS d")
+    expected = rows_of(spark.sql(text).toArrow())
+    stages = cut(spark, spark.sql(ORDERLESS.format(text)), conf)
+
+    assert rows_of(job.result(stages)) == expected
+    assert "SortMergeJoin" in plans_of(job, stages)

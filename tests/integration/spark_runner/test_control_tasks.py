@@ -1,0 +1,113 @@
+"""Planning that is cancelled: nothing starts afterwards, and the slot is free once the work has ended."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from executor.spark.control_tasks import ControlTasks
+from executor.work import Assignment
+from onager.clock import SystemClock
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_keys
+
+TIMEOUT_S = 30.0
+
+
+class Controlled:
+    """Control tasks of one action each, and what was reported of them."""
+
+    def __init__(self, runner) -> None:
+        self.reports: list[pb.TaskReport] = []
+        self.reported = threading.Event()
+        self.begun = threading.Event()
+        self._work: Callable = print
+        self.tasks = ControlTasks(runner.kernel, {pb.PLAN: self._act}, SystemClock())
+
+    def _act(self, *given) -> pb.TaskSuccess:
+        self.begun.set()
+        self._work(given[-1])
+        return pb.TaskSuccess()
+
+    def start(self, job_id: str, work: Callable) -> pb.TaskSet:
+        self._work = work
+        task_set = pb.TaskSet(job_id=job_id, work=pb.PLAN, tasks=[pb.TaskAttempt()])
+        self.tasks.start(Assignment(task_set, {}), self._on_report)
+        assert self.begun.wait(TIMEOUT_S)
+        return task_set
+
+    def _on_report(self, report: pb.TaskReport) -> None:
+        self.reports.append(report)
+        self.reported.set()
+
+    def kind(self) -> str:
+        """Return what became of the task, once that is reported."""
+        assert self.reported.wait(TIMEOUT_S)
+        (report,) = self.reports
+        return report.failure.kind if report.HasField("failure") else "success"
+
+
+@pytest.fixture
+def controlled(runner) -> Controlled:
+    return Controlled(runner)
+
+
+def test_no_spark_job_starts_after_planning_was_cancelled(controlled, spark, tmp_path):
+    goes_on = threading.Event()
+    mark = tmp_path / "ran"
+
+    def touch(_):
+        mark.touch()
+
+    def work(_cancellation) -> None:
+        assert goes_on.wait(TIMEOUT_S)
+        spark.sparkContext.parallelize([1], 1).foreach(touch)
+
+    task_set = controlled.start("job-cancelled", work)
+    controlled.tasks.cancel(task_keys(task_set))
+    assert not controlled.reported.wait(0.3), "its thread still works, so its slot is not free"
+    goes_on.set()
+    assert controlled.kind() == "task_killed"
+    assert not mark.exists()
+    spark.sparkContext.parallelize([1], 1).foreach(touch)
+    assert mark.exists(), "other jobs of the same Spark run"
+
+
+def test_planning_that_waits_within_the_jvm_is_woken(controlled, spark):
+    sleeping = threading.Event()
+
+    def work(_cancellation) -> None:
+        thread = spark.sparkContext._jvm.java.lang.Thread
+        sleeping.set()
+        thread.sleep(600_000)
+
+    task_set = controlled.start("job-asleep", work)
+    assert sleeping.wait(TIMEOUT_S)
+    controlled.tasks.cancel(task_keys(task_set))
+    assert controlled.kind() == "task_killed"
+
+
+def test_what_is_to_be_done_at_a_cancellation_is_done_once_also_when_it_comes_late(controlled):
+    goes_on = threading.Event()
+    stops: list[str] = []
+
+    def work(cancellation) -> None:
+        with cancellation.stopping(lambda: stops.append("early")):
+            assert goes_on.wait(TIMEOUT_S)
+        with cancellation.stopping(lambda: stops.append("late")):
+            cancellation.check()
+
+    task_set = controlled.start("job-stops", work)
+    controlled.tasks.cancel(task_keys(task_set))
+    goes_on.set()
+    assert controlled.kind() == "task_killed"
+    assert stops == ["early", "late"]
+
+
+def test_a_job_is_closed_when_what_runs_of_it_has_ended(controlled):
+    goes_on = threading.Event()
+    controlled.start("job-closed", lambda _cancellation: goes_on.wait(TIMEOUT_S))
+    threading.Timer(0.3, goes_on.set).start()
+    assert controlled.tasks.close_job("job-closed")
+    assert controlled.reported.is_set()
+    assert controlled.tasks.close_job("job-closed")

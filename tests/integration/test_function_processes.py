@@ -1,0 +1,90 @@
+"""The processes of functions, without a Spark to talk to: forked, killed, told of, and gone with who asked for them."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+
+from executor.spark.functions.processes import FunctionProcesses
+from onager.errors import FunctionLostError
+from onager.protocol import onager_pb2 as pb
+from tests.e2e.cluster import lives, until
+
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def processes():
+    made = FunctionProcesses()
+    yield made
+    made.close()
+
+
+def warm(processes: FunctionProcesses) -> psutil.Process:
+    return psutil.Process(processes._process.pid)
+
+
+def ask(processes: FunctionProcesses, directory) -> dict:
+    """Have a process begin without what it needs to know of Spark, and return what it says to that."""
+    request = {"port": 1, "token": "", "ids": "o1 o2 o3 o4", "directory": str(directory), "context": {}}
+    with processes.fork() as process:
+        process.ask(json.dumps(request).encode(), pb.JobSpec().SerializeToString())
+        return json.loads(process.answer(TIMEOUT_S, lambda _: None))
+
+
+def test_many_processes_at_a_time_answer_and_leave_nothing(processes, tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: ask(processes, tmp_path), range(40)))
+    assert {answer["kind"] for answer in answers} == {"broken"}
+    assert all("KeyError: 'environment'" in answer["message"] for answer in answers)
+    assert warm(processes).children() == []
+    assert warm(processes).num_fds() < 12
+
+
+def test_the_warm_process_has_nothing_of_grpc(processes, tmp_path):
+    ask(processes, tmp_path)
+    mapped = {entry.path for entry in warm(processes).memory_maps()}
+    assert any("pandas" in path for path in mapped)
+    assert not any("grpc" in path for path in mapped)
+
+
+def test_a_process_that_does_not_answer_is_killed_in_time(processes):
+    with processes.fork() as process, pytest.raises(TimeoutError):
+        process.answer(0.2, lambda _: None)
+    assert process.exit_code == -9
+
+
+def test_a_process_is_killed_by_another_thread_at_any_time(processes):
+    with processes.fork() as process:
+        killer = threading.Timer(0.1, process.kill)
+        killer.start()
+        assert process.answer(None, lambda _: None) is None
+        killer.join()
+    process.kill()
+    assert process.exit_code == -9
+
+
+def test_when_the_warm_process_dies_its_children_do_and_another_takes_its_place(processes, tmp_path):
+    before = warm(processes)
+    with processes.fork() as process:
+        (child,) = until(before.children, TIMEOUT_S, "a child")
+        before.kill()
+        assert process.answer(None, lambda _: None) is None
+        assert process.exit_code is None
+    until(lambda: not lives(child.pid), TIMEOUT_S, "the end of the child")
+    assert ask(processes, tmp_path)["kind"] == "broken"
+    assert warm(processes).pid != before.pid
+
+
+def test_after_the_end_there_is_none():
+    made = FunctionProcesses()
+    process = made.fork()
+    pid = warm(made).pid
+    made.close()
+    until(lambda: not lives(pid), TIMEOUT_S, "the end of the warm process")
+    with process:
+        assert process.answer(None, lambda _: None) is None
+    with pytest.raises(FunctionLostError):
+        made.fork()

@@ -1,0 +1,51 @@
+"""How long a job's function may take, and how much of what it prints is kept."""
+
+import pytest
+import structlog
+
+from executor.spark.functions.calls import timeout_of
+from executor.spark.functions.printed import KEPT_BYTES, MOST_LINES, Printed
+from onager.errors import InvalidSettingError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("1500ms", 1.5), ("15m", 900), ("2 h", 7200), ("1d", 86_400), ("45", 45), ("0", 0), ("3MIN", 180)],
+)
+def test_durations_are_spark_s(text, seconds):
+    assert timeout_of({"onager.planning.timeout": text}, 7.0) == pytest.approx(seconds)
+
+
+def test_a_job_that_does_not_say_has_the_executor_s():
+    assert timeout_of({}, 7.0) == 7.0
+
+
+@pytest.mark.parametrize("text", ["soon", "-1s", "1.5s", "9" * 5000, "9" * 5000 + "s", "1 fortnight", "٣s"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(InvalidSettingError, match=r"onager\.planning\.timeout"):
+        timeout_of({"onager.planning.timeout": text}, 7.0)
+
+
+def told(chunks: list[bytes]) -> tuple[list[dict], str]:
+    with structlog.testing.capture_logs() as events:
+        printed = Printed("job-1")
+        for chunk in chunks:
+            printed.take(chunk)
+        printed.close()
+    return events, printed.end
+
+
+def test_lines_are_logged_with_the_job_however_they_come():
+    events, end = told([b"one\ntw", b"o\n\xff\x1b[2J", b"\r\nlast"])
+    assert [event["line"] for event in events] == ["one", "two", "\ufffd·[2J", "last"]
+    assert {event["job_id"] for event in events} == {"job-1"}
+    assert end == "one\ntwo\n\ufffd\x1b[2J\r\nlast"
+
+
+def test_however_much_is_printed_little_is_kept():
+    events, end = told([b"x" * 100_000] * 50 + [b"\n" + b"y\n" * 10_000] * 50 + [b"the end"])
+    assert len(events) == MOST_LINES + 1
+    assert max(len(event.get("line", "")) for event in events) < 600
+    assert events[-1]["total_bytes"] == 50 * 100_000 + 50 * 20_001 + 7
+    assert end.endswith("the end")
+    assert len(end) == KEPT_BYTES

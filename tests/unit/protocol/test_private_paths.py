@@ -1,0 +1,70 @@
+import os
+
+import pytest
+
+from onager.private_paths import PrivatePaths, steps_back
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    (tmp_path / "data" / "exchange" / "job-1").mkdir(parents=True)
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "link").symlink_to(tmp_path / "data" / "exchange")
+    (tmp_path / "up").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path, PrivatePaths([tmp_path / "data" / "exchange", str(tmp_path / "token"), None, ""])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{0}/data/exchange",
+        "{0}/data/exchange/",
+        "file:{0}/data/exchange",
+        "file://{0}/data/exchange",
+        "{0}/data/exchange/job-1/out",
+        "{0}/data/exchange/new/out",
+        "{0}/data",
+        "{0}",
+        "/",
+        "{0}/link",
+        "{0}/link/out",
+        "{0}/up/data/exchange/out",
+        "{0}/elsewhere/../data/exchange/out",
+        "data/exchange/out",
+        "{0}/token",
+    ],
+)
+def test_what_is_private_is_met_however_it_is_named(place, path):
+    assert place[1].meets(path.format(place[0])) is not None
+
+
+@pytest.mark.parametrize("path", ["{0}/out", "{0}/data/out", "{0}/data/exchange2", "{0}/tokens", "s3a://bucket/data"])
+def test_other_places_are_not(place, path):
+    assert place[1].meets(path.format(place[0])) is None
+
+
+def test_a_private_place_behind_a_uri_is_known_by_its_text():
+    private = PrivatePaths(["s3a://bucket/exchange"])
+    assert private.meets("s3a://bucket/exchange/out") == "s3a://bucket/exchange"
+    assert private.meets("s3a://bucket") == "s3a://bucket/exchange"
+    assert private.meets("s3a://bucket/out") is None
+
+
+def test_a_directory_that_is_mounted_twice_is_known_at_both_places(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there" / "out").mkdir(parents=True)
+    here, plain = (tmp_path / "here").stat(), os.path.samestat
+    there = (tmp_path / "there").stat()
+    monkeypatch.setattr(
+        os.path, "samestat", lambda a, b: plain(a, b) or {a.st_ino, b.st_ino} == {here.st_ino, there.st_ino}
+    )
+    assert PrivatePaths([tmp_path / "here"]).meets(str(tmp_path / "there" / "out")) == str(tmp_path / "here")
+
+
+def test_steps_back_are_seen():
+    assert [p for p in ("/a/../b", "/a/./b", "/a/b", "file:/a/..", "/a/..b", "/a.b") if steps_back(p)] == [
+        "/a/../b",
+        "/a/./b",
+        "file:/a/..",
+    ]

@@ -1,0 +1,84 @@
+"""Secrets among settings, wherever they are shown."""
+
+import json
+import time
+
+import pytest
+
+from onager.errors import InvalidSettingError
+from onager.protocol import onager_pb2 as pb
+from onager.redaction import REDACTED, shown_json, shown_script, shown_text, shown_value, words_of
+from scheduler.jobs.job_specs import decode_spec, decode_spec_shown, encode_spec
+from scheduler.state_admin.decoding import content
+
+SECRET = "do-not-show-me"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["spark.hadoop.fs.s3a.secret.key", "spark.my.PASSWORD", "spark.x.accessKey", "fs.access.key", "spark.auth.Token"],
+)
+def test_values_are_redacted_by_the_names_that_spark_redacts(name: str) -> None:
+    assert shown_value(name, SECRET) == REDACTED
+    assert SECRET not in str(InvalidSettingError(name, SECRET, "no"))
+
+
+def test_other_values_are_shown() -> None:
+    assert shown_value("spark.sql.shuffle.partitions", "8") == "8"
+    assert shown_value("spark.x", "jdbc://host/?password=p") == REDACTED
+    assert shown_value("spark.x", f"etcd://u:{SECRET}@host") == f"etcd://u:{REDACTED}@host"
+
+
+def test_the_words_of_a_jobs_own_expression_count_besides() -> None:
+    words = words_of({"spark.redaction.regex": "(?i)secret|my[.]pin|iban"})
+    assert shown_value("spark.x.IBAN", SECRET, words) == REDACTED
+    assert shown_value("spark.x.password", SECRET, words) == REDACTED
+    assert shown_value("spark.x.other", "v", words) == "v"
+
+
+def test_an_expression_that_takes_for_ever_is_not_carried_out() -> None:
+    began_s = time.process_time()
+    words = words_of({"spark.redaction.regex": "(a+)+$" * 100_000})
+    assert shown_value("a" * 1000 + "!", "v", words) == "v"
+    assert time.process_time() - began_s < 1
+
+
+@pytest.mark.parametrize(
+    "text", ["password=", "token : x" * 2, "secret." * 20_000, "://" + "a:" * 50_000, 'secret="' + "\\" * 100_000]
+)
+def test_any_text_is_redacted_in_little_time(text: str) -> None:
+    began_s = time.process_time()
+    shown_text(text * 2)
+    shown_script(text * 2 + "set " * 20_000)
+    assert time.process_time() - began_s < 1
+
+
+def spec() -> pb.JobSpec:
+    return pb.JobSpec(
+        sql=pb.SqlScript(text=f"SET fs.s3a.secret.key={SECRET}; SELECT 1"),
+        conf={"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.app": "shown", "spark.my.pin": SECRET}
+        | {"spark.redaction.regex": "(?i)pin"},
+        views=[pb.View(name="v", path=f"s3a://u:{SECRET}@b/p", format="csv", options={"password": SECRET})],
+        sink=pb.Sink(path="p", format="csv", options={"accessKey": SECRET}),
+    )
+
+
+def test_a_specification_is_shown_without_secrets_and_stored_with_them() -> None:
+    stored = encode_spec(spec())
+    shown = decode_spec_shown(stored)
+    assert SECRET not in str(shown)
+    assert shown.conf["spark.app"] == "shown"
+    assert shown.sql.text == f"SET fs.s3a.secret.key={REDACTED}; SELECT 1"
+    assert decode_spec(stored) == spec()
+
+
+def test_records_are_shown_without_secrets() -> None:
+    assert SECRET not in content(encode_spec(spec()))
+    graph = json.dumps({"plan": {"sink": {"options": [["fs.s3a.secret.key", SECRET], ["header", "true"]]}}})
+    assert json.loads(content(graph.encode()))["plan"]["sink"]["options"][1] == ["header", "true"]
+    assert SECRET not in content(graph.encode())
+
+
+def test_what_is_no_setting_stays() -> None:
+    value = {"name": "token", "list": ["password", "x"], "options": None, "conf": "x", "n": [1, {"secret": "kept"}]}
+    assert shown_json(value) == value

@@ -1,0 +1,140 @@
+"""What services make of requests, of their own defects, and of too many streams."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from onager.errors import BusyError, InvalidRequestError, OneAtATimeError
+from onager.protocol import field_limits, serving
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import Room
+from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.serving import translated, translated_stream
+from onager.protocol.status import from_rpc_error
+
+
+class Refused(grpc.aio.AbortError):
+    def __init__(self, code: Any, details: str, metadata: Any) -> None:
+        super().__init__(details)
+        self.code, self.details, self.trailing_metadata = (lambda: code), (lambda: details), (lambda: metadata)
+
+
+async def aborted(code: Any, details: str, metadata: Any) -> None:
+    raise Refused(code, details, metadata)
+
+
+CONTEXT = SimpleNamespace(abort=aborted)
+
+
+class Service:
+    @translated
+    async def SubmitJob(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise RuntimeError(f"cannot use {request.client_id}")
+
+    @translated
+    async def GetJob(self, request: Any, context: Any) -> str:  # noqa: N802
+        return str(request.job_id)
+
+    @translated_stream
+    async def BackupState(self, request: Any, context: Any) -> AsyncIterator[str]:  # noqa: N802
+        while True:
+            yield "some"
+
+    @translated_stream
+    async def WatchJob(self, request: Any, context: Any) -> AsyncIterator[str]:  # noqa: N802
+        while True:
+            yield "some"
+
+
+async def refusal(call: Any) -> Refused:
+    with pytest.raises(Refused) as caught:
+        await call
+    return caught.value
+
+
+def test_every_stream_has_a_limit() -> None:
+    methods = {m.name for s in pb.DESCRIPTOR.services_by_name.values() for m in s.methods if m.server_streaming}
+    assert set(STREAM_LIMITS) == methods
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff", b"\xff" * 100_000, b"\n\xff", pb.GetJobRequest(job_id="a/b").SerializeToString()]
+)
+async def test_what_is_no_request_is_refused_as_the_callers_error(data: bytes) -> None:
+    with capture_logs() as logs:
+        refused = await refusal(Service().GetJob(data, CONTEXT))
+    assert refused.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert [entry for entry in logs if entry["log_level"] != "debug"] == []
+
+
+async def test_a_request_comes_decoded() -> None:
+    assert await Service().GetJob(pb.GetJobRequest(job_id="j").SerializeToString(), CONTEXT) == "j"
+
+
+async def test_a_defect_is_told_by_the_number_under_which_the_log_has_it() -> None:
+    request = pb.SubmitJobRequest(client_id="private")
+    with capture_logs() as logs:
+        refused = await refusal(Service().SubmitJob(request.SerializeToString(), CONTEXT))
+    assert refused.code() is grpc.StatusCode.INTERNAL
+    (entry,) = logs
+    assert entry["event"] == "call_failed"
+    assert entry["incident"] in refused.details()
+    assert "RuntimeError" in refused.details()
+    assert "private" not in refused.details()
+
+
+async def test_streams_beyond_the_limit_are_refused_until_one_has_ended() -> None:
+    service, request = Service(), pb.BackupStateRequest().SerializeToString()
+    first = service.BackupState(request, CONTEXT)
+    await anext(first)
+    refused = await refusal(anext(service.BackupState(request, CONTEXT)))
+    assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert isinstance(from_rpc_error(refused, "a"), OneAtATimeError)  # type: ignore[arg-type]
+    await first.aclose()
+    again = service.BackupState(request, CONTEXT)
+    assert await anext(again) == "some"
+    await again.aclose()
+
+
+async def test_watchers_beyond_the_limit_are_sent_elsewhere() -> None:
+    service, request = Service(), pb.WatchJobRequest(job_id="j").SerializeToString()
+    streams = [service.WatchJob(request, CONTEXT) for _ in range(STREAM_LIMITS["WatchJob"].most)]
+    for stream in streams:
+        await anext(stream)
+    refused = await refusal(anext(service.WatchJob(request, CONTEXT)))
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    for stream in streams:
+        await stream.aclose()
+
+
+async def test_a_client_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "STREAM_STALLED_S", 0.01)
+    assert field_limits.STREAM_STALLED_S == 60
+
+    async def served() -> None:
+        async for _ in Service().WatchJob(pb.WatchJobRequest(job_id="j"), CONTEXT):
+            await asyncio.sleep(60)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(served())
+
+
+def test_large_requests_wait_for_room() -> None:
+    room = Room(10_000_000)
+    with room.taken(9_000_000):
+        with pytest.raises(BusyError), room.taken(2_000_000):
+            pass
+        with room.taken(1000):
+            pass
+    with room.taken(10_000_000):
+        pass
+
+
+async def test_limits_hold_for_messages_that_come_decoded() -> None:
+    refused = await refusal(Service().GetJob(pb.GetJobRequest(job_id="j" * 1000), CONTEXT))
+    assert isinstance(from_rpc_error(refused, "a"), InvalidRequestError)  # type: ignore[arg-type]

@@ -1,0 +1,295 @@
+"""What is done again and again for one executor, task or watcher does not grow with how many others there are.
+
+Each is counted at two sizes, the second four times the first: what grows with the others takes four times as long.
+"""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from execution_graph import (
+    ExecutorLife,
+    ExecutorLost,
+    ExecutorSlot,
+    OutputLayout,
+    RunningStage,
+    StageInput,
+    TaskSucceeded,
+    UnresolvedStage,
+    apply_all,
+    pop_next_tasks,
+    revive,
+)
+from onager.clock import ManualClock
+from onager.ids import ExecutorId, Incarnation, JobId, Partition, StageId, TaskKey
+from scheduler.executors.slots import SlotsRecord
+from scheduler.jobs.exchange_sizes import ExchangeSizes
+from scheduler.jobs.held_tasks import HeldTasks
+from scheduler.tasks.fair_queue import FairQueue
+from scheduler.tasks.input_locality import InputLocality
+from scheduler.tasks.slot_keeper import SlotKeeper
+from scheduler.tasks.slot_ledger import SlotLedger
+from state_backend.memory import MemoryBackend
+from tests.unit.scheduler.push_world import Context, PushWorld
+from tests.unit.scheduler.steps import steps
+from tests.unit.scheduler.test_executor_manager import request
+from tests.unit.scheduler.test_job_store import launches
+from tests.unit.scheduler.world import graph, planned, succeeded
+
+SMALL, LARGE = 30, 120
+JOB = JobId("job-1")
+LIFE = Incarnation("life")
+
+
+def hardly_grows(work):
+    """Return whether *work*, that says how many steps it takes at a size, takes about as many at a larger one."""
+    small, large = work(SMALL), work(LARGE)
+    assert small, "nothing was done"
+    return large < 1.6 * small
+
+
+def executor(number):
+    return ExecutorId(f"e{number}")
+
+
+def at_work(tasks):
+    """Return a job of which every task is in the hands of another executor."""
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(tasks)])
+    found = apply_all(found, [revive(found, 2)])
+    return apply_all(found, [launch(found, number) for number in range(tasks)])
+
+
+def launch(found, number):
+    event = pop_next_tasks(found, ExecutorSlot(executor(number), LIFE, 1), 1, 3)
+    return replace(event, tasks=((number, 0),))
+
+
+def key(partition, job_id=JOB):
+    return TaskKey(job_id, StageId(1), 0, Partition(partition), 0)
+
+
+def test_what_an_executor_holds_is_known_without_a_look_at_the_others():
+    def work(size):
+        found, held = at_work(size), HeldTasks()
+        held.learn(JOB, found, None)
+        life = ExecutorLife(executor(1), LIFE)
+        assert [len(tasks) for _, tasks in held.of(life, lambda _: found)] == [1]
+        return steps(lambda: list(held.of(life, lambda _: found)))
+
+    assert hardly_grows(work)
+
+
+def test_what_is_launched_and_ends_is_followed_without_a_look_at_all_that_runs():
+    def work(size):
+        before, held = at_work(size), HeldTasks()
+        held.learn(JOB, before, None)
+        done = done_by(1)
+        after = apply_all(before, [done])
+        return steps(lambda: held.learn(JOB, after, [done]))
+
+    assert hardly_grows(work)
+
+
+def done_by(number):
+    event = succeeded(1, number)
+    return replace(event, executor_id=executor(number))
+
+
+def test_what_is_held_stays_right_and_small_whatever_happens():
+    found, held = at_work(LARGE), HeldTasks()
+    held.learn(JOB, found, None)
+    for number in range(LARGE - 1):
+        done = done_by(number)
+        found = apply_all(found, [done])
+        held.learn(JOB, found, [done])
+    for number in range(LARGE):
+        life = ExecutorLife(executor(number), LIFE)
+        tasks = [task.partition for _, tasks in held.of(life, lambda _: found) for task in tasks]
+        assert tasks == ([number] if number == LARGE - 1 else [])
+    held.forget(JOB)
+    assert (held._lives, held._jobs, held._sizes) == ({}, {}, {})
+
+
+def test_a_launch_is_held_at_once():
+    found, held = at_work(2), HeldTasks()
+    held.learn(JOB, found, None)
+    life = ExecutorLife("e9", "life")
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(3)])
+    found = apply_all(found, [revive(found, 2)])
+    held.learn(JOB, found, None)
+    event = pop_next_tasks(found, ExecutorSlot("e9", "life", 1), 2, 3)
+    found = apply_all(found, [event])
+    held.learn(JOB, found, [event])
+    assert [sorted(t.partition for t in tasks) for _, tasks in held.of(life, lambda _: found)] == [[0, 1]]
+    assert not list(held.of(life, lambda _: None)), "of a job that is not followed nothing is said"
+
+
+# ---------------------------------------------------------------- books of slots
+
+
+def books(executors):
+    ledger = SlotLedger()
+    for number in range(executors):
+        ledger.adopt(executor(number), LIFE, [key(number)], 0.0)
+    return ledger
+
+
+def test_the_list_of_one_executor_is_held_against_its_own_books():
+    def work(size):
+        ledger = books(size)
+        push = SimpleNamespace(ledger=ledger, pool=None, confirmed={})
+        peers = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
+        keeper = SlotKeeper(push, None, None, peers, None, ManualClock())
+        session = SimpleNamespace(executor_id=executor(1), incarnation=LIFE, held={}, list_number=3)
+        return steps(lambda: keeper.heard_list(session, 5, {key(1)}))
+
+    assert hardly_grows(work)
+
+
+def test_a_round_over_all_books_takes_a_step_for_each_task_and_not_for_each_pair():
+    def work(size):
+        found, ledger = at_work(size), books(size)
+        records = [
+            SlotsRecord(executor_id=executor(n), incarnation=LIFE, total=1, holders={"me": 1}) for n in range(size)
+        ]
+
+        class Pool(list):
+            holder = "me"
+
+        push = SimpleNamespace(ledger=ledger, pool=Pool(records), confirmed={})
+        peers = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
+        jobs = SimpleNamespace(cached=lambda _: SimpleNamespace(graph=found))
+        turns = SimpleNamespace(place=lambda _: 0)
+        keeper = SlotKeeper(push, jobs, None, peers, turns, ManualClock())
+        taken = steps(lambda: asyncio.run(keeper._verify()))
+        assert all(ledger.has(executor(n), key(n)) for n in range(size))
+        return taken
+
+    small, large = work(SMALL), work(LARGE)
+    assert large < 6 * small
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def reading(tasks):
+    """Return a job whose second stage runs, and reads what the tasks of the first have left behind."""
+    found = graph()
+    found = apply_all(found, launches(found))
+    plan = planned(tasks)
+    first = replace(plan.stages[0], output=OutputLayout("exchange"))
+    second = replace(first, stage_id=2, inputs=(StageInput(1, "all"),), output=OutputLayout("result"))
+    summary = replace(plan.summary, result_stage_id=2)
+    found = apply_all(found, [replace(plan, stages=(first, second), summary=summary)])
+    found = apply_all(found, [revive(found, 2)])
+    found = apply_all(found, [launch(found, number) for number in range(tasks)])
+    assert isinstance(found.stages[2], UnresolvedStage)
+    found = apply_all(found, [done_by(number) for number in range(tasks)])
+    return apply_all(found, [revive(found, 2)])
+
+
+def test_where_input_lies_is_added_up_once_for_an_attempt():
+    def work(size):
+        found, inputs = reading(size), InputLocality()
+        assert isinstance(found.stages[2], RunningStage)
+        assert inputs.part(found, found.stages[2], executor(1)) == pytest.approx(1 / size)
+        return steps(lambda: inputs.part(found, found.stages[2], executor(2)))
+
+    assert hardly_grows(work)
+
+
+def test_the_size_of_what_lies_in_the_exchange_grows_with_each_output():
+    def work(size):
+        before, sizes = at_work(size), ExchangeSizes()
+        before = apply_all(before, [done_by(number) for number in range(size - 2)])
+        assert sizes.of(before) == size - 2
+        done = done_by(size - 1)
+        after = apply_all(before, [done])
+        told = []
+
+        def watch():
+            sizes.learn(JOB, before, after, [done])
+            told.append(sizes.of(after))
+
+        taken = steps(watch)
+        assert told == [size - 1]
+        return taken
+
+    assert hardly_grows(work)
+
+
+def test_sizes_are_added_up_anew_where_outputs_were_lost():
+    sizes = ExchangeSizes()
+    first = done_by(0)
+    first = replace(first, output=replace(first.output, is_shared=False))
+    before = apply_all(at_work(3), [first, done_by(1)])
+    assert sizes.of(before) == 2
+    lost = ExecutorLost(executor_id=executor(0), incarnation=LIFE, reason="gone", at_ms=20)
+    after = apply_all(before, [lost])
+    sizes.learn(JOB, before, after, [lost])
+    assert sizes.of(after) == sum(o.bytes for o in after.stages[1].ledger.outputs.values())
+    twice = TaskSucceeded(**{f: getattr(first, f) for f in first.__dataclass_fields__ if f != "type"})
+    sizes.learn(JOB, after, after, [twice])
+    assert sizes.of(after) == sum(o.bytes for o in after.stages[1].ledger.outputs.values())
+
+
+# ---------------------------------------------------------------- the queue, registrations
+
+
+def test_a_slot_of_a_session_that_becomes_free_wakes_one_of_its_jobs():
+    def work(size):
+        queue = FairQueue()
+        for number in range(size):
+            queue.update(
+                JobId(f"j{number:03}"),
+                submitted_ms=number,
+                weight=1,
+                running=0,
+                available=2,
+                session="s",
+                session_max_tasks=1,
+            )
+        first = queue.take()
+        assert queue.take() is None, "the session is full"
+
+        def go_on():
+            queue.give_back(first, 1)
+            assert queue.take() is not None
+            assert queue.take() is None
+
+        return steps(go_on)
+
+    assert hardly_grows(work)
+
+
+async def test_an_executor_that_comes_new_has_no_job_read(clock):
+    async def reads(jobs):
+        world = PushWorld(clock)
+        await world.start()
+        for number in range(jobs):
+            await world.replica.jobs.submit(graph(f"job-{number}"))
+        count = 0
+        read = MemoryBackend._read
+
+        async def counted(*arguments):
+            nonlocal count
+            count += 1
+            return await read(world.backend, *arguments)
+
+        world.backend._read = counted
+        for number in range(5):
+            given = request(executor(number), mode="push", address="127.0.0.1:1")
+            await world.replica.gateway.RegisterExecutor(given, Context())
+        new, count = count, 0
+        again = request(executor(0), "another-life", mode="push", address="127.0.0.1:1")
+        await world.replica.gateway.RegisterExecutor(again, Context())
+        assert count > jobs, "what others may have handed to its life before is to be known"
+        return new
+
+    assert await reads(3) == await reads(12)

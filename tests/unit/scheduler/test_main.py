@@ -1,0 +1,30 @@
+"""The scheduler process ends with what its loops have come to."""
+
+import asyncio
+import gc
+
+import pytest
+
+from scheduler import main
+from scheduler.settings import SchedulerSettings
+from scheduler.tasks.speculation import Speculation
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(main, "configure_logging", lambda *_: None)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
+    return SchedulerSettings(backend="memory:", exchange_dir=str(tmp_path), listen="127.0.0.1:0", insecure=True)
+
+
+@pytest.mark.parametrize("how", ["returns", "is cut"])
+def test_a_scheduler_of_which_a_loop_ends_exits_as_failed_and_says_which(settings, monkeypatch, capsys, how):
+    async def end(_):
+        await asyncio.sleep(0)
+        if how == "is cut":
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(Speculation, "run", end)
+    assert main.run(settings) == 1
+    assert "speculation has ended" in capsys.readouterr().err

@@ -1,0 +1,33 @@
+"""A watch of etcd tells whoever reads it what has ended it."""
+
+import asyncio
+
+import pytest
+
+from onager.errors import StateUnavailableError
+from state_backend.etcd.watch import EtcdWatch
+
+
+class Calls:
+    """What gives no member, but raises *error*."""
+
+    def __init__(self, error):
+        self.error = error
+
+    async def connected(self):
+        await asyncio.sleep(0)
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("a defect"), ValueError),
+        (asyncio.CancelledError(), StateUnavailableError),  # a call whose channel was closed
+    ],
+)
+async def test_nobody_waits_for_a_watch_that_is_over(error, told):
+    async with EtcdWatch(Calls(error), b"a", b"b", 1) as watch, asyncio.timeout(5):
+        for _ in range(2):
+            with pytest.raises(told):
+                await anext(watch)

@@ -1,0 +1,17 @@
+"""Who asked the thread of LevelDB is answered, whatever becomes of telling watches."""
+
+import asyncio
+
+from onager.clock import SystemClock
+from state_backend import Keyspace
+from state_backend.leveldb import LevelDBBackend
+
+
+async def test_a_write_is_acknowledged_though_watches_cannot_be_told(tmp_path, monkeypatch):
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    async with await LevelDBBackend.open(tmp_path, clock=SystemClock()) as backend:
+        monkeypatch.setattr(backend._hub, "publish", lambda _: 1 / 0)
+        async with asyncio.timeout(10):
+            await backend.put(Keyspace.JobHeads, "a", b"1")
+        monkeypatch.undo()
+        assert await backend.get(Keyspace.JobHeads, "a") is not None
