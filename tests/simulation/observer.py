@@ -220,6 +220,8 @@ class Observer(RunLedger):
             self._only_the_last_attempt_counts(job, event, before, graph)
             self._trace(f"  {job.job_id} {event.type} {_short(event)}")
             self.counts[event.type] += 1
+            if isinstance(event, TaskFailed):
+                self.counts["tasks without a slot"] += "has no slot for the task" in event.failure.message
             if isinstance(event, ExecutorLost):
                 life = (event.executor_id, event.incarnation)
                 for stage in before.stages:
