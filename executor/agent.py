@@ -293,8 +293,7 @@ class Agent:
             answer = await self._gateway.poll(request, timeout_s, again)
         self._cleaned_up = [job_id for job_id in self._cleaned_up if job_id not in request.cleaned_up]
         self._set_aside.hear(answer)
-        for blob in answer.blobs:
-            self._blobs.offer(BlobDigest(blob.digest), blob.content)
+        self._keep(answer.blobs)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)
@@ -322,6 +321,7 @@ class Agent:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _take_report_answer(self, answer: pb.ReportTasksResponse) -> None:
+        self._keep(answer.blobs)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
         self._note_change()
@@ -344,8 +344,7 @@ class Agent:
         Those that it has, or has had, are not run again.
         """
         self._check_life(request.executor_id, request.incarnation)
-        for blob in request.blobs:
-            self._blobs.offer(BlobDigest(blob.digest), blob.content)
+        self._keep(request.blobs)
         origin = Origin(request.holder, request.reply_to)
         others = frozenset(request.live_holders) - {request.holder}
         is_leaving = self._draining.is_set()
@@ -398,6 +397,10 @@ class Agent:
         self._in_hand.accept(task_sets, is_leaving=self._draining.is_set())
         self._note_change()
         self._in_hand.start()
+
+    def _keep(self, blobs: Iterable[pb.Blob]) -> None:
+        for blob in blobs:
+            self._blobs.offer(BlobDigest(blob.digest), blob.content)
 
     def _take_clean_ups(self, clean_ups: Iterable[pb.CleanUp]) -> None:
         for wanted in clean_ups:

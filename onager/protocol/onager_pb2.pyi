@@ -1045,16 +1045,18 @@ class ReportTasksRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., reports: _Optional[_Iterable[_Union[TaskReport, _Mapping]]] = ..., freed_slots: _Optional[int] = ..., list_number: _Optional[int] = ...) -> None: ...
 
 class ReportTasksResponse(_message.Message):
-    __slots__ = ("acknowledged", "task_sets", "cancel", "credited_slots")
+    __slots__ = ("acknowledged", "task_sets", "cancel", "credited_slots", "blobs")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CREDITED_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
     acknowledged: _containers.RepeatedCompositeFieldContainer[TaskId]
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     credited_slots: int
-    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., credited_slots: _Optional[int] = ...) -> None: ...
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    def __init__(self, acknowledged: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., credited_slots: _Optional[int] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
 
 class FetchBlobRequest(_message.Message):
     __slots__ = ("digest",)

@@ -152,12 +152,14 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             launches += filled.launches
             credited = self._dispatcher.credit(session, len(filled.unfilled))
         self._lists.note(session, launches)
-        return pb.ReportTasksResponse(
+        answer = pb.ReportTasksResponse(
             acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
             cancel=await self._unwanted(session, is_thrifty=True),
             credited_slots=credited,
         )
+        self._add_specs(answer)
+        return answer
 
     @translated_stream
     async def FetchBlob(self, request: pb.FetchBlobRequest, context: Context) -> AsyncIterator[pb.BlobChunk]:  # noqa: ARG002, N802
@@ -191,7 +193,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             return []
         return [task_id(key) for key in await self._lists.unwanted(session, is_thrifty=is_thrifty)]
 
-    def _add_specs(self, answer: pb.PollWorkResponse) -> None:
+    def _add_specs(self, answer: pb.PollWorkResponse | pb.ReportTasksResponse) -> None:
         """Send along what a planning task would be fetched for."""
         for digest in dict.fromkeys(task_set.spec_digest for task_set in answer.task_sets if task_set.work == pb.PLAN):
             content = self._blobs.at_hand(digest)

@@ -55,7 +55,7 @@ _ONE_TXN_BYTES: Final = 1024 * 1024
 """Of more than this all chunks but the first go before, in transactions of their own."""
 _BESIDE_BYTES: Final = 64 * 1024
 """A blob up to this size may go with what else is written."""
-_AT_HAND: Final = 64
+_AT_HAND_BYTES: Final = 8 * 1024 * 1024
 
 
 class BlobMeta(Record):
@@ -90,7 +90,8 @@ class BlobStore:
         self._stored: OrderedDict[BlobDigest, int] = OrderedDict()
         """The revisions of the first chunks of whole blobs, as last seen here: queries come again."""
         self._at_hand: OrderedDict[BlobDigest, bytes] = OrderedDict()
-        """What was stored with new jobs a moment ago."""
+        """Small blobs that were written or read here lately: whoever runs a job asks for them at once."""
+        self._at_hand_bytes = 0
 
     async def put(self, job_id: JobId, blobs: Iterable[bytes]) -> None:
         """Store *blobs*, durable when this returns, with a reference by *job_id*; repeating changes nothing."""
@@ -122,23 +123,32 @@ class BlobStore:
         return BlobWrites(
             [*chunks, *_name_ops(job_id, digest, content)],
             {_chunk_key(digest, 0): revision},
-            committed=lambda at: self._note_at_hand(digest, content, at if revision == ABSENT else revision),
+            committed=lambda at: self._note_stored(digest, content, at if revision == ABSENT else revision),
             put=lambda: self._put_some(job_id, {digest: content}, is_there=True),
         )
 
     def at_hand(self, digest: str) -> bytes | None:
-        """Return a blob that went with a new job, if that was stored here a moment ago."""
+        """Return a blob that was written or read here lately, without asking the store."""
         return self._at_hand.get(BlobDigest(digest))
 
     async def get(self, digest: BlobDigest) -> bytes:
         """Return a blob's plain bytes; `NotFoundError` when there is none, `StateCorruptError` when it is damaged."""
+        if (content := self._at_hand.get(digest)) is not None:
+            return content
         what = f"blob {digest}"
-        found = await self._backend.read_txn(ranges=[KeyRange(Keyspace.Plans, f"{digest}/")])
-        values = {item.key.removeprefix(f"{digest}/"): item.value for item in found.ranges[0]}
-        if "meta" not in values:
-            raise NotFoundError(f"{what} is not known here: no job names it any more")
-        meta = BlobMeta.decoded(values["meta"], what)
-        return await apart(meta.size_bytes, _joined, values, meta.chunks, digest)
+        values: dict[tuple[Keyspace, str], KeyValue | None] = {}
+        numbers = range(1)
+        while numbers:
+            keys = [_meta_key(digest), *(_chunk_key(digest, n) for n in numbers)]
+            values |= (await self._backend.read_txn(keys)).values
+            stored = values[_meta_key(digest)]
+            if stored is None:
+                raise NotFoundError(f"{what} is not known here: no job names it any more")
+            meta = BlobMeta.decoded(stored.value, what)
+            numbers = range(numbers.stop, meta.chunks)
+        content = await apart(meta.size_bytes, _joined, values, meta.chunks, digest)
+        self._note_at_hand(digest, content)
+        return content
 
     async def release(self, job_id: JobId, digests: Iterable[BlobDigest]) -> None:
         """Take back the references of *job_id*, and remove the blobs that nobody names any more."""
@@ -200,6 +210,7 @@ class BlobStore:
             ):
                 for digest in left:
                     self._stored.pop(digest, None)
+                    self._at_hand_bytes -= len(self._at_hand.pop(digest, b""))
                 return
             await _pause(number)  # somebody names one of them, or the outcome is unknown
 
@@ -225,7 +236,7 @@ class BlobStore:
             match await self._backend.put_txn(ops, expect=expect):
                 case Committed(revision=revision):
                     for digest, each in stored.items():
-                        self._note_stored(digest, each.revision if each.is_whole else revision)
+                        self._note_stored(digest, contents[digest], each.revision if each.is_whole else revision)
                     return
                 case Conflict(found=found):  # somebody else wrote one of them, too, or removed it
                     told = {d: _stored_in(found, d) for d, each in stored.items() if not each.is_whole}
@@ -263,17 +274,20 @@ class BlobStore:
         found = await self._backend.read_txn([*chain(*keys.values())])
         return {digest: _stored_in(found.values, digest) for digest in keys}
 
-    def _note_stored(self, digest: BlobDigest, revision: int) -> None:
+    def _note_stored(self, digest: BlobDigest, content: bytes, revision: int) -> None:
         self._stored[digest] = revision
         self._stored.move_to_end(digest)
         while len(self._stored) > _STORED:
             self._stored.popitem(last=False)
+        self._note_at_hand(digest, content)
 
-    def _note_at_hand(self, digest: BlobDigest, content: bytes, revision: int) -> None:
-        self._note_stored(digest, revision)
+    def _note_at_hand(self, digest: BlobDigest, content: bytes) -> None:
+        if len(content) > _BESIDE_BYTES or digest in self._at_hand:
+            return
         self._at_hand[digest] = content
-        while len(self._at_hand) > _AT_HAND:
-            self._at_hand.popitem(last=False)
+        self._at_hand_bytes += len(content)
+        while self._at_hand_bytes > _AT_HAND_BYTES:
+            self._at_hand_bytes -= len(self._at_hand.popitem(last=False)[1])
 
     async def _write(self, batch: Sequence[Op]) -> None:
         for number in range(_TRIES):
@@ -320,12 +334,15 @@ def _name_ops(job_id: JobId, digest: BlobDigest, content: bytes) -> list[Op]:
     ]
 
 
-def _joined(values: Mapping[str, bytes], chunks: int, digest: BlobDigest) -> bytes:
+def _joined(values: Mapping[tuple[Keyspace, str], KeyValue | None], chunks: int, digest: BlobDigest) -> bytes:
     what = f"blob {digest}"
-    try:
-        content = b"".join([unpack(values[str(n)], what) for n in range(chunks)])
-    except KeyError as error:
-        raise StateCorruptError(f"{what} is damaged: chunk {error} of {chunks} is missing") from error
+    pieces = []
+    for n in range(chunks):
+        stored = values.get(_chunk_key(digest, n))
+        if stored is None:
+            raise StateCorruptError(f"{what} is damaged: chunk {n} of {chunks} is missing")
+        pieces.append(unpack(stored.value, what))
+    content = b"".join(pieces)
     if digest_of(content) != digest:
         raise StateCorruptError(f"{what} is damaged: its content has another digest")
     return content

@@ -14,12 +14,11 @@ from execution_graph import (
     check_stages,
 )
 from onager.errors import PlanningError, UnsupportedPlanError
-from onager.ids import TaskKey
+from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_STAGES, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
 from onager.redaction import shown_text
 from scheduler import wire
-from scheduler.jobs.blobs import digest_of
 
 _KINDS = ("exchange", "result", "sink", "control")
 
@@ -31,7 +30,9 @@ def explanation(outcome: pb.PlanOutcome) -> bytes:
     return json.dumps(explained, ensure_ascii=False, sort_keys=True).encode()
 
 
-def planned(task: TaskKey, executor_id: str, success: pb.TaskSuccess, at_ms: int) -> JobPlanned:
+def planned(
+    task: TaskKey, executor_id: str, success: pb.TaskSuccess, explain_digest: BlobDigest, at_ms: int
+) -> JobPlanned:
     """Return the event for a PLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
     outcome = success.plan
     stages = tuple(_stage(stage) for stage in outcome.stages)
@@ -52,7 +53,7 @@ def planned(task: TaskKey, executor_id: str, success: pb.TaskSuccess, at_ms: int
     summary = PlanSummary(
         arrow_schema=base64.b64encode(outcome.arrow_schema).decode(),
         schema_json=outcome.schema_json,
-        explain_digest=digest_of(explanation(outcome)),
+        explain_digest=explain_digest,
         sink=sink,
         result_stage_id=result_stage_id,
         is_fused=is_fused,

@@ -200,8 +200,9 @@ def _planned(key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_m
     outcome = success.plan
     if outcome.HasField("fused_output"):
         _check_names(outcome.fused_output)
-    event = planning.planned(key, executor.executor_id, success, at_ms)
-    blobs = [*_checked(outcome.blobs), planning.explanation(outcome)]
+    explanation = planning.explanation(outcome)
+    event = planning.planned(key, executor.executor_id, success, digest_of(explanation), at_ms)
+    blobs = [*_checked(outcome.blobs), explanation]
     sent = {digest_of(content) for content in blobs}
     for stage in event.stages:
         if stage.plan_digest is not None and stage.plan_digest not in sent:

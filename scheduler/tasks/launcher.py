@@ -35,7 +35,6 @@ _UNREACHED_PAUSE_S: Final = 15.0
 _SETS_PER_CALL: Final = 64
 _INLINE_BYTES: Final = 4 * MIB
 """Plans that go along with one call; larger ones the executor fetches."""
-_PLANS_KEPT: Final = 64
 _SENT_KEPT: Final = 1024
 
 _StageKey = tuple[str, int, int]
@@ -115,7 +114,6 @@ class Launcher:
         self._live_holders = live_holders
         self._is_alive = is_alive
         self._outboxes: dict[tuple[str, str], _Outbox] = {}
-        self._plans: OrderedDict[str, bytes] = OrderedDict()
 
     def launch(self, record: ExecutorRecord, task_sets: Iterable[pb.TaskSet]) -> None:
         """Send tasks that are the executor's by what is committed; those of one stage go together."""
@@ -342,15 +340,8 @@ class Launcher:
         return found
 
     async def _plan(self, digest: str) -> bytes | None:
-        content = self._plans.get(digest)
-        if content is None:
-            try:
-                content = await self._blobs.get(BlobDigest(digest))
-            except OnagerError as error:
-                log.debug("plan_not_sent_along", digest=digest, error=str(error))
-                return None  # the executor fetches it, and says what is wrong with it
-            if len(content) <= _INLINE_BYTES:
-                self._plans[digest] = content
-        while len(self._plans) > _PLANS_KEPT:
-            self._plans.popitem(last=False)
-        return content
+        try:
+            return await self._blobs.get(BlobDigest(digest))
+        except OnagerError as error:
+            log.debug("plan_not_sent_along", digest=digest, error=str(error))
+            return None  # the executor fetches it, and says what is wrong with it

@@ -1,12 +1,13 @@
 import asyncio
 import os
+import secrets
 
 import pytest
 
 from onager.errors import NotFoundError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId
 from scheduler.jobs.blobs import BlobStore, digest_of
-from state_backend import Conflict, Keyspace
+from state_backend import VALUE_CHUNK_BYTES, Conflict, Keyspace
 from tests.damage import damaged
 from tests.unit.scheduler.world import keys
 
@@ -119,7 +120,38 @@ async def test_damage_is_found(backend, value):
     else:
         await backend.put(Keyspace.Plans, f"{digest}/0", value)
     with pytest.raises(StateCorruptError, match="damaged"):
-        await blobs.get(digest)
+        await BlobStore(backend).get(digest)
+
+
+async def test_what_was_stored_lately_is_at_hand_until_nobody_names_it(backend):
+    blobs = BlobStore(backend)
+    small, large = b"plan", bytes(100_000)
+    await blobs.put(A, [small, large])
+    assert blobs.at_hand(digest_of(small)) == small
+    assert blobs.at_hand(digest_of(large)) is None
+    await blobs.release(A, [digest_of(small)])
+    assert blobs.at_hand(digest_of(small)) is None
+    with pytest.raises(NotFoundError):
+        await blobs.get(digest_of(small))
+
+
+async def test_what_is_at_hand_takes_no_more_than_a_few_mebibytes(backend):
+    blobs = BlobStore(backend)
+    contents = [secrets.token_bytes(64 * 1024) for _ in range(150)]
+    await blobs.put(A, contents)
+    assert sum(blobs.at_hand(digest_of(content)) is not None for content in contents) == 128
+
+
+async def test_a_blob_is_read_without_its_references(backend):
+    content = secrets.token_bytes(3 * VALUE_CHUNK_BYTES)
+    await BlobStore(backend).put(A, [content])
+    for number in range(300):
+        await backend.put(Keyspace.Plans, f"{digest_of(content)}/ref/job-{number}", b"")
+    reads = []
+    read_txn = backend.read_txn
+    backend.read_txn = lambda keys=(), ranges=(): (reads.append((keys, ranges)), read_txn(keys, ranges))[1]
+    assert await BlobStore(backend).get(digest_of(content)) == content
+    assert [(len(keys), len(ranges)) for keys, ranges in reads] == [(2, 0), (3, 0)]
 
 
 async def test_a_new_blob_takes_one_round_trip_and_a_known_one_is_named_all_the_same(backend, monkeypatch):

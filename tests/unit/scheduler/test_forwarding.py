@@ -699,3 +699,11 @@ async def test_a_planning_task_brings_the_spec_where_that_is_at_hand(pair):
     (blob,) = answer.blobs
     assert [task_set.spec_digest for task_set in answer.task_sets] == [blob.digest] == [digest_of(blob.content)]
     assert pair.there.blobs.at_hand(blob.digest) is None
+    spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 2"))
+    await pair.here.service.SubmitJob(pb.SubmitJobRequest(job_id=job_of(HERE, 1), spec=spec, client_id="c"), Peer())
+    failure = pb.Failure(kind="user_error")
+    ended = [pb.TaskReport(task=task_id(key), failure=failure) for key in task_keys(answer.task_sets[0])]
+    freed = pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=ended, freed_slots=1)
+    answer = await pair.here.gateway.ReportTasks(freed, Peer())
+    (blob,) = answer.blobs
+    assert [task_set.spec_digest for task_set in answer.task_sets] == [blob.digest] == [digest_of(blob.content)]

@@ -37,12 +37,12 @@ def outcome(*partitions: int, buckets: int = 1) -> pb.TaskSuccess:
 )
 def test_a_plan_that_is_too_large_is_refused(plan: pb.TaskSuccess, why: str) -> None:
     with pytest.raises(PlanningError, match=why):
-        planned(TASK, "e", plan, 1)
+        planned(TASK, "e", plan, "digest", 1)
 
 
 def test_a_plan_may_be_as_large_as_the_limits() -> None:
-    assert len(planned(TASK, "e", outcome(MAX_TASKS_OF_STAGE, MAX_TASKS_OF_STAGE), 1).stages) == 2
-    assert len(planned(TASK, "e", outcome(*(1,) * MAX_STAGES), 1).stages) == MAX_STAGES
+    assert len(planned(TASK, "e", outcome(MAX_TASKS_OF_STAGE, MAX_TASKS_OF_STAGE), "digest", 1).stages) == 2
+    assert len(planned(TASK, "e", outcome(*(1,) * MAX_STAGES), "digest", 1).stages) == MAX_STAGES
 
 
 def test_secrets_in_a_plan_are_not_explained() -> None:
