@@ -156,4 +156,5 @@ class Membership:
             mode=self._settings.mode,
             address=self._address,
             stream_address=self._identity.stream_address,
+            fetches_inputs=True,
         )

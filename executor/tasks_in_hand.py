@@ -86,6 +86,8 @@ class TasksInHand:
         log = self._log.bind(job_id=task_set.job_id, stage_id=task_set.stage_id)
         try:
             blobs = {digest: await self._fetch(digest) for digest in blobs_needed(task_set)}
+            if inputs := blobs.pop(BlobDigest(task_set.inputs_digest), b""):
+                task_set.MergeFromString(inputs)
             running = self._attempts.mark_running(keys)
             if running:
                 log.debug("tasks_started", work=pb.Work.Name(task_set.work), tasks=len(running))

@@ -91,7 +91,8 @@ def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
         case pb.PLAN:
             return (BlobDigest(task_set.spec_digest),)
         case pb.QUERY:
-            return (BlobDigest(task_set.plan_digest),)
+            digests = (task_set.plan_digest, task_set.inputs_digest)
+            return tuple(BlobDigest(digest) for digest in digests if digest)
         case pb.PUBLISH:
             manifests = (output.payload_digest for location in task_set.inputs for output in location.outputs)
             return tuple(BlobDigest(digest) for digest in manifests if digest)

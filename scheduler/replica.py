@@ -47,6 +47,7 @@ from scheduler.tasks.push_scheduler import PushScheduler
 from scheduler.tasks.slot_keeper import SlotKeeper
 from scheduler.tasks.slot_ledger import SlotLedger
 from scheduler.tasks.speculation import Speculation
+from scheduler.tasks.stage_inputs import StageInputs
 from scheduler.tasks.streams import Streams
 from scheduler.tasks.task_manager import TaskManager
 from state_backend import StateBackendClient
@@ -99,6 +100,7 @@ class Replica:
             executors=lambda: self.executors.taking_work(),  # noqa: PLW0108 - made below
             reply_to=self._reply_to,
             streams=streams,
+            inputs=StageInputs(self.blobs, lambda name: self.executors.fetches_inputs(name)),  # noqa: PLW0108
             on_room=self._wake_for_tasks,
         )
         self.others = OtherReplicas(

@@ -40,7 +40,8 @@ class StageKey:
 def stage_key(task_set: pb.TaskSet) -> StageKey:
     """Return the key under which the bound stage of *task_set* is kept."""
     digest = hashlib.sha256(task_set.plan_digest.encode())
-    for location in task_set.inputs:
+    digest.update(task_set.inputs_digest.encode())
+    for location in () if task_set.inputs_digest else task_set.inputs:
         nonces = ",".join(output.nonce for output in location.outputs)
         digest.update(f"{location.stage_id}:{nonces};".encode())
     for stream in task_set.streams:

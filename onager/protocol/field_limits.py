@@ -168,6 +168,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "mode": WORD,
         "address": LINE,
         "stream_address": LINE,
+        "fetches_inputs": PLAIN,
     },
     "HeartbeatRequest": {
         **_LIFE,
@@ -333,6 +334,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "reply_to": LINE,
         "pipelined": PLAIN,
         "streams": Many(10_000, PART),
+        "inputs_digest": ID,
     },
     "TaskAttempt": {"partition": PLAIN, "task_attempt": PLAIN},
     "StageInputLocations": {"stage_id": PLAIN, "outputs": Many(2**20, PART)},

@@ -723,7 +723,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -739,6 +739,7 @@ class TaskSet(_message.Message):
     REPLY_TO_FIELD_NUMBER: _ClassVar[int]
     PIPELINED_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     stage_id: int
     stage_attempt: int
@@ -754,7 +755,8 @@ class TaskSet(_message.Message):
     reply_to: str
     pipelined: bool
     streams: _containers.RepeatedCompositeFieldContainer[StreamedInput]
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ...) -> None: ...
+    inputs_digest: str
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ...) -> None: ...
 
 class StreamedInput(_message.Message):
     __slots__ = ("stage_id", "stage_attempt", "tasks")
@@ -917,7 +919,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -931,6 +933,7 @@ class RegisterExecutorRequest(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STREAM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FETCHES_INPUTS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -944,7 +947,8 @@ class RegisterExecutorRequest(_message.Message):
     mode: str
     address: str
     stream_address: str
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ...) -> None: ...
+    fetches_inputs: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")

@@ -117,6 +117,11 @@ class ExecutorManager:
         found = self._roster.find(executor_id)
         return "" if found is None or found.incarnation != incarnation else found.stream_address
 
+    def fetches_inputs(self, executor_id: str) -> bool:
+        """Return whether the executor can be told inputs by their digest, by the store as last seen."""
+        found = self._roster.find(executor_id)
+        return found is not None and found.fetches_inputs
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether the executor may be handed tasks."""
         return session.record.takes_work(self._clock.now_ms())
@@ -185,6 +190,7 @@ class ExecutorManager:
                 mode="push" if request.mode == "push" else "pull",
                 address=request.address,
                 stream_address=request.stream_address,
+                fetches_inputs=request.fetches_inputs,
             )
             result = await self._backend.put_txn(
                 [

@@ -37,6 +37,8 @@ class ExecutorRecord(Record):
     """Push mode: where it is sent work."""
     stream_address: str = ""
     """Where others read what its tasks stream; empty where they cannot."""
+    fetches_inputs: bool = False
+    """Inputs that are many may be told it by the digest of a blob. Unknown to the version before."""
     set_aside_until_ms: int = 0
     """It gets no work until then, because it failed nearly all that it was given."""
     set_aside_reason: str = ""

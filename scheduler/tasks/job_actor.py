@@ -34,6 +34,7 @@ from scheduler.replicas.acting import Acting
 from scheduler.tasks.fair_queue import FairQueue
 from scheduler.tasks.query_coordinator import QueryCoordinator, Share
 from scheduler.tasks.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
+from scheduler.tasks.stage_inputs import StageInputs
 from scheduler.tasks.streams import Streams
 
 log = structlog.get_logger(__name__)
@@ -91,6 +92,7 @@ class LocalActor:
         executors: Callable[[], Collection[str]] = frozenset,
         reply_to: Callable[[JobId], str] = lambda _: "",
         streams: Streams | None = None,
+        inputs: StageInputs | None = None,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; *cluster_slots* and *executors* tell of those executors that take work.
@@ -109,6 +111,7 @@ class LocalActor:
         self._executors = executors
         self._reply_to = reply_to
         self._streams = streams
+        self._inputs = inputs
         self._on_room = on_room
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
@@ -120,7 +123,7 @@ class LocalActor:
         """Return who drives the job."""
         found = self._coordinators.get(job_id)
         if found is None:
-            found = QueryCoordinator(job_id, self._writers, self._clock, self._executors, self._streams)
+            found = QueryCoordinator(job_id, self._writers, self._clock, self._executors, self._streams, self._inputs)
             if self._acting.follows(job_id):  # one of another job is for this moment only
                 self._coordinators[job_id] = found
         return found

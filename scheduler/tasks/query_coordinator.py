@@ -13,6 +13,7 @@ from execution_graph import (
     JobCancelled,
     LaunchEvent,
     RunningStage,
+    StageWork,
     apply_all,
     find_abandonment,
     find_stragglers,
@@ -27,6 +28,7 @@ from onager.ids import JobId
 from scheduler.jobs.job_writers import Decision, JobWriters
 from scheduler.tasks.reservations import Launch
 from scheduler.tasks.stage_coordinator import StageCoordinator
+from scheduler.tasks.stage_inputs import StageInputs
 from scheduler.tasks.streams import Streams
 
 Limit = Callable[[], float]
@@ -66,9 +68,14 @@ class QueryCoordinator:
         clock: Clock,
         executors: Callable[[], Collection[str]] = frozenset,
         streams: Streams | None = None,
+        inputs: StageInputs | None = None,
     ) -> None:
-        """Make the coordinator of a job; *executors* tells which take work, *streams* which of those can stream."""
+        """Make the coordinator of a job; *executors* tells which take work, *streams* which of those can stream.
+
+        *inputs* stores those of stages that have many; without it they go with each launch.
+        """
         self.job_id = job_id
+        self._inputs = inputs
         self._executors = executors
         self._streams = streams or Streams()
         self._writers = writers
@@ -195,7 +202,11 @@ class QueryCoordinator:
             coordinator = self._stages.get(event.stage_id)
             if coordinator is None or coordinator.attempt != event.stage_attempt:
                 coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id, self._streams)
-            launches.append(Launch(event.executor_id, coordinator.task_set(event, cluster_slots)))
+                if self._inputs is not None and graph.stages[event.stage_id].spec.work is StageWork.QUERY:
+                    coordinator.inputs_digest = await self._inputs.digest(self.job_id, coordinator.inputs)
+            fetches = self._inputs is not None and self._inputs.fetches(event.executor_id)
+            task_set = coordinator.task_set(event, cluster_slots, fetches_inputs=fetches)
+            launches.append(Launch(event.executor_id, task_set))
         return launches
 
 

@@ -33,11 +33,16 @@ class StageCoordinator:
             spec_digest=graph.spec_digest,
             plan_digest=stage.spec.plan_digest or "",
             partitions=stage.spec.partitions,
-            inputs=[] if streaming else [_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs],
             pipelined=streaming,
             streams=streams.told(graph, stage_id) if streaming else [],
             output=wire.layout_message(stage.spec.output),
         )
+        self.inputs = pb.TaskSet(
+            inputs=[] if streaming else [_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs]
+        )
+        """Nothing but the inputs, which may be many."""
+        self.inputs_digest = ""
+        """Of the blob with them, once there is one."""
         if graph.plan is not None and graph.plan.sink is not None:
             writes = stage.spec.output.kind == "sink" or stage.spec.work in (StageWork.PUBLISH_PLAN, StageWork.PUBLISH)
             if writes:
@@ -45,10 +50,14 @@ class StageCoordinator:
             if stage.spec.work is StageWork.PUBLISH_PLAN:
                 self._template.sink.schema_json = graph.plan.schema_json
 
-    def task_set(self, launch: LaunchEvent, cluster_slots: int) -> pb.TaskSet:
-        """Return what the executor of *launch* is sent."""
+    def task_set(self, launch: LaunchEvent, cluster_slots: int, *, fetches_inputs: bool = False) -> pb.TaskSet:
+        """Return what the executor of *launch* is sent; one that *fetches_inputs* is told of a blob by its digest."""
         task_set = pb.TaskSet()
         task_set.CopyFrom(self._template)
+        if fetches_inputs and self.inputs_digest:
+            task_set.inputs_digest = self.inputs_digest
+        else:
+            task_set.MergeFrom(self.inputs)
         task_set.tasks.extend(pb.TaskAttempt(partition=p, task_attempt=a) for p, a in launch.tasks)
         if task_set.work == pb.PLAN:
             task_set.cluster_slots = cluster_slots

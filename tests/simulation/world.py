@@ -360,6 +360,7 @@ class World:
                 ("scheduler.jobs.retention._ORPHAN_AGE_S", _ORPHAN_AGE_S),
                 ("scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
                 ("scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
+                *([("scheduler.tasks.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
             ):
                 stack.enter_context(mock.patch(target, replacement))
             stack.enter_context(two_versions())

@@ -161,6 +161,7 @@ class ScriptedWorker:
     alive: bool = True
     cancels_obeyed: bool = True
     started: list = field(default_factory=list)
+    assignments: list = field(default_factory=list)
     cancelled: list = field(default_factory=list)
     cleaned: list = field(default_factory=list)
     contents: Contents | None = None
@@ -175,6 +176,7 @@ class ScriptedWorker:
         if self.start_error is not None:
             raise self.start_error
         with self.lock:
+            self.assignments.append(assignment)
             for k in task_keys(assignment.task_set):
                 self.started.append(k)
                 self.running[k] = on_report

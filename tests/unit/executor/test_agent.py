@@ -30,11 +30,31 @@ async def test_a_task_goes_from_poll_to_acknowledged_report():
         await until(lambda: r.gateway.polls[-1].free_slots == 2 and not r.gateway.polls[-1].running)
 
 
+async def test_inputs_that_are_told_by_their_digest_are_fetched_once_and_put_in_place():
+    inputs = pb.TaskSet(
+        inputs=[pb.StageInputLocations(stage_id=1, outputs=[pb.TaskOutput(nonce=f"n{n}")]) for n in (0, 1)]
+    )
+    content = inputs.SerializeToString()
+    digest = hashlib.sha256(content).hexdigest()
+    async with rig() as r:
+        r.gateway.blobs[digest] = content
+        for partition in (0, 1):
+            launch = task_set(partition, stage=2)
+            launch.inputs_digest = digest
+            await r.gateway.launches.put(launch)
+        await until(lambda: len(r.worker.started) == 2)
+        assert r.gateway.blob_requests == [PLAN_DIGEST, digest]
+        for assignment in r.worker.assignments:
+            assert assignment.task_set.inputs == inputs.inputs
+            assert set(assignment.blobs) == {PLAN_DIGEST}
+
+
 async def test_registration_names_versions_slots_and_incarnation():
     async with rig(slots=3) as r:
         await until(lambda: r.gateway.polls)
         (request,) = r.gateway.registrations
         assert (request.executor_id, request.incarnation, request.slots) == ("e-1", "life-1", 3)
+        assert request.fetches_inputs
         assert (request.protocol_version, request.spark_version, request.python_version) == (1, "4.3.0", "3.11")
 
 
