@@ -70,7 +70,8 @@ class JobHandle:
 
     def progress(self) -> JobProgress:
         """Return how far the job is now."""
-        request = pb.GetJobRequest(job_id=self._id, limit=1)
+        # A page behind all tasks: the specification and the plan come with the first page alone.
+        request = pb.GetJobRequest(job_id=self._id, stage_id=2**32 - 1)
         return JobProgress.from_message(self._connection.call("GetJob", request).progress)
 
     def detail(self) -> pb.JobDetail:

@@ -47,6 +47,8 @@ log = structlog.get_logger(__name__)
 WATCH_EVERY_S: Final = 0.1
 _LOOK_AGAIN_S: Final = 1.0
 _LIST_DEFAULT: Final = 100
+_SPECS_AT_ONCE: Final = 2
+"""Jobs of which specification and plan are read together: each may be as large as a message."""
 
 Context = Any
 
@@ -86,6 +88,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._results = results
         self._state = state
         self._clock = clock
+        self._reading_blobs = asyncio.Semaphore(_SPECS_AT_ONCE)
 
     @translated
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:  # noqa: ARG002, N802
@@ -136,15 +139,16 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             return self._teller.detail(job, pb.JobSpec(), None, page)
         spec = pb.JobSpec()
         explained: Explained | None = None
-        try:
-            content = await self._blobs.get(BlobDigest(job.graph.spec_digest))
-            spec = await apart(len(content), decode_spec_shown, content)
-            if job.graph.plan is not None and job.graph.plan.explain_digest:
-                content = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
-                explained = await apart(len(content), Explained.read, content)
-        except (NotFoundError, StateCorruptError) as error:
-            log.warning("job_blob_missing", job_id=job_id, error=str(error))
-        return self._teller.detail(job, spec, explained, page)
+        async with self._reading_blobs:
+            try:
+                content = await self._blobs.get(BlobDigest(job.graph.spec_digest))
+                spec = await apart(len(content), decode_spec_shown, content)
+                if job.graph.plan is not None and job.graph.plan.explain_digest:
+                    content = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
+                    explained = await apart(len(content), Explained.read, content)
+            except (NotFoundError, StateCorruptError) as error:
+                log.warning("job_blob_missing", job_id=job_id, error=str(error))
+            return self._teller.detail(job, spec, explained, page)
 
     @translated
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802

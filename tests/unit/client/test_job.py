@@ -80,6 +80,7 @@ def test_cancel_and_progress(scheduler, connect):
     client = connect(scheduler.address)
     client.submit(pb.JobSpec(sql=pb.SqlScript(text="SELECT 1")), job_id="j")
     assert client.job("j").progress().state is JobState.RUNNING
+    assert scheduler.calls[-1][1].stage_id, "a page that is not the first comes without specification and plan"
     assert client.job("j").cancel("why not") is JobState.CANCELLED
     assert scheduler.calls[-1][1].reason == "why not"
     assert [job.job_id for job in client.jobs()] == ["j"]

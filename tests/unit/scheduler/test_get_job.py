@@ -1,0 +1,61 @@
+"""What is read for a client that looks at a job."""
+
+import asyncio
+
+import pytest
+
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from scheduler.jobs.blobs import digest_of
+from scheduler.jobs.job_specs import encode_spec
+from scheduler.replica import Replica
+from scheduler.settings import SchedulerSettings
+from state_backend import Keyspace
+from tests.unit.scheduler.world import graph
+
+JOB = JobId("job-1")
+SPEC = pb.JobSpec(name="mine", sql=pb.SqlScript(text="SELECT 1"))
+
+
+@pytest.fixture
+async def replica(backend, clock):
+    made = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s", listen="127.0.0.1:1"), backend, clock)
+    await made.start()
+    content = encode_spec(SPEC)
+    await made.blobs.put(JOB, [content])
+    await made.jobs.submit(graph(JOB, digest_of(content)))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def reads(backend):
+    """Return how many blobs were being read each time that one was."""
+    found, under_way, read = [], [], backend._read
+
+    async def counted(keys, ranges):
+        if not any(r.keyspace is Keyspace.Plans for r in ranges):
+            return await read(keys, ranges)
+        under_way.append(1)
+        found.append(len(under_way))
+        await asyncio.sleep(0.01)
+        under_way.pop()
+        return await read(keys, ranges)
+
+    backend._read = counted
+    return found
+
+
+async def test_few_specifications_are_read_at_once_however_many_ask(replica, reads):
+    ask = pb.GetJobRequest(job_id=JOB)
+    answers = await asyncio.gather(*(replica.service.GetJob(ask, None) for _ in range(10)))
+    assert [answer.spec.sql.text for answer in answers] == ["SELECT 1"] * 10
+    assert (len(reads), max(reads)) == (10, 2)
+
+
+async def test_who_asks_how_far_a_job_is_has_no_specification_read(replica, reads):
+    behind_all = await replica.service.GetJob(pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1), None)
+    assert (behind_all.progress.state, len(behind_all.progress.stages)) == (pb.QUEUED, 1)
+    assert not behind_all.progress.stages[0].tasks
+    assert not behind_all.HasField("next")
+    assert not reads
