@@ -10,7 +10,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -71,7 +71,11 @@ _INLINE_CHUNK_BYTES: Final = 1024 * 1024
 _ENDED_IN_CACHE: Final = 64
 _READ_AT_ONCE: Final = 8
 """Jobs read together: each may be a large one."""
+_READS_AT_ONCE: Final = 2
+"""So often."""
 _TRIES: Final = 50
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,7 @@ class JobStore:
         self._snapshots_under_way: dict[JobId, asyncio.Event] = {}
         """Of the jobs that this replica is writing one of; each ends with it."""
         self._loads_under_way: dict[JobId, asyncio.Event] = {}
+        self._reading_stored = asyncio.Semaphore(_READS_AT_ONCE)
 
     def listen(self, listener: CommitListener) -> None:
         """Call *listener* after every change of a job that this replica learns of."""
@@ -212,27 +217,37 @@ class JobStore:
         self._learn(job, head_of(job.graph, job.header), None)
         return job
 
-    async def as_stored(self, job_ids: Sequence[JobId]) -> dict[JobId, StoredJob | None]:
-        """Return jobs of which nothing more is to be done here; None for one that is not there, or damaged.
+    async def as_stored(
+        self, job_ids: Sequence[JobId], look: Callable[[ExecutionGraph], _Found]
+    ) -> dict[JobId, _Found | None]:
+        """Return what *look* finds in jobs of which nothing more is to be done; None for one not there, or damaged.
 
-        They are left out of the cache, and nobody is told of them. One that cannot be read because of its version is
-        not in the answer.
+        They are left out of the cache, and nobody is told of them; few of them are in memory at a time, however many
+        callers ask. One that cannot be read because of its version is not in the answer.
         """
-        found: dict[JobId, StoredJob | None] = {j: job for j in job_ids if (job := self.cached(j)) is not None}
+        found: dict[JobId, _Found | None] = {j: look(job.graph) for j in job_ids if (job := self.cached(j)) is not None}
         left = [job_id for job_id in job_ids if job_id not in found]
         for start in range(0, len(left), _READ_AT_ONCE):
-            some = left[start : start + _READ_AT_ONCE]
-            requests = [job_log.load_request(job_id) for job_id in some]
-            read = await self._backend.read_txn(
-                [key for keys, _ in requests for key in keys], [each for _, ranges in requests for each in ranges]
-            )
-            for number, job_id in enumerate(some):
-                mine = replace(read, ranges=read.ranges[2 * number : 2 * number + 2])
-                with contextlib.suppress(SchemaVersionError):
-                    try:
-                        found[job_id] = await in_portions(job_log.read_job(job_id, mine))
-                    except StateCorruptError:
-                        found[job_id] = None
+            async with self._reading_stored:
+                found |= await self._looked_at(left[start : start + _READ_AT_ONCE], look)
+        return found
+
+    async def _looked_at(
+        self, job_ids: Sequence[JobId], look: Callable[[ExecutionGraph], _Found]
+    ) -> dict[JobId, _Found | None]:
+        requests = [job_log.load_request(job_id) for job_id in job_ids]
+        read = await self._backend.read_txn(
+            [key for keys, _ in requests for key in keys], [each for _, ranges in requests for each in ranges]
+        )
+        found: dict[JobId, _Found | None] = {}
+        for number, job_id in enumerate(job_ids):
+            mine = replace(read, ranges=read.ranges[2 * number : 2 * number + 2])
+            with contextlib.suppress(SchemaVersionError):
+                try:
+                    job = await in_portions(job_log.read_job(job_id, mine))
+                except StateCorruptError:
+                    job = None
+                found[job_id] = None if job is None else look(job.graph)
         return found
 
     async def fresh(self, job_id: JobId) -> StoredJob:

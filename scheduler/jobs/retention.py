@@ -135,10 +135,9 @@ class Retention:
 
     async def _remove(self, heads: Sequence[JobHead]) -> None:
         """Remove everything that the store holds of ended jobs."""
-        jobs = await self._jobs.as_stored([JobId(head.job_id) for head in heads])
-        graphs = [job.graph for job in jobs.values() if job is not None]
-        await self._blobs.release_all((JobId(g.job_id), digest) for g in graphs for digest in blobs_of(g))
-        readable = [head for head in heads if head.job_id in jobs]
+        named = await self._jobs.as_stored([JobId(head.job_id) for head in heads], blobs_of)
+        await self._blobs.release_all((job_id, digest) for job_id, found in named.items() for digest in found or ())
+        readable = [head for head in heads if head.job_id in named]
         if not await self._remove_records(readable) and len(readable) > 1:
             for head in readable:
                 await self._remove_records([head])

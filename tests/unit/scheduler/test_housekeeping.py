@@ -1,5 +1,9 @@
 """What is owed after a job's end, until nothing is left of it."""
 
+import asyncio
+import gc
+from functools import partial
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -10,7 +14,7 @@ from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.housekeeping import Housekeeping, Leftovers, clean_up_of
 from scheduler.jobs.job_heads import JobHeads
-from scheduler.jobs.job_log import JobHeader
+from scheduler.jobs.job_log import JobHeader, StoredJob
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.results import InlineResult, ResultStore
 from scheduler.jobs.retention import Retention, blobs_of
@@ -161,6 +165,36 @@ async def test_a_sweep_removes_all_that_is_due_many_together(backend, house, clo
     assert await keys(backend) == set()
     assert not list(house.heads)
     assert len(writes) < jobs / 2
+
+
+async def test_few_jobs_are_in_memory_while_many_are_removed(backend, house, clock, monkeypatch):
+    """Each of them may be a large one."""
+    for n in range(192):
+        job, _ = await house.jobs.submit(graph(JobId(f"job-{n}")))
+        await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
+    other = House(backend, clock)
+    await other.heads.refresh()
+    del house.jobs, job
+    clock.advance(HOUR_MS)
+    await other.retention.sweep()
+    most, read, commit = [], backend._read, backend._commit
+    before = jobs_in_memory()
+
+    async def looking(act, *args):
+        most.append(jobs_in_memory() - before)
+        await asyncio.sleep(0)  # others begin, too
+        return await act(*args)
+
+    monkeypatch.setattr(backend, "_read", partial(looking, read))
+    monkeypatch.setattr(backend, "_commit", partial(looking, commit))
+    clock.advance(23 * HOUR_MS)
+    await other.retention.sweep()
+    assert await keys(backend) == set()
+    assert max(most) <= 2
+
+
+def jobs_in_memory():
+    return sum(isinstance(each, StoredJob) for each in gc.get_objects())
 
 
 async def test_what_grew_old_is_cleaned_up_without_reading_it(backend, house, clock, monkeypatch):
