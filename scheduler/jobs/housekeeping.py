@@ -15,6 +15,7 @@ from onager.errors import JobNotFoundError, NotFoundError, SchemaVersionError, S
 from onager.exchange_layout import result_file
 from onager.ids import BlobDigest, JobId, is_life
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
 from scheduler import wire
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.job_heads import JobHead, JobHeads
@@ -64,6 +65,7 @@ class Housekeeping:
         self._owed_since_s: dict[JobId, float] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
         self._asked: dict[JobId, float] = {}
+        self._reading_spec = asyncio.Semaphore(1)  # which may be as large as a message
         heads.listen(self._on_head)
 
     # ---------------------------------------------------------------- exchange data
@@ -126,10 +128,12 @@ class Housekeeping:
 
     async def _add_sink(self, clean_up: pb.CleanUp, graph: ExecutionGraph) -> None:
         """Have what was staged removed, too, of a query that ran while it was planned, and never came to a plan."""
-        try:
-            spec = decode_spec(await self._blobs.get(BlobDigest(graph.spec_digest)))
-        except (NotFoundError, StateCorruptError):
-            return
+        async with self._reading_spec:
+            try:
+                content = await self._blobs.get(BlobDigest(graph.spec_digest))
+                spec = await apart(len(content), decode_spec, content)
+            except (NotFoundError, StateCorruptError):
+                return
         if spec.HasField("sink"):
             clean_up.sink.CopyFrom(spec.sink)
 

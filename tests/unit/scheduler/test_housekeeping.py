@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 from functools import partial
 
 import pytest
@@ -11,10 +12,12 @@ from execution_graph import JobCancelled, apply_all
 from onager.errors import NotFoundError, StateCorruptError
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from scheduler.jobs import housekeeping
 from scheduler.jobs.blobs import BlobStore, digest_of
 from scheduler.jobs.housekeeping import Housekeeping, Leftovers, clean_up_of
 from scheduler.jobs.job_heads import JobHeads
 from scheduler.jobs.job_log import JobHeader, StoredJob
+from scheduler.jobs.job_specs import decode_spec, encode_spec
 from scheduler.jobs.job_store import JobStore
 from scheduler.jobs.results import InlineResult, ResultStore
 from scheduler.jobs.retention import Retention, blobs_of
@@ -105,6 +108,37 @@ async def test_a_failed_job_keeps_nothing(house, clock):
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
     await house.keeping.prepare()
     assert house.keeping.clean_ups_for("e1") == [pb.CleanUp(job_id=JOB)]
+
+
+async def test_large_specifications_are_looked_at_one_by_one_and_beside_the_event_loop(
+    backend, house, clock, monkeypatch
+):
+    sink = pb.Sink(path="/out", format="parquet")
+    for n in range(5):
+        spec = encode_spec(pb.JobSpec(name=f"job {n}", sql=pb.SqlScript(text="x" * 100_000), sink=sink))
+        await house.blobs.put(JobId(f"job-{n}"), [spec])
+        job, _ = await house.jobs.submit(graph(JobId(f"job-{n}"), digest_of(spec)))
+        job = await step(house.jobs, job, launches(job.graph))
+        await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
+    under_way, most, threads, get = [], [], [], house.blobs.get
+
+    async def counted(digest):
+        under_way.append(1)
+        most.append(len(under_way))
+        await asyncio.sleep(0.01)
+        under_way.pop()
+        return await get(digest)
+
+    def seen(content):
+        threads.append(threading.current_thread())
+        return decode_spec(content)
+
+    monkeypatch.setattr(house.blobs, "get", counted)
+    monkeypatch.setattr(housekeeping, "decode_spec", seen)
+    await house.keeping.prepare()
+    assert [asked.sink.path for asked in house.keeping.clean_ups_for("e1")] == ["/out"] * 5
+    assert most == [1] * 5
+    assert threading.current_thread() not in threads
 
 
 async def test_a_job_that_never_ran_owes_nothing(house):
