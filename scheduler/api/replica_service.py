@@ -71,6 +71,10 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
             a_few_at_once([self._fill(part) for part in request.slots]),
             a_few_at_once([self._compare(part) for part in request.lists], most=16),
         )
+        watched = []
+        for part in request.watched:
+            watched.append(self._progress(JobId(part.job_id)))
+            await asyncio.sleep(0)  # one of many stages takes a while
         caller = self._others.actors().get(SchedulerId(request.scheduler_id))
         if caller is not None:
             caller.answered(request.heard_change)
@@ -81,14 +85,14 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
             reports=reports,
             slots=slots,
             lists=lists,
-            watched=[self._progress(JobId(part.job_id)) for part in request.watched],
+            watched=watched,
         )
 
     def _progress(self, job_id: JobId) -> pb.WatchedJob:
         job = self._jobs.cached(job_id)
         if job is None or (job.graph.is_active and not self._acting.follows(job_id)):
             return pb.WatchedJob(job_id=job_id)
-        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.teller.progress(job.graph))
+        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.teller.told(job))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
         updated = await self._local.update(_slot(part), part.reports, part.freed_slots)

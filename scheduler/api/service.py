@@ -291,7 +291,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             is_current = self._acting.follows(job_id) and not is_fresh
             with self._left_to_others():
                 job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
-            return job.seq, self._teller.progress(job.graph)
+            return job.seq, self._teller.told(job)
         except StateCorruptError as error:
             return seq, self._broken(job_id, str(error))
 

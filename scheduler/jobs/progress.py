@@ -1,6 +1,7 @@
 """Jobs as people are told of them: progress, details, and why nothing runs."""
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -31,6 +32,9 @@ from scheduler.tasks.stage_coordinator import stage_info, task_infos
 _BUSY_JOBS = 3
 _MOST_NAMED = 8
 _STAGE_TEXTS_CHARS = 4 * 1024 * 1024
+_TOLD_AGAIN_S = 0.05
+"""How long what a job waits for may be told as it was: the rest changes with the position of its log."""
+_TOLD_JOBS = 64
 
 
 class Page(NamedTuple):
@@ -64,6 +68,12 @@ class Explained(NamedTuple):
         return cls(explained["plan"], explained["stages"])
 
 
+class _Told(NamedTuple):
+    seq: int
+    at_s: float
+    progress: pb.JobProgress
+
+
 _STOPPED = "stopped"
 """Of stages and tasks that ran when their job ended without them."""
 
@@ -78,6 +88,18 @@ class ProgressTeller:
         self._queue = queue
         self._clock = clock
         self._sizes = sizes or ExchangeSizes()
+        self._told: OrderedDict[str, _Told] = OrderedDict()
+
+    def told(self, job: StoredJob) -> pb.JobProgress:
+        """Return how far a job is, as of `_TOLD_AGAIN_S` ago at most: all who watch it share it, and change nothing."""
+        now_s = self._clock.monotonic_s()
+        known = self._told.get(job.header.job_id)
+        if known is None or known.seq != job.seq or now_s - known.at_s > _TOLD_AGAIN_S:
+            known = self._told[job.header.job_id] = _Told(job.seq, now_s, self.progress(job.graph))
+            self._told.move_to_end(job.header.job_id)
+            if len(self._told) > _TOLD_JOBS:
+                self._told.popitem(last=False)
+        return known.progress
 
     def progress(self, graph: ExecutionGraph) -> pb.JobProgress:
         """Return how far a job is."""

@@ -24,6 +24,10 @@ _CALLS_AT_ONCE: Final = 2
 """With more under way, what comes waits and goes together with the next call."""
 _CALL_BYTES: Final = 4 * MIB
 """A call takes no more parts when it has so much; one part may be larger."""
+_PART_BYTES: Final = 4 * 1024
+"""What a part counts for at least: the other one takes 1,024 of a kind."""
+_ANSWER_BYTES: Final = 64 * 1024
+"""What one counts for that asks how far a job is: as much as the answer for one of 700 stages."""
 
 
 @dataclass(slots=True)
@@ -31,6 +35,11 @@ class _Part:
     field: str
     message: Any
     done: "asyncio.Future[Any]"
+
+    @property
+    def size_bytes(self) -> int:
+        least = _ANSWER_BYTES if self.field == "watched" else _PART_BYTES
+        return max(least, int(self.message.ByteSize()))
 
 
 class RemoteActor:
@@ -42,6 +51,8 @@ class RemoteActor:
         self._calls = calls
         self._loads = loads
         self._waiting: deque[_Part] = deque()
+        self._watched: dict[str, _Part] = {}
+        """Those of them that ask how far a job is: one for all who watch it."""
         self._under_way: set[asyncio.Task[None]] = set()
         self.told = 0
         """The number of the latest change of a load that the replica was told."""
@@ -122,7 +133,10 @@ class RemoteActor:
 
     async def progress(self, job_id: JobId) -> pb.WatchedJob:
         """Ask how far a job is; `NotActingError` also when the replica does not follow it."""
-        found: pb.WatchedJob = await self._send("watched", pb.WatchedJob(job_id=job_id))
+        part = self._watched.get(job_id)
+        if part is None:
+            part = self._watched[job_id] = self._add("watched", pb.WatchedJob(job_id=job_id))
+        found: pb.WatchedJob = await asyncio.shield(part.done)  # others may wait for it, too
         if not found.HasField("progress"):
             raise NotActingError(f"{self.scheduler_id} does not follow {job_id}")
         return found
@@ -141,11 +155,15 @@ class RemoteActor:
 
     # ---------------------------------------------------------------- calls
 
-    async def _send(self, field: str, message: Any, executor_id: str | None = None) -> Any:
+    def _add(self, field: str, message: Any) -> _Part:
         part = _Part(field, message, asyncio.get_running_loop().create_future())
         self._waiting.append(part)
         if len(self._under_way) < _CALLS_AT_ONCE:
             self._start()
+        return part
+
+    async def _send(self, field: str, message: Any, executor_id: str | None = None) -> Any:
+        part = self._add(field, message)
         if executor_id is None:
             return await part.done
         self._busy[executor_id] += 1
@@ -182,15 +200,18 @@ class RemoteActor:
             if why:
                 parts += self._waiting  # they would wait for the same silence
                 self._waiting.clear()
+                self._watched.clear()
             for part in parts:
                 if not part.done.done():
                     part.done.set_exception(NotActingError(why))
 
     async def _call_with(self, parts: list[_Part]) -> None:
         size = 0
-        while self._waiting and (not parts or size + self._waiting[0].message.ByteSize() <= _CALL_BYTES):
+        while self._waiting and (not parts or size + self._waiting[0].size_bytes <= _CALL_BYTES):
             parts.append(self._waiting.popleft())
-            size += parts[-1].message.ByteSize()
+            size += parts[-1].size_bytes
+            if parts[-1].field == "watched":
+                del self._watched[parts[-1].message.job_id]
         change = self._loads.latest_change
         request = pb.ForwardRequest(
             scheduler_id=self._own_id, loads=self._loads.changed_since(self.told), heard_change=self._heard

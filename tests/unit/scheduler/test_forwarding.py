@@ -707,3 +707,60 @@ async def test_a_planning_task_brings_the_spec_where_that_is_at_hand(pair):
     answer = await pair.here.gateway.ReportTasks(freed, Peer())
     (blob,) = answer.blobs
     assert [task_set.spec_digest for task_set in answer.task_sets] == [blob.digest] == [digest_of(blob.content)]
+
+
+# ---------------------------------------------------------------- watching
+
+
+async def test_all_who_watch_a_job_of_another_replica_share_what_it_is_asked(pair, monkeypatch):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 5)
+    pair.calls.clear()
+    told, teller = [], pair.there.for_replicas.teller
+    monkeypatch.setattr(teller, "progress", lambda found, progress=teller.progress: told.append(1) or progress(found))
+    actor = pair.here.others.actor_of(job_id)
+    first, *others = [asyncio.create_task(actor.progress(job_id)) for _ in range(30)]
+    await asyncio.sleep(0)
+    first.cancel()  # who leaves takes nothing from the others
+    found = await asyncio.gather(*others)
+    assert {each.progress.stages[1].partitions for each in found} == {5}
+    assert [len(call.watched) for call in pair.calls] == [1]
+    keys = await pair.fill(1)
+    again, _ = await asyncio.gather(actor.progress(job_id), actor.progress(job_id))
+    assert (again.progress.stages[1].running, again.log_seq) == (len(keys), found[0].log_seq + 1)
+    assert len(told) == 2
+
+
+async def test_who_watches_asks_anew_while_a_call_is_under_way(pair):
+    """What that one brings may be older than the change that the watcher has heard of."""
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 5)
+    actor, is_made, may_arrive = pair.here.others.actor_of(job_id), asyncio.Event(), asyncio.Event()
+
+    async def slow(scheduler_id, request):
+        answer = await pair.forward(scheduler_id, request)
+        is_made.set()
+        await may_arrive.wait()
+        return answer
+
+    pair.here.others._calls.forward = slow
+    early = asyncio.create_task(actor.progress(job_id))
+    await is_made.wait()
+    await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+    late = asyncio.create_task(actor.progress(job_id))
+    await asyncio.sleep(0)
+    may_arrive.set()
+    assert (await late).log_seq == (await early).log_seq + 1
+
+
+async def test_no_call_has_more_parts_than_the_other_replica_takes(pair):
+    jobs = [JobId(f"none-{n}") for n in range(1_500)]
+    actor = pair.here.others.actors()[THERE]
+    pair.calls.clear()
+    watchers = (actor.progress(job_id) for job_id in jobs)
+    found = await asyncio.gather(*watchers, return_exceptions=True)
+    assert {str(each) for each in found} == {f"there does not follow {job_id}" for job_id in jobs}
+    assert max(len(call.watched) for call in pair.calls) == 64
+    pair.calls.clear()
+    await asyncio.gather(*(actor.compare(SLOT, [], disproves=False) for _ in range(1_500)))
+    assert sorted(len(call.lists) for call in pair.calls) == [476, 1024]

@@ -257,3 +257,18 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
     retry = TaskRetry.from_message(teller(now_ms=9).progress(found).retry)
     assert (retry.next_try, retry.max_tries) == (1, 0)
     assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; tried again in 5.0 s"
+
+
+def test_all_who_watch_a_job_are_told_the_same_until_it_or_the_time_goes_on(clock):
+    made = teller()
+    made._clock = clock
+    job = SimpleNamespace(header=SimpleNamespace(job_id="job-1"), seq=1, graph=graph())
+    first = made.told(job)
+    assert made.told(job) is first
+    moved_on = SimpleNamespace(header=job.header, seq=2, graph=apply_all(job.graph, launches(job.graph)))
+    assert made.told(moved_on).stages[0].running == 1
+    clock.advance(51)
+    assert made.told(job) is not first
+    for number in range(100):
+        made.told(SimpleNamespace(header=SimpleNamespace(job_id=f"j-{number}"), seq=1, graph=graph(f"j-{number}")))
+    assert len(made._told) == 64
