@@ -29,9 +29,10 @@ from scheduler.executors.executor_manager import ExecutorManager
 from scheduler.jobs.blobs import BlobStore
 from scheduler.jobs.job_exchange import pipeline_of
 from scheduler.jobs.job_heads import JobHead, JobHeads
-from scheduler.jobs.job_specs import check_place, checked, decode_spec_shown
+from scheduler.jobs.job_specs import checked, decode_spec_shown
 from scheduler.jobs.job_speculation import speculation_of
 from scheduler.jobs.job_store import JobStore
+from scheduler.jobs.places import check_place_apart
 from scheduler.jobs.progress import Explained, Page, ProgressTeller, broken_failure, progress_of_head
 from scheduler.jobs.results import ResultStore, check_fetchable, stream_result
 from scheduler.jobs.watchers import JobWatchers
@@ -95,7 +96,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Store a job; it is durable when this returns."""
         terms, content, digest = await apart(request.ByteSize(), checked, request, self._settings.session_max_tasks)
         if request.spec.HasField("sink"):
-            await asyncio.to_thread(check_place, request.spec.sink.path, self._private)
+            await check_place_apart(request.spec.sink.path, self._private)
         job_id = JobId(request.job_id)
         blob = self._blobs.writes(job_id, content)
         if blob is None:

@@ -1,0 +1,69 @@
+"""Looking at the file system for where a job writes, in threads of their own.
+
+A file system that has gone answers no call, and none can be broken off: threads that others need would be lost to it.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, Final
+
+from onager.errors import BusyError, InvalidRequestError
+from onager.private_paths import PrivatePaths
+from scheduler.jobs.job_specs import check_place
+
+_THREADS: Final = 16
+_LOOK_S: Final = 10.0
+
+
+async def check_place_apart(path: str, private: PrivatePaths) -> None:
+    """Do what `check_place` does; `InvalidRequestError` also for a *path* whose file system does not answer.
+
+    `BusyError` while so many do not that nobody is left to look.
+    """
+    begun = threading.Event()
+
+    def look() -> None:
+        begun.set()
+        check_place(path, private)
+
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            await asyncio.get_running_loop().run_in_executor(_daemons, look)
+    except TimeoutError:
+        if not begun.is_set():
+            raise BusyError(f"{path} could not be looked at: the file systems of other outputs do not answer") from None
+        raise InvalidRequestError(
+            f"{path} cannot be written: its file system did not answer within {_LOOK_S:g} s; give another directory"
+        ) from None
+
+
+class _Daemons(Executor):
+    """A pool of which the process does not wait for the end."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], Any]] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        self._work.put((done, fn, args))
+        if len(self._threads) < _THREADS:
+            self._threads.append(threading.Thread(target=self._run, name="places", daemon=True))
+            self._threads[-1].start()
+        return done
+
+    def _run(self) -> None:
+        while True:
+            done, work, args = self._work.get()
+            if not done.set_running_or_notify_cancel():
+                continue  # whoever asked is gone
+            try:
+                done.set_result(work(*args))
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
+                done.set_exception(error)
+
+
+_daemons: Final = _Daemons()

@@ -1,0 +1,61 @@
+"""Where a job writes is looked at, though the file system may never answer."""
+
+import asyncio
+import threading
+
+import pytest
+
+from onager.errors import BusyError, InvalidRequestError
+from onager.private_paths import NO_PATHS, PrivatePaths
+from scheduler.jobs import places
+from scheduler.jobs.places import check_place_apart
+
+
+class Dead(PrivatePaths):
+    """A file system that answers no call until it comes back."""
+
+    def __init__(self):
+        super().__init__(())
+        self.is_back = threading.Event()
+
+    def meets(self, path):  # noqa: ARG002
+        self.is_back.wait(60)
+
+
+@pytest.fixture
+def dead(monkeypatch):
+    monkeypatch.setattr(places, "_LOOK_S", 0.2)
+    made = Dead()
+    yield made
+    made.is_back.set()
+
+
+async def test_a_place_that_is_ours_is_refused(tmp_path):
+    await check_place_apart(str(tmp_path / "out"), PrivatePaths([tmp_path / "state"]))
+    with pytest.raises(InvalidRequestError, match="files of its own"):
+        await check_place_apart(str(tmp_path / "state" / "out"), PrivatePaths([tmp_path / "state"]))
+
+
+async def test_a_file_system_that_does_not_answer_holds_up_nothing_else(dead):
+    asked = [check_place_apart("/dead/out", dead) for _ in range(8)]
+    errors = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(error) for error in errors} == {InvalidRequestError}
+    assert "did not answer within 0.2 s" in str(errors[0])
+    async with asyncio.timeout(5):
+        assert await asyncio.to_thread(lambda: "a piece of a result") == "a piece of a result"
+    await check_place_apart("/alive/out", NO_PATHS)
+
+
+async def test_who_comes_while_nobody_is_left_to_look_may_come_again(dead):
+    asked = [check_place_apart("/dead/out", dead) for _ in range(places._THREADS)]
+    await asyncio.gather(*asked, return_exceptions=True)
+    with pytest.raises(BusyError):
+        await check_place_apart("/alive/out", NO_PATHS)
+    dead.is_back.set()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await check_place_apart("/alive/out", NO_PATHS)
+            except BusyError:
+                continue
+            break
