@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from execution_graph import ExecutionGraph, JobState, TaskOutput
@@ -18,9 +18,10 @@ from onager.errors import (
 from onager.exchange_layout import result_file
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
 from onager.protocol.limits import RESULT_CHUNK_BYTES
 from scheduler.records import pack_blob, unpack
-from state_backend import Committed, Keyspace, Put, StateBackendClient, split_ops
+from state_backend import Committed, Keyspace, Op, Put, StateBackendClient, split_ops
 
 _TRIES: Final = 20
 
@@ -40,9 +41,9 @@ class ResultStore:
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
 
-    async def put(self, results: Iterable[InlineResult]) -> None:
+    async def put(self, results: Sequence[InlineResult]) -> None:
         """Store *results*, durable when this returns; repeating is harmless, since an execution's name is its own."""
-        ops = [Put(Keyspace.Results, _key(r.job_id, r.partition, r.nonce), pack_blob(r.content)) for r in results]
+        ops = await apart(sum(len(r.content) for r in results), _puts, results)
         for batch in split_ops(ops):
             for _ in range(_TRIES):
                 if isinstance(await self._backend.put_txn(batch), Committed):
@@ -130,6 +131,10 @@ def _pieces(message: bytes, partition: int, batch: int) -> Iterator[pb.ResultChu
             record_batch=message[start : start + RESULT_CHUNK_BYTES],
             more=start + RESULT_CHUNK_BYTES < len(message),
         )
+
+
+def _puts(results: Sequence[InlineResult]) -> list[Op]:
+    return [Put(Keyspace.Results, _key(r.job_id, r.partition, r.nonce), pack_blob(r.content)) for r in results]
 
 
 def _key(job_id: JobId, partition: int, nonce: str) -> str:

@@ -1,6 +1,7 @@
 """Results come back whole, in order, from anywhere, in small pieces."""
 
 import base64
+import threading
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from onager import exchange_layout
 from onager.errors import FetchFailedError, StateCorruptError
 from onager.ids import JobId
 from onager.protocol.limits import RESULT_CHUNK_BYTES
+from scheduler.jobs import results
 from scheduler.jobs.results import InlineResult, ResultStore, stream_result
 from state_backend import KeyRange, Keyspace
 from tests.damage import damaged, sealed
@@ -102,6 +104,16 @@ async def test_a_large_batch_travels_in_pieces(backend, tmp_path):
     read_numbers, chunks = await read(graph(output("b", is_inline=False)), ResultStore(backend), tmp_path)
     assert read_numbers == numbers
     assert chunks > path.stat().st_size // RESULT_CHUNK_BYTES
+
+
+async def test_many_small_results_are_made_ready_beside_the_event_loop(backend, monkeypatch):
+    """What comes in one report may be as large as a message."""
+    threads = []
+    monkeypatch.setattr(results, "pack_blob", lambda data: threads.append(threading.current_thread()) or data)
+    contents = [bytes([n]) * 10_000 for n in range(1, 21)]
+    await ResultStore(backend).put([InlineResult(JOB, n, "a", content) for n, content in enumerate(contents)])
+    assert len(threads) == 20
+    assert threading.current_thread() not in threads
 
 
 async def test_an_empty_result_still_has_its_schema(backend, tmp_path):
