@@ -21,6 +21,8 @@ MAX_TASKS_OF_JOB: Final = 500_000
 """What a scheduler keeps of a job grows by a third of a KiB with each task, and a task takes it 0.1 ms."""
 MAX_TASKS_A_PAGE: Final = 10_000
 """Of a job's tasks, in one answer about it."""
+MAX_LOADS: Final = 20_000
+"""Jobs of which one scheduler tells another in one call how much they have to do."""
 MAX_AMOUNT: Final = 2**43
 """Of one task: rows, bytes, milliseconds. The sum over a million tasks still fits 64 bits."""
 MAX_TIME_MS: Final = 253_402_300_799_999
@@ -286,7 +288,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     # ------------------------------------------------------------ other schedulers
     "ForwardRequest": {
         "scheduler_id": ID,
-        "loads": Many(20_000, PART, is_cut=True),
+        "loads": Many(MAX_LOADS, PART, is_cut=True),
         "reports": Many(1024, PART, is_cut=True),
         "slots": Many(1024, PART, is_cut=True),
         "lists": Many(1024, PART, is_cut=True),

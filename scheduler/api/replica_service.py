@@ -75,13 +75,14 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         for part in request.watched:
             watched.append(self._progress(JobId(part.job_id)))
             await asyncio.sleep(0)  # one of many stages takes a while
+        loads, change = self._loads.changed_since(request.heard_change)
         caller = self._others.actors().get(SchedulerId(request.scheduler_id))
         if caller is not None:
-            caller.answered(request.heard_change)
+            caller.answered(request.heard_change, change)
         others = [JobId(part.job_id) for part in request.slots if not self._acting.follows(JobId(part.job_id))]
         return pb.ForwardResponse(
-            loads=[*self._loads.changed_since(request.heard_change), *self._loads.of(others)],
-            change=self._loads.latest_change,
+            loads=[*loads, *self._loads.of(others)],
+            change=change,
             reports=reports,
             slots=slots,
             lists=lists,

@@ -141,10 +141,10 @@ class RemoteActor:
             raise NotActingError(f"{self.scheduler_id} does not follow {job_id}")
         return found
 
-    def answered(self, heard_change: int) -> None:
-        """Note that the replica asked something of this one, has heard of loads so far, and is told the later ones."""
+    def answered(self, heard_change: int, told_change: int) -> None:
+        """Note that the replica asked something of this one, has heard of loads so far, and is told later ones."""
         self.told = max(self.told, heard_change)
-        self._answered_change = self._loads.latest_change
+        self._answered_change = told_change
 
     async def tell(self) -> None:
         """Tell how much the jobs of this replica have to do, if that is new to the other one and no call does it."""
@@ -212,10 +212,8 @@ class RemoteActor:
             size += parts[-1].size_bytes
             if parts[-1].field == "watched":
                 del self._watched[parts[-1].message.job_id]
-        change = self._loads.latest_change
-        request = pb.ForwardRequest(
-            scheduler_id=self._own_id, loads=self._loads.changed_since(self.told), heard_change=self._heard
-        )
+        loads, change = self._loads.changed_since(self.told)
+        request = pb.ForwardRequest(scheduler_id=self._own_id, loads=loads, heard_change=self._heard)
         for part in parts:
             getattr(request, part.field).append(part.message)
         answer = await self._calls.forward(self.scheduler_id, request)

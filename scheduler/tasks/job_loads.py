@@ -14,6 +14,7 @@ from execution_graph import ExecutionGraph, ResolvedStage, available_tasks, paus
 from onager.clock import Clock
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_LOADS
 from scheduler.jobs.job_heads import JobHead, JobHeads
 from scheduler.jobs.job_log import StoredJob
 from scheduler.replicas.acting import Acting
@@ -186,14 +187,19 @@ class JobLoads:
         known = self._known.get(job_id)
         return (_SEQ_UNKNOWN, 0) if known is None else (known.seq, known.head_revision)
 
-    def changed_since(self, change: int) -> list[pb.JobLoad]:
-        """Return the loads of jobs of ours that have changed after the one with number *change*."""
+    def changed_since(self, change: int) -> tuple[list[pb.JobLoad], int]:
+        """Return loads of jobs of ours that have changed after the one with number *change*, and the last one's number.
+
+        As many as a call may tell, the oldest changes first.
+        """
         found: list[JobId] = []
         for job_id in reversed(self._changes):
             if self._changes[job_id] <= change:
                 break
             found.append(job_id)
-        return self.of(j for j in found if self._acting.follows(j))
+        told = found[-MAX_LOADS:]
+        last = self._changes[told[0]] if len(told) < len(found) else self._change
+        return self.of(j for j in told if self._acting.follows(j)), last
 
 
 def available_in(graph: ExecutionGraph) -> int:

@@ -17,6 +17,7 @@ from scheduler.replica import Replica
 from scheduler.replicas import rendezvous
 from scheduler.replicas.peer_calls import PASSED_OVER_S
 from scheduler.settings import SchedulerSettings
+from scheduler.tasks import job_loads
 from scheduler.tasks.job_actor import NotActingError
 from scheduler.tasks.list_comparison import YOUNG_S
 from scheduler.tasks.reservations import ExecutorReservation
@@ -707,6 +708,30 @@ async def test_a_planning_task_brings_the_spec_where_that_is_at_hand(pair):
     answer = await pair.here.gateway.ReportTasks(freed, Peer())
     (blob,) = answer.blobs
     assert [task_set.spec_digest for task_set in answer.task_sets] == [blob.digest] == [digest_of(blob.content)]
+
+
+# ---------------------------------------------------------------- telling of many jobs
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["told", "asks"])
+async def test_of_more_jobs_than_a_call_may_tell_the_rest_is_told_by_later_ones(pair, monkeypatch, asks):
+    monkeypatch.setattr(job_loads, "MAX_LOADS", 2)
+    job_ids = [job_of(HERE, n) for n in range(5)]
+    for job_id in job_ids:
+        await pair.here.jobs.submit(graph(job_id))
+    await pair.there.heads.refresh()
+    for _ in range(3):
+        assert {pair.there.loads.position(job_id)[0] for job_id in job_ids} != {0}
+        if asks:
+            await pair.there.others.actors()[HERE].compare(SLOT, [], disproves=False)
+        else:
+            await pair.here.others.actors()[THERE].tell()
+    assert {pair.there.loads.position(job_id)[0] for job_id in job_ids} == {0}
+    assert all(len(call.loads) <= 2 for call in pair.calls)
+    pair.calls.clear()
+    await pair.here.others.actors()[THERE].tell()
+    await pair.here.others.actors()[THERE].tell()
+    assert len(pair.calls) == asks, "nothing is told twice, unless it is not sure to have arrived"
 
 
 # ---------------------------------------------------------------- watching
