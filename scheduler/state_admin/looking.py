@@ -5,6 +5,7 @@ from typing import Final
 from onager.errors import NotFoundError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
+from scheduler.records import plain_size
 from scheduler.state_admin.decoding import joined, shown
 from scheduler.state_admin.paths import record_path, selection
 from state_backend import KeyRange, Keyspace, StateBackendClient
@@ -53,10 +54,10 @@ async def read_record(backend: StateBackendClient, path: str) -> pb.GetStateResp
     if pieces and (found is None or (keyspace is Keyspace.GraphChunks and len(pieces) > 1)):
         pieces.sort(key=lambda item: int(item.key.rpartition("/")[2]))
         values = [item.value for item in pieces]
-        text = await apart(sum(map(len, values)), joined, keyspace, path, values)
+        text = await apart(sum(map(plain_size, values)), joined, keyspace, path, values)
         return pb.GetStateResponse(key=path, json=text, mod_revision=max(item.mod_revision for item in pieces))
     assert found is not None
-    text = await apart(len(found.value), shown, keyspace, key, found.value)
+    text = await apart(plain_size(found.value), shown, keyspace, key, found.value)
     return pb.GetStateResponse(key=path, json=text, mod_revision=found.mod_revision)
 
 

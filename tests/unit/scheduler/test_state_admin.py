@@ -3,15 +3,18 @@
 import asyncio
 import contextlib
 import json
+import threading
+from functools import partial
 
 import pytest
 
 from executor.spark import plan_codec
 from executor.spark.stage_plan import ResultOutput, StagePlan
-from onager.errors import InvalidRequestError, NotFoundError, StateUnavailableError
+from onager.errors import InvalidRequestError, NotFoundError, StateCorruptError, StateUnavailableError
 from onager.protocol import onager_pb2 as pb
 from scheduler.jobs.blobs import digest_of
 from scheduler.records import pack, pack_blob
+from scheduler.state_admin import looking
 from scheduler.state_admin.admin import StateAdmin, without_credentials
 from scheduler.state_admin.decoding import content, decoded
 from state_backend import VALUE_CHUNK_BYTES, Delete, Keyspace, Put, split_value
@@ -327,3 +330,25 @@ async def test_a_check_comes_in_parts_and_ends_with_a_summary(admin, store):
     summary = parts[-1].summary
     assert (summary.errors, summary.warnings, summary.records["Slots"]) == (100, 1, 100)
     assert summary.revision == (await store.backend.scan_keys(Keyspace.Slots, limit=1)).revision
+
+
+@pytest.mark.parametrize("path", ["JobLog/j/00000000/000000000001", "GraphChunks/j/00000001-x", "Plans/abc"])
+async def test_what_is_large_once_unpacked_is_looked_at_beside_the_event_loop(backend, admin, monkeypatch, path):
+    keyspace, _, key = path.partition("/")
+    packed = pack(b'{"text": "' + b"x" * 2_000_000 + b'"}')
+    assert len(packed) < 10_000
+    names = [key] if keyspace == "JobLog" else [f"{key}/0", f"{key}/1"]
+    for name, value in zip(names, [packed] if len(names) == 1 else [packed[:100], packed[100:]], strict=True):
+        await backend.put(Keyspace(keyspace), name, value)
+    threads = []
+    for name, act in [("shown", looking.shown), ("joined", looking.joined)]:
+        monkeypatch.setattr(looking, name, partial(seen_in, threads, act))
+    with contextlib.suppress(StateCorruptError):
+        await get(admin, path)
+    assert threads
+    assert threading.current_thread() not in threads
+
+
+def seen_in(threads, act, *args):
+    threads.append(threading.current_thread())
+    return act(*args)
