@@ -16,7 +16,7 @@ class _Total(NamedTuple):
 
 
 class ExchangeSizes:
-    """The totals of stages that somebody has asked for, of active jobs."""
+    """The totals of stages that somebody has asked for, of the active jobs that it has learned of."""
 
     def __init__(self) -> None:
         self._totals: dict[str, dict[int, _Total]] = {}
@@ -25,10 +25,13 @@ class ExchangeSizes:
         self, job_id: JobId, before: ExecutionGraph | None, graph: ExecutionGraph, events: Sequence[Event]
     ) -> None:
         """Take in that *events* led from *before* to *graph*; what does not follow from them is added up anew."""
-        totals = self._totals.get(job_id)
-        if totals is None or before is None or not graph.is_active:
-            self._totals.pop(job_id, None)
+        if not graph.is_active:
+            self.forget(job_id)
             return
+        if before is None:
+            self._totals[job_id] = {}
+            return
+        totals = self._totals.setdefault(job_id, {})
         touched: dict[int, set[int]] = {}
         for event in events:
             if isinstance(event, TaskSucceeded):
@@ -48,7 +51,7 @@ class ExchangeSizes:
         if not graph.is_active:
             is_kept = graph.state is JobState.SUCCESSFUL and graph.result_stage is not None
             return _sum(graph.result_stage) if is_kept and graph.result_stage is not None else 0
-        totals = self._totals.setdefault(graph.job_id, {})
+        totals = self._totals.get(graph.job_id, {})  # none is kept of a job that has ended meanwhile
         found = 0
         for stage in graph.stages:
             if stage.spec.output.kind == "exchange" and graph.is_pipelined:

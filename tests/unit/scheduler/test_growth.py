@@ -208,6 +208,7 @@ def test_the_size_of_what_lies_in_the_exchange_grows_with_each_output():
     def work(size):
         before, sizes = at_work(size), ExchangeSizes()
         before = apply_all(before, [done_by(number) for number in range(size - 2)])
+        sizes.learn(JOB, None, before, ())
         assert sizes.of(before) == size - 2
         done = done_by(size - 1)
         after = apply_all(before, [done])
@@ -229,6 +230,7 @@ def test_sizes_are_added_up_anew_where_outputs_were_lost():
     first = done_by(0)
     first = replace(first, output=replace(first.output, is_shared=False))
     before = apply_all(at_work(3), [first, done_by(1)])
+    sizes.learn(JOB, None, before, ())
     assert sizes.of(before) == 2
     lost = ExecutorLost(executor_id=executor(0), incarnation=LIFE, reason="gone", at_ms=20)
     after = apply_all(before, [lost])
@@ -237,6 +239,15 @@ def test_sizes_are_added_up_anew_where_outputs_were_lost():
     twice = TaskSucceeded(**{f: getattr(first, f) for f in first.__dataclass_fields__ if f != "type"})
     sizes.learn(JOB, after, after, [twice])
     assert sizes.of(after) == sum(o.bytes for o in after.stages[1].ledger.outputs.values())
+
+
+def test_nothing_is_kept_of_a_job_that_ended_before_somebody_had_asked():
+    sizes = ExchangeSizes()
+    before = apply_all(at_work(3), [done_by(0)])
+    sizes.learn(JOB, None, before, ())
+    sizes.forget(JOB)
+    assert sizes.of(before) == 1
+    assert not sizes._totals
 
 
 # ---------------------------------------------------------------- the queue, registrations
