@@ -3,13 +3,13 @@
 from collections import Counter, OrderedDict
 from typing import Final
 
-from execution_graph import ExecutionGraph, RunningStage
+from execution_graph import ExecutionGraph, RunningStage, SuccessfulStage
 
 _REMEMBERED: Final = 1_024
 
 
 class InputLocality:
-    """The bytes of stages' inputs by executor. They are settled for as long as a stage's attempt is: added up once."""
+    """The bytes of stages' inputs by executor: added up once for an attempt, when all of its input is there."""
 
     def __init__(self) -> None:
         self._bytes: OrderedDict[tuple[str, int, int], Counter[str]] = OrderedDict()
@@ -19,6 +19,8 @@ class InputLocality:
         key = (graph.job_id, stage.spec.stage_id, stage.attempt)
         found = self._bytes.get(key)
         if found is None:
+            if not all(isinstance(graph.stages[source.stage_id], SuccessfulStage) for source in stage.spec.inputs):
+                return 0.0  # it streams
             found = self._bytes[key] = Counter()
             for source in stage.spec.inputs:
                 for output in graph.stages[source.stage_id].ledger.outputs.values():

@@ -204,6 +204,16 @@ def test_where_input_lies_is_added_up_once_for_an_attempt():
     assert hardly_grows(work)
 
 
+def test_where_input_lies_is_not_settled_before_all_of_it_is_there():
+    """A stage that streams runs while its input is still being made."""
+    found, inputs = reading(3), InputLocality()
+    still_made = replace(
+        found, stages=[*found.stages[:1], replace(at_work(3).stages[1], spec=found.stages[1].spec), found.stages[2]]
+    )
+    assert inputs.part(still_made, found.stages[2], executor(1)) == 0
+    assert inputs.part(found, found.stages[2], executor(1)) == pytest.approx(1 / 3)
+
+
 def test_the_size_of_what_lies_in_the_exchange_grows_with_each_output():
     def work(size):
         before, sizes = at_work(size), ExchangeSizes()
