@@ -1,6 +1,5 @@
 """What executors report, made into events: blobs and inline results are stored before the event that names them."""
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -34,7 +33,7 @@ from onager.sealed_results import DamagedResultError, check_sealed, is_checksum
 from scheduler import wire
 from scheduler.jobs import planning
 from scheduler.jobs.blobs import BlobStore, digest_of
-from scheduler.jobs.job_specs import check_place
+from scheduler.jobs.places import check_place_apart
 from scheduler.jobs.results import InlineResult, ResultStore
 
 log = structlog.get_logger(__name__)
@@ -82,7 +81,7 @@ class ReportReader:
         """Return what is wrong with where the output of *plan*, if it is one, goes."""
         if plan.HasField("sink"):
             try:
-                await asyncio.to_thread(check_place, plan.sink.path, self._private)
+                await check_place_apart(plan.sink.path, self._private)
             except InvalidRequestError as error:
                 return Failure(kind=FailureKind.USER_ERROR, message=str(error))
         return None
