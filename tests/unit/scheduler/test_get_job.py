@@ -14,7 +14,9 @@ from state_backend import Keyspace
 from tests.unit.scheduler.world import graph
 
 JOB = JobId("job-1")
-SPEC = pb.JobSpec(name="mine", sql=pb.SqlScript(text="SELECT 1"))
+SQL = f"SELECT {'1' * 70_000}"
+"""More than what is kept at hand."""
+SPEC = pb.JobSpec(name="mine", sql=pb.SqlScript(text=SQL))
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def reads(backend):
     found, under_way, read = [], [], backend._read
 
     async def counted(keys, ranges):
-        if not any(r.keyspace is Keyspace.Plans for r in ranges):
+        if not any(keyspace is Keyspace.Plans for keyspace, _ in keys):
             return await read(keys, ranges)
         under_way.append(1)
         found.append(len(under_way))
@@ -49,7 +51,7 @@ def reads(backend):
 async def test_few_specifications_are_read_at_once_however_many_ask(replica, reads):
     ask = pb.GetJobRequest(job_id=JOB)
     answers = await asyncio.gather(*(replica.service.GetJob(ask, None) for _ in range(10)))
-    assert [answer.spec.sql.text for answer in answers] == ["SELECT 1"] * 10
+    assert [answer.spec.sql.text for answer in answers] == [SQL] * 10
     assert (len(reads), max(reads)) == (10, 2)
 
 
