@@ -14,14 +14,25 @@ _HINTS: Final = ("secret", "password", "token", "accesskey", "access.key")
 """What `_SECRET` looks for, to see quickly that a large text has none of it."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{3,64}")
 _LONGEST_REGEX: Final = 1024
+_MOST_WORDS: Final = 32
 _IN_TEXT: Final = re.compile(
-    r"""(?ix) ( (?:secret|password|token|access[.]?key) (?![\w.-]{0,64}file\b) [\w.-]{0,64} ["']? \s{0,4} [=:] \s{0,4} )
-    ( "(?:[^"\\]|\\.){0,4096}"? | '(?:[^'\\]|\\.){0,4096}'? | [^\s"',;&)}\]]{1,4096} )"""
+    r"""(?ix) ( (?<![\w.-]) (?=[\w.-]*?(?:secret|password|token|access[.]?key)) [\w.-]++ (?<!file)
+                ["'`]? \s{0,4}+ [=:] \s{0,4}+ )
+    ( "(?:[^"\\]|\\.){0,4096}+"? | '(?:[^'\\]|\\.){0,4096}+'? | [^\s"',;&)}\]]{1,4096}+ )"""
 )
-_SET: Final = re.compile(r"(?i)(\bset\s{1,16}([\w.:-]{1,200})\s{0,16}=\s{0,16})([^;\n]{0,4096})")
+"""Begins with whole words only, so that each of a text's characters is looked at a few times, whatever they are."""
+_OPTION: Final = re.compile(
+    r"""(?ix) (?<![\w.-]) ([\w.-]++) (?<!file) ["'`]?+ \s{0,16}+ (?:=>?)?+ \s{0,16}+ (?=r?["']|\d)"""
+)
+"""The name of an option in SQL, up to its value: a blank between them is enough. A quote right behind it is its own."""
+_OPTION_VALUE: Final = re.compile(
+    r"""(?isx) (?: \s{0,16}+ r?(?: "(?:[^"\\]|\\.)*+"? | '(?:[^'\\]|\\.)*+'? ) )++ | \d[\w.]*+"""
+)
+"""A number, or texts that follow each other, which SQL joins."""
+_SET: Final = re.compile(r"(?i)(\bset\s{1,16}+(`[^`]++`|[\w.:-]++)\s{0,16}+=\s{0,16}+)([^;\n]*+)")
 _FILE: Final = ("-file", "_file")
 """Ends of names of our own settings that say where a secret lies, which whoever reads of them has to know."""
-_IN_ADDRESS: Final = re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)")
+_IN_ADDRESS: Final = re.compile(r"(://[^\s/:@]{0,256}+:)[^\s/@]{1,256}+(?=@)")
 
 
 def is_secret(text: str, words: frozenset[str] = frozenset()) -> bool:
@@ -34,7 +45,8 @@ def is_secret(text: str, words: frozenset[str] = frozenset()) -> bool:
 
 def words_of(conf: Mapping[str, str]) -> frozenset[str]:
     """Return the words in the job's own `spark.redaction.regex`; too many are redacted by them rather than too few."""
-    return frozenset(word.lower() for word in _WORD.findall(conf.get(REGEX_KEY, "")[:_LONGEST_REGEX]))
+    found = _WORD.findall(conf.get(REGEX_KEY, "")[:_LONGEST_REGEX])
+    return frozenset(word.lower() for word in found[:_MOST_WORDS])
 
 
 def shown_value(name: str, value: str, words: frozenset[str] = frozenset()) -> str:
@@ -67,16 +79,26 @@ def without_logins(text: str) -> str:
 
 
 def shown_script(text: str, words: frozenset[str] = frozenset()) -> str:
-    """Return an SQL script without the values of secrets that it sets."""
+    """Return an SQL script without the values of secrets that it sets, or gives as options."""
 
     def shown(found: re.Match[str]) -> str:
         return f"{found[1]}{shown_value(found[2], found[3], words)}"
 
-    return without_logins(_SET.sub(shown, text))
+    text = without_logins(_SET.sub(shown, text))
+    return _without_options(text, words) if is_secret(text, words) else text
+
+
+def _without_options(text: str, words: frozenset[str]) -> str:
+    parts, at = [], 0
+    for name in _OPTION.finditer(text):
+        if name.start() >= at and is_secret(name[1], words) and (value := _OPTION_VALUE.match(text, name.end())):
+            parts += [text[at : name.end()], REDACTED]
+            at = value.end()
+    return "".join([*parts, text[at:]])
 
 
 def shown_json(value: Any, words: frozenset[str] = frozenset()) -> Any:
-    """Return a value of JSON with the secrets in all ``conf`` and ``options`` of it redacted."""
+    """Return a value of JSON with the secrets in all settings, options, scripts and arguments of it redacted."""
     if isinstance(value, dict):
         conf = value.get("conf")
         if isinstance(conf, dict):
@@ -90,7 +112,9 @@ def shown_json(value: Any, words: frozenset[str] = frozenset()) -> Any:
 def _shown_entry(key: str, value: Any, words: frozenset[str]) -> Any:
     if key in ("conf", "options"):
         return _shown_pairs(value, words)
-    return shown_script(value, words) if key == "text" and isinstance(value, str) else shown_json(value, words)
+    if key == "text" and isinstance(value, str):
+        return shown_script(value, words)
+    return shown_text(value) if key == "arguments_json" and isinstance(value, str) else shown_json(value, words)
 
 
 def _shown_pairs(pairs: Any, words: frozenset[str]) -> Any:

@@ -19,7 +19,7 @@ from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, WEIGHT, chec
 from onager.private_paths import PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
-from onager.redaction import shown_json, shown_script, shown_text, words_of
+from onager.redaction import shown_json
 from scheduler.jobs.blobs import digest_of
 from scheduler.jobs.job_exchange import pipeline_of
 from scheduler.jobs.job_heads import JobTerms
@@ -130,11 +130,9 @@ def _shown(plain: dict[str, Any]) -> dict[str, Any]:
         plain.get("python", {}).pop(name, None)
     for file in plain.get("py_files", ()):
         file.pop("content", None)
-    words = words_of(plain.get("conf", {}))
-    if text := plain.get("sql", {}).get("text", ""):
-        plain["sql"]["text"] = shown_script(_cut(text), words)
-    if arguments := plain.get("python", {}).get("arguments_json", ""):
-        plain["python"]["arguments_json"] = shown_text(_cut(arguments))
+    for kind, name in (("sql", "text"), ("python", "arguments_json")):
+        if text := plain.get(kind, {}).get(name, ""):
+            plain[kind][name] = _cut(text)
     found: dict[str, Any] = shown_json(plain)
     return found
 
