@@ -150,5 +150,6 @@ def _refusal(method: str, error: OnagerError, **more: str) -> "grpc.RpcMethodHan
         log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__, **more)
         await abort(context, error)
 
-    # Whatever the method's answer would have been: to its caller, an error before the first message looks alike.
-    return grpc.unary_unary_rpc_method_handler(refuse)
+    # To its caller, an error before the first message looks alike for all methods; and gRPC reads a stream of requests
+    # only when it is asked to, so that nothing is taken from who may not call.
+    return grpc.stream_stream_rpc_method_handler(refuse)
