@@ -32,7 +32,7 @@ async def apart(size_bytes: int, work: Callable[_P, _R], *args: _P.args, **kwarg
 
 
 class Room:
-    """How many bytes of large requests a process may have in hand."""
+    """How many bytes of large requests of one kind of caller a process may have in hand."""
 
     def __init__(self, most_bytes: int = _BYTES_AT_ONCE) -> None:
         self._left = most_bytes
@@ -50,7 +50,3 @@ class Room:
             yield
         finally:
             self._left += size_bytes
-
-
-room: Final = Room()
-"""Of this process."""

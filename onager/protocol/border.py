@@ -1,7 +1,8 @@
 """How servers hand requests to services: as bytes, so that nothing is decoded before its size was looked at."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -12,11 +13,11 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha._async import ReflectionServicer
 from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 
-from onager.errors import InvalidRequestError, RequestTooLargeError
+from onager.errors import BusyError, InvalidRequestError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
+from onager.protocol.serving import counted, watched
 from onager.protocol.status import abort
-
-_FOREIGN_BYTES: Final = 64 * 1024
 
 
 class Border:
@@ -52,43 +53,54 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Return what serves a call, None for methods that are not of these."""
         found = self._raw.get(details.method)
         if found is None and (handler := self._inner.service(details)) is not None:
-            found = self._raw[details.method] = _taking_bytes(details.method, handler)
+            found = self._raw[details.method] = self._taking_bytes(details.method, handler)
         return found
 
+    def _taking_bytes(self, path: str, handler: Any) -> Any:
+        """Return *handler* with a deserializer that cannot fail, and not too many streams at a time."""
+        raw = handler._replace(request_deserializer=None)
+        if path.startswith(f"/{pb.DESCRIPTOR.package}."):
+            return raw
+        decode = handler.request_deserializer
+        if handler.unary_unary is not None:
 
-def _taking_bytes(path: str, handler: Any) -> Any:
-    """Return *handler* with a deserializer that cannot fail."""
-    raw = handler._replace(request_deserializer=None)
-    if path.startswith(f"/{pb.DESCRIPTOR.package}."):
-        return raw
-    decode = handler.request_deserializer
-    if handler.unary_unary is not None:
+            async def unary(request: bytes, context: Any) -> Any:
+                return await handler.unary_unary(await _decoded(decode, request, context), context)
 
-        async def unary(request: bytes, context: Any) -> Any:
-            return await handler.unary_unary(await _decoded(decode, request, context), context)
+            return raw._replace(unary_unary=unary)
+        if handler.unary_stream is not None:
 
-        return raw._replace(unary_unary=unary)
-    if handler.unary_stream is not None:
+            async def stream(request: bytes, context: Any) -> Any:
+                async with self._stream(path, context):
+                    return await handler.unary_stream(await _decoded(decode, request, context), context)
 
-        async def stream(request: bytes, context: Any) -> Any:
-            return await handler.unary_stream(await _decoded(decode, request, context), context)
+            return raw._replace(unary_stream=stream)
 
-        return raw._replace(unary_stream=stream)
+        async def streams(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
+            async def messages() -> AsyncIterator[Any]:
+                async for request in requests:
+                    yield await _decoded(decode, request, context)
 
-    async def streams(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
-        async def messages() -> AsyncIterator[Any]:
-            async for request in requests:
-                yield await _decoded(decode, request, context)
+            async with self._stream(path, context):
+                async for answer in handler.stream_stream(messages(), context):
+                    with watched():
+                        yield answer
 
-        async for answer in handler.stream_stream(messages(), context):
-            yield answer
+        return raw._replace(stream_stream=streams)
 
-    return raw._replace(stream_stream=streams)
+    @asynccontextmanager
+    async def _stream(self, path: str, context: Any) -> AsyncIterator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(counted(self, path, FOREIGN_STREAMS))
+            except BusyError as error:
+                await abort(context, error)
+            yield
 
 
 async def _decoded(decode: Callable[[bytes], Any], request: bytes, context: Any) -> Any:
-    if len(request) > _FOREIGN_BYTES:
-        await abort(context, RequestTooLargeError("the request", len(request), _FOREIGN_BYTES, "send less at a time"))
+    if len(request) > FOREIGN_BYTES:
+        await abort(context, RequestTooLargeError("the request", len(request), FOREIGN_BYTES, "send less at a time"))
     try:
         return decode(request)
     except (DecodeError, ValueError):

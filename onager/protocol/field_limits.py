@@ -5,7 +5,7 @@ call's time away from others. ``docs/limits.md`` is made of this table by ``pyth
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from onager.protocol.limits import INLINE_RESULT_BYTES, MAX_JOB_SPEC_BYTES, MAX_MESSAGE_BYTES, MAX_PLAN_BYTES, MIB
@@ -355,6 +355,8 @@ class MessageLimit:
     most_parts: int
     """Messages, entries of maps and texts of lists in it, all together."""
     advice: str = "send less at a time"
+    waits: bool = False
+    """Whether the call waits, with what was asked in hand, for something to happen: then it takes nobody's room."""
 
 
 _SMALL: Final = MessageLimit(64 * KIB, 1024)
@@ -380,7 +382,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "BackupState": _WITHOUT_FIELDS,
     "RegisterExecutor": _LIST,
     "Heartbeat": _LIST,
-    "PollWork": _LIST,
+    "PollWork": replace(_LIST, waits=True),
     "ReportTasks": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "FetchBlob": _SMALL,
     "DeregisterExecutor": _SMALL,
@@ -410,5 +412,9 @@ STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
     "BackupState": StreamLimit(1, can_wait=False),
 }
 """By method, for those whose answer is a stream."""
+FOREIGN_STREAMS: Final = StreamLimit(1000)
+"""Of each method of health and reflection, whose streams strangers may open, and keep open."""
+FOREIGN_BYTES: Final = KIB
+"""Of a request of theirs: it holds little but a name."""
 STREAM_STALLED_S: Final = 60.0
 """A stream is ended whose client takes nothing for so long: what waits for it takes memory."""

@@ -5,6 +5,8 @@ from typing import Final
 
 from onager.protocol.field_limits import (
     FIELD_LIMITS,
+    FOREIGN_BYTES,
+    FOREIGN_STREAMS,
     MAX_STAGES,
     MAX_TASKS_A_PAGE,
     MAX_TASKS_OF_JOB,
@@ -83,6 +85,9 @@ def _streams() -> list[str]:
         "| call | at a time | further ones get |",
         "|---|---:|---|",
         *rows,
+        f"| each of health and reflection | {FOREIGN_STREAMS.most:,} | `UNAVAILABLE` |",
+        "",
+        f"A request of health or reflection has at most {FOREIGN_BYTES:,} bytes.",
     ]
 
 

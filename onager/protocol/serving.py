@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache, wraps
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -20,9 +20,9 @@ from google.protobuf.message import DecodeError
 
 from onager.errors import BusyError, InvalidRequestError, OnagerError, OneAtATimeError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.apart import apart, room
+from onager.protocol.apart import Room, apart
 from onager.protocol.checking import check, check_parts
-from onager.protocol.field_limits import MESSAGE_LIMITS, STREAM_LIMITS, STREAM_STALLED_S, MessageLimit
+from onager.protocol.field_limits import MESSAGE_LIMITS, STREAM_LIMITS, STREAM_STALLED_S, MessageLimit, StreamLimit
 from onager.protocol.status import abort
 
 log = structlog.get_logger(__name__)
@@ -37,9 +37,12 @@ def translated(method: Unary) -> Unary:
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> Any:
         try:
-            with room.taken(_size(request)):
+            with ExitStack() as room:
+                room.enter_context(_method(method.__name__).room.taken(_size(request)))
                 message = await admitted(method.__name__, request)
                 del request
+                if _method(method.__name__).limit.waits:
+                    room.close()
                 return await method(self, message, context)
         except grpc.aio.AbortError:
             raise
@@ -57,9 +60,9 @@ def translated_stream(method: Stream) -> Stream:
     async def served(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
         try:
             message = await admitted(method.__name__, request)
-            with _stream_of(self, method.__name__):
+            with counted(self, method.__name__, STREAM_LIMITS[method.__name__]):
                 async for answer in method(self, message, context):
-                    with _watched():
+                    with watched():
                         yield answer
         except grpc.aio.AbortError:
             raise
@@ -73,12 +76,11 @@ def translated_stream(method: Stream) -> Stream:
 
 
 @contextmanager
-def _stream_of(service: Any, name: str) -> Iterator[None]:
-    """Count a stream; `BusyError` when there are as many as there may be."""
+def counted(service: Any, name: str, limit: StreamLimit) -> Iterator[None]:
+    """Count a stream of *service*; `BusyError` when there are as many as there may be."""
     under_way = _streams.setdefault(service, Counter())
-    limit = STREAM_LIMITS[name]
     if under_way[name] >= limit.most:
-        why = f"{limit.most} streams of {name} are under way, which is the limit of one scheduler"
+        why = f"{limit.most} streams of {name} are under way, which is the limit of one process"
         raise BusyError(why) if limit.can_wait else OneAtATimeError(f"{why}: try again when one of them has ended")
     under_way[name] += 1
     try:
@@ -91,7 +93,7 @@ _streams: Final[WeakKeyDictionary[Any, Counter[str]]] = WeakKeyDictionary()
 
 
 @contextmanager
-def _watched() -> Iterator[None]:
+def watched() -> Iterator[None]:
     """End the call when its client does not take a message for long."""
     task = asyncio.current_task()
     if task is None:
@@ -125,6 +127,7 @@ def _size(request: Any) -> int:
 class _Method(NamedTuple):
     request: Any
     limit: MessageLimit
+    room: Room
 
     def read(self, data: bytes) -> Any:
         name = self.request.DESCRIPTOR.name
@@ -142,6 +145,8 @@ class _Method(NamedTuple):
 
 _UNCOUNTED_BYTES: Final = 128 * 1024
 """So much is decoded in a few milliseconds, whatever it is."""
+_ROOMS: Final = {service: Room() for service in pb.DESCRIPTOR.services_by_name}
+"""Each service has callers of one kind: however much some send, the others are heard."""
 
 
 @cache
@@ -152,7 +157,7 @@ def _method(name: str) -> _Method:
         for method in service.methods
         if method.name == name
     )
-    return _Method(getattr(pb, found.input_type.name), MESSAGE_LIMITS[name])
+    return _Method(getattr(pb, found.input_type.name), MESSAGE_LIMITS[name], _ROOMS[found.containing_service.name])
 
 
 def _told(call: str, error: Exception) -> OnagerError:

@@ -14,6 +14,7 @@ from onager.protocol import field_limits, serving
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import Room
 from onager.protocol.field_limits import STREAM_LIMITS
+from onager.protocol.limits import MIB
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.status import from_rpc_error
 
@@ -39,6 +40,10 @@ class Service:
     @translated
     async def GetJob(self, request: Any, context: Any) -> str:  # noqa: N802
         return str(request.job_id)
+
+    @translated
+    async def ReportTasks(self, request: Any, context: Any) -> str:  # noqa: N802
+        return str(request.executor_id)
 
     @translated_stream
     async def BackupState(self, request: Any, context: Any) -> AsyncIterator[str]:  # noqa: N802
@@ -133,6 +138,45 @@ def test_large_requests_wait_for_room() -> None:
             pass
     with room.taken(10_000_000):
         pass
+
+
+class Waiting:
+    """Holds submissions and polls until the test is over."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Semaphore(0)
+
+    @translated
+    async def SubmitJob(self, request: Any, context: Any) -> None:  # noqa: N802
+        self.begun.release()
+        await asyncio.sleep(60)
+
+    @translated
+    async def PollWork(self, request: Any, context: Any) -> None:  # noqa: N802
+        self.begun.release()
+        await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "count"),
+    [
+        ("SubmitJob", pb.SubmitJobRequest(spec={"python": {"source": b"x" * 21 * MIB}}), 3),
+        ("PollWork", pb.PollWorkRequest(executor_id="e", running=[pb.TaskId(job_id="j" * 200)] * 4000), 80),
+    ],
+    ids=["submissions", "polls"],
+)
+async def test_what_others_have_in_hand_keeps_no_executor_from_reporting(name: str, request_: Any, count: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        waiting, data, held = Waiting(), request_.SerializeToString(), []
+        for _ in range(count):
+            held.append(group.create_task(getattr(waiting, name)(data, CONTEXT)))
+            await waiting.begun.acquire()
+        report = pb.TaskReport(task=pb.TaskId(job_id="j"), failure=pb.Failure(message="m" * 20 * MIB))
+        sent = pb.ReportTasksRequest(executor_id="e", reports=[report]).SerializeToString()
+        assert await Service().ReportTasks(sent, CONTEXT) == "e"
+        assert not any(task.done() for task in held)
+        for task in held:
+            task.cancel()
 
 
 async def test_limits_hold_for_messages_that_come_decoded() -> None:
