@@ -11,6 +11,7 @@ from pydantic_settings import SettingsConfigDict
 from onager.errors import InvalidSettingError
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, ExecutorId, is_executor_id, new_incarnation
 from onager.private_paths import PrivatePaths
+from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import DEFAULT_ADDRESS
 from onager.protocol.ports import check_address
 from onager.protocol.security import ClientSecurity
@@ -30,7 +31,7 @@ class ExecutorSettings(ProcessSettings):
 
     scheduler: str = DEFAULT_ADDRESS
     """Addresses of schedulers, ``host:port[,host:port]``: any will do; when one fails, the next is tried."""
-    slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1024)
+    slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=MAX_SLOTS)
     """How many tasks run at once."""
     exchange_dir: str
     """The directory that all executors and schedulers share: a path, or a URI that Hadoop understands."""

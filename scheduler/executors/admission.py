@@ -8,11 +8,11 @@ from typing import Final
 from onager.errors import ExecutorReplacedError, InvalidRequestError, VersionMismatchError
 from onager.ids import MAX_EXECUTOR_ID_LENGTH, is_executor_id, is_life
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import PROTOCOL_VERSION
 from scheduler.executors.executor_records import ExecutorRecord
 
 _ADDRESS: Final = re.compile(r"\S+:[1-9]\d{0,4}")
-_MAX_SLOTS: Final = 1024
 _REPLACED_REMEMBERED: Final = 1024
 
 
@@ -54,8 +54,8 @@ class Admission:
             )
         if (name, request.incarnation) in self._replaced:
             raise ExecutorReplacedError(name)
-        if not 1 <= request.slots <= _MAX_SLOTS:
-            raise InvalidRequestError(f"executor {name} has {request.slots} slots; give 1 to {_MAX_SLOTS}")
+        if not 1 <= request.slots <= MAX_SLOTS:
+            raise InvalidRequestError(f"executor {name} has {request.slots} slots; give 1 to {MAX_SLOTS}")
         if request.mode not in ("", "pull", "push"):
             raise InvalidRequestError(f"executor {name} wants mode {request.mode!r}; use pull or push")
         if request.mode == "push" and not _ADDRESS.fullmatch(request.address):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
-from typing import Final
 
 import structlog
 
@@ -27,7 +26,6 @@ from onager.ids import JobId, TaskKey, is_life
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
-from onager.protocol.limits import INLINE_RESULT_BYTES
 from onager.protocol.task_keys import task_key
 from onager.sealed_results import DamagedResultError, check_sealed, is_checksum
 from scheduler import wire
@@ -37,9 +35,6 @@ from scheduler.jobs.places import check_place_apart
 from scheduler.jobs.results import InlineResult, ResultStore
 
 log = structlog.get_logger(__name__)
-
-_INLINE_SLACK_BYTES: Final = 64 * 1024
-
 
 OnOutcomes = Callable[[JobId, ExecutorSlot, Sequence[Event]], None]
 """Hears what an executor reported of a job's tasks."""
@@ -228,8 +223,6 @@ def _inline(job_id: JobId, partition: int, output: pb.TaskOutput, content: bytes
         return None
     if not content:
         raise _Unusable(f"the result of partition {partition} should have come in its report, and did not")
-    if len(content) > INLINE_RESULT_BYTES + _INLINE_SLACK_BYTES:
-        raise _Unusable(f"a result of {len(content):,} bytes came in its report, which takes {INLINE_RESULT_BYTES:,}")
     if output.checksum:
         try:
             check_sealed(BytesIO(content), output.checksum)
