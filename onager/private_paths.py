@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from onager.errors import InvalidRequestError
 from onager.exchange_layout import has_scheme, local_path
 
 
@@ -22,7 +23,8 @@ class PrivatePaths:
     def meets(self, path: str) -> str | None:
         """Return the private path that *path* is, lies in or holds; None when it meets none.
 
-        Links are followed, and a directory that is mounted at a second place is known there.
+        Links are followed, and a directory that is mounted at a second place is known there. `InvalidRequestError` for
+        what no file can be called.
         """
         real = _real(path)
         for private in self.paths:
@@ -39,7 +41,12 @@ NO_PATHS = PrivatePaths(())
 
 
 def _real(path: str) -> str:
-    return path.rstrip("/") if has_scheme(path) else os.path.realpath(local_path(path))
+    if has_scheme(path):
+        return path.rstrip("/")
+    try:
+        return os.path.realpath(local_path(path))
+    except ValueError as error:
+        raise InvalidRequestError(f"{path!r} cannot be a path: {error}") from error
 
 
 def _is_below(path: str, directory: str) -> bool:

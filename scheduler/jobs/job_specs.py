@@ -149,6 +149,7 @@ def _check_kind(spec: pb.JobSpec) -> None:
         case "python":
             if spec.python.WhichOneof("code") is None or not (spec.python.source or spec.python.pickled):
                 raise InvalidRequestError("the Python function has no code: give a file's source or a pickled function")
+            _check_nul("the function's file", spec.python.file_name)
             _check_arguments(spec.python.arguments_json)
         case _:
             raise InvalidRequestError("the job has nothing to run: give an SQL script or a Python function")
@@ -182,6 +183,7 @@ def _check_views(spec: pb.JobSpec) -> None:
     for view in spec.views:
         if not view.name or not view.path:
             raise InvalidRequestError(f"a view needs a name and a path, not {view.name!r} = {view.path!r}")
+        _check_nul(f"view {view.name}", view.path)
         if view.format not in _VIEW_FORMATS:
             raise InvalidRequestError(
                 f"view {view.name}: {view.format!r} is not a format; use {', '.join(filter(None, _VIEW_FORMATS))}"
@@ -202,9 +204,15 @@ def check_place(path: str, private: PrivatePaths) -> None:
 def _check_sink(sink: pb.Sink) -> None:
     if not sink.path.strip():
         raise InvalidRequestError("the output needs a path: give the directory to write")
+    _check_nul("the output", sink.path)
     if steps_back(sink.path):
         raise InvalidRequestError(f"the output {sink.path} has '..' or '.' in it: give a path without")
     if sink.format not in _SINK_FORMATS:
         raise InvalidRequestError(f"{sink.format!r} is not a format to write; use {', '.join(_SINK_FORMATS)}")
     if sink.mode not in ("", *_SINK_MODES):
         raise InvalidRequestError(f"{sink.mode!r} is not a mode of writing; use {', '.join(_SINK_MODES)}")
+
+
+def _check_nul(what: str, path: str) -> None:
+    if "\0" in path:
+        raise InvalidRequestError(f"{what} has a NUL character in its path, {path!r}: no file can be called so")

@@ -85,6 +85,14 @@ async def test_a_staged_file_outside_of_its_directory_is_no_success(scheduler, c
     assert any(words in ended.failure.message for words in ("the name of a staged file", "success.output.files"))
 
 
+async def test_a_plan_whose_output_no_file_can_be_called_fails_the_job(scheduler, client):
+    await client.submit("job-1")
+    async with executor(scheduler.address, "e1", reporting(lambda _: None, kind="sink", sink="/data/o\0ut")):
+        ended = await client.wait("job-1")
+    assert ended.state == pb.FAILED
+    assert "cannot be a path" in ended.failure.message
+
+
 async def test_a_manifest_that_was_not_sent_is_no_success(scheduler, client):
     def run(task_set, task):
         if task_set.work == pb.PLAN:

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from onager.errors import InvalidRequestError
 from onager.private_paths import PrivatePaths, steps_back
 
 
@@ -68,3 +69,8 @@ def test_steps_back_are_seen():
         "/a/./b",
         "file:/a/..",
     ]
+
+
+def test_what_no_file_can_be_called_is_the_callers_error(place):
+    with pytest.raises(InvalidRequestError, match="cannot be a path"):
+        place[1].meets("/out\0put")
