@@ -30,6 +30,14 @@ def test_other_values_are_shown() -> None:
     assert shown_value("spark.x", f"etcd://u:{SECRET}@host") == f"etcd://u:{REDACTED}@host"
 
 
+def test_values_of_flags_are_shown_for_what_they_are() -> None:
+    assert str(InvalidSettingError("--tls-ca", "secrets/ca.pem", "no")) == "--tls-ca='secrets/ca.pem': no"
+    assert shown_value("--auth-token-file", "/run/secrets/token") == "/run/secrets/token"
+    for value in (f"etcd://u:{SECRET}@host", f"spark.my.password={SECRET}"):
+        assert SECRET not in shown_value("--backend", value)
+    assert shown_value("--token", SECRET) == REDACTED
+
+
 def test_the_words_of_a_jobs_own_expression_count_besides() -> None:
     words = words_of({"spark.redaction.regex": "(?i)secret|my[.]pin|iban"})
     assert shown_value("spark.x.IBAN", SECRET, words) == REDACTED
