@@ -16,6 +16,7 @@
     │   └── OneAtATimeError          and it takes too long to wait for
     ├── SchedulerUnreachableError    retryable
     │   └── TlsError                 it is there, but no safe connection to it came about
+    ├── ExecutorUnreachableError     retryable: one in push mode
     ├── AuthenticationError          a scheduler does not know who we are, or does not let us
     │   ├── RoleRefusedError         the token is for other calls
     │   ├── TokenMissingError
@@ -184,10 +185,11 @@ class SchedulerUnreachableError(OnagerError):
             f"no scheduler answers at {addresses} ({why}); is one running there? (onager standalone, onager scheduler)"
         )
         self.addresses = addresses
+        self.why = why
 
 
 class TlsError(SchedulerUnreachableError):
-    """No safe connection to a scheduler came about.
+    """No safe connection to a scheduler, or an executor in push mode, came about.
 
     `reason` is one of wants_tls, not_tls, wrong_authority, expired, not_yet_valid, wrong_host, certificate_wanted,
     certificate_refused.
@@ -196,9 +198,21 @@ class TlsError(SchedulerUnreachableError):
     retryable = False
 
     def __init__(self, addresses: str, reason: str, why: str) -> None:
-        OnagerError.__init__(self, f"no safe connection to the scheduler at {addresses}: {why}")
+        OnagerError.__init__(self, f"no safe connection to {addresses}: {why}")
         self.addresses = addresses
+        self.why = why
         self.reason = reason
+
+
+class ExecutorUnreachableError(OnagerError):
+    """An executor in push mode did not answer."""
+
+    retryable = True
+
+    def __init__(self, executor_id: str, address: str, why: str) -> None:
+        super().__init__(f"executor {executor_id} does not answer at {address} ({why}); can it be reached from here?")
+        self.executor_id = executor_id
+        self.address = address
 
 
 class AuthenticationError(OnagerError):

@@ -50,6 +50,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.SchedulerUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     # Never sent: it stands for a connection that did not come about.
     errors.TlsError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.BAD_GATEWAY),
+    errors.ExecutorUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.RoleRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
     errors.TokenMissingError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
@@ -140,9 +141,9 @@ def from_rpc_error(error: grpc.RpcError, address: str) -> OnagerError:
                 "it is not an Onager scheduler, or one of another version"
             )
         case StatusCode.RESOURCE_EXHAUSTED | StatusCode.INVALID_ARGUMENT | StatusCode.OUT_OF_RANGE:
-            return errors.InvalidRequestError(f"the scheduler at {address} refused the call: {details}")
+            return errors.InvalidRequestError(f"the service at {address} refused the call: {details}")
         case _:
-            return OnagerError(f"the call to the scheduler at {address} failed with {code.name}: {details}")
+            return OnagerError(f"the call to the service at {address} failed with {code.name}: {details}")
 
 
 def _cause_of(details: str) -> str:

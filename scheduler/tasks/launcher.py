@@ -10,7 +10,13 @@ import grpc
 import structlog
 
 from onager.clock import Clock
-from onager.errors import OnagerError, SchedulerUnreachableError, UnknownExecutorError
+from onager.errors import (
+    ExecutorUnreachableError,
+    OnagerError,
+    SchedulerUnreachableError,
+    TlsError,
+    UnknownExecutorError,
+)
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MIB
@@ -315,15 +321,18 @@ class Launcher:
         return never_sent
 
     async def _call(self, outbox: _Outbox, method: str, request: Any) -> Any:
-        address = outbox.record.address
+        executor_id, address = outbox.record.executor_id, outbox.record.address
         self.check(address)
         try:
             return await unless_cut(
                 getattr(outbox.stub, method)(request, timeout=_ANSWER_S, metadata=self._access.metadata()),
-                SchedulerUnreachableError(address, "its connection was closed"),
+                ExecutorUnreachableError(executor_id, address, "its connection was closed"),
             )
         except grpc.aio.AioRpcError as raw:
-            raise self._access.error_of(raw, address) from raw
+            error = self._access.error_of(raw, address)
+            if isinstance(error, SchedulerUnreachableError) and not isinstance(error, TlsError):
+                error = ExecutorUnreachableError(executor_id, address, error.why)
+            raise error from raw
 
     # ---------------------------------------------------------------- plans
 

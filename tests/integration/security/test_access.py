@@ -204,7 +204,7 @@ def test_tokens_are_replaced_without_a_restart_and_without_a_pause(files):
 def reason(address: str, **security: Path | bool) -> str:
     told = refused(address, TlsError, **security)
     assert isinstance(told, TlsError)
-    assert str(told).startswith(f"no safe connection to the scheduler at {address}: ")
+    assert str(told).startswith(f"no safe connection to {address}: ")
     return told.reason
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from onager.clock import SystemClock
 from onager.errors import NotFoundError, UnknownExecutorError
@@ -191,6 +192,15 @@ async def test_a_launch_without_an_answer_is_repeated(rig):
     await rig.until(lambda: rig.told.events)
     assert [rig.executor.tasks(n) for n in range(3)] == [[[0]]] * 3
     assert rig.executor.launches[2].blobs
+
+
+async def test_an_executor_that_does_not_answer_is_told_by_its_name(rig):
+    rig.executor.answers = ["lost"]
+    with capture_logs() as logs:
+        rig.launch(task_set(0))
+        await rig.until(lambda: rig.told.events)
+    (entry,) = (entry for entry in logs if entry["event"] == "launches_not_delivered")
+    assert entry["error"].startswith(f"executor e1 does not answer at {rig.record.address} (connection reset)")
 
 
 async def test_what_comes_while_a_call_is_under_way_goes_with_the_next(rig):
