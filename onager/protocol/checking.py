@@ -195,6 +195,7 @@ class _Layout:
     """What of the encoded form of a message has to be known to count its parts."""
 
     def __init__(self, descriptor: Descriptor) -> None:
+        self.descriptor = descriptor
         self.parts: dict[int, Descriptor] = {}
         self.counted: set[int] = set()
         self.packed: set[int] = set()
@@ -210,8 +211,8 @@ class _Layout:
 _layout: Final = cache(_Layout)
 
 
-def check_parts(data: bytes, descriptor: Descriptor, most: int, where: str) -> None:  # noqa: C901, PLR0912 - one loop
-    """Raise `InvalidRequestError` where the encoded message *data* has more than *most* parts.
+def check_parts(data: bytes, descriptor: Descriptor, most: int, advice: str) -> None:  # noqa: C901, PLR0912 - one loop
+    """Raise `InvalidRequestError` with *advice* where the encoded message *data* has more than *most* parts.
 
     Decoded, an empty part of two bytes is fifty times as large, so this comes first, and stops at the limit: messages
     within, entries of maps, of lists, and fields that say the same again. What is not a message at all is left to the
@@ -250,7 +251,12 @@ def check_parts(data: bytes, descriptor: Descriptor, most: int, where: str) -> N
             else:
                 break
             if parts < 0 or fields < 0:
-                raise InvalidRequestError(f"{where} has more than {most:,} parts: send less at a time")
+                field = layout.descriptor.fields_by_number.get(number)
+                last = f"{layout.descriptor.name}.{field.name if field else number}"
+                raise InvalidRequestError(
+                    f"{descriptor.name} has more than {most:,} parts (messages, entries of maps, texts of lists), "
+                    f"the last that were counted in {last}: {advice}"
+                )
 
 
 def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:

@@ -355,17 +355,22 @@ class MessageLimit:
     most_parts: int
     """Messages, entries of maps and texts of lists in it, all together."""
     advice: str = "send less at a time"
+    """What to do about too many bytes."""
+    parts_advice: str = "send less at a time"
     waits: bool = False
     """Whether the call waits, with what was asked in hand, for something to happen: then it takes nobody's room."""
 
 
 _SMALL: Final = MessageLimit(64 * KIB, 1024)
 _WITHOUT_FIELDS: Final = MessageLimit(KIB, 1024)
-_LIST: Final = MessageLimit(MIB, 20_000)
+_LIST: Final = MessageLimit(MIB, 20_000, parts_advice="start executors with fewer slots each")
 
 MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "SubmitJob": MessageLimit(
-        MAX_JOB_SPEC_BYTES + 64 * KIB, 20_000, "read large data from files instead of the query's text"
+        MAX_JOB_SPEC_BYTES + 64 * KIB,
+        20_000,
+        "read large data from files instead of the query's text",
+        "give fewer views, options, settings and files, or make several jobs of the query",
     ),
     "GetJob": _SMALL,
     "ListJobs": _SMALL,

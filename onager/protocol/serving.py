@@ -132,7 +132,7 @@ class _Method(NamedTuple):
     def read(self, data: bytes) -> Any:
         name = self.request.DESCRIPTOR.name
         if len(data) > _UNCOUNTED_BYTES:
-            check_parts(data, self.request.DESCRIPTOR, self.limit.most_parts, name)
+            check_parts(data, self.request.DESCRIPTOR, self.limit.most_parts, self.limit.parts_advice)
         message = self.request()
         try:
             message.ParseFromString(data)

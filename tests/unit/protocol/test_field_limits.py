@@ -19,6 +19,7 @@ from onager.protocol.field_limits import (
     Unused,
 )
 from onager.protocol.limits_page import PAGE, page
+from onager.protocol.serving import _method
 
 METHODS = [m for service in pb.DESCRIPTOR.services_by_name.values() for m in service.methods]
 
@@ -141,21 +142,31 @@ def test_an_answer_has_no_place_in_a_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "parts"),
+    ("request_", "parts", "last"),
     [
-        (pb.SubmitJobRequest(spec=pb.JobSpec(views=[pb.View()] * 5)), 6),
-        (pb.SubmitJobRequest(spec=pb.JobSpec(conf={"a": "b", "c": "d"})), 3),
-        (pb.HeartbeatRequest(kept_jobs=["a", "", "c"]), 3),
-        (pb.PollWorkRequest(executor_id="e", running=[pb.TaskId(job_id="j", partition=3)] * 4), 4),
-        (pb.SubmitJobRequest(job_id="j" * 1000), 0),
+        (pb.SubmitJobRequest(spec=pb.JobSpec(views=[pb.View()] * 5)), 6, "JobSpec.views"),
+        (pb.SubmitJobRequest(spec=pb.JobSpec(conf={"a": "b", "c": "d"})), 3, "JobSpec.conf"),
+        (pb.HeartbeatRequest(kept_jobs=["a", "", "c"]), 3, "HeartbeatRequest.kept_jobs"),
+        (
+            pb.PollWorkRequest(executor_id="e", running=[pb.TaskId(job_id="j", partition=3)] * 4),
+            4,
+            "PollWorkRequest.running",
+        ),
+        (pb.SubmitJobRequest(job_id="j" * 1000), 0, ""),
     ],
 )
-def test_parts_are_counted_before_anything_is_decoded(request_: pb.SubmitJobRequest, parts: int) -> None:
+def test_parts_are_counted_before_anything_is_decoded(request_: pb.SubmitJobRequest, parts: int, last: str) -> None:
     data = request_.SerializeToString()
     check_parts(data, request_.DESCRIPTOR, max(parts, 1), "it")
     if parts:
-        with pytest.raises(InvalidRequestError, match="more than"):
+        with pytest.raises(InvalidRequestError, match=rf"more than .* counted in {last}: it$"):
             check_parts(data, request_.DESCRIPTOR, parts - 1, "it")
+
+
+def test_who_submits_too_many_parts_is_told_what_to_do() -> None:
+    request = pb.SubmitJobRequest(spec=pb.JobSpec(views=[pb.View(options={"a" * 9: "b"}) for _ in range(10_001)]))
+    with pytest.raises(InvalidRequestError, match=r"counted in View\.options: give fewer views, options, settings"):
+        _method("SubmitJob").read(request.SerializeToString())
 
 
 def test_parts_are_counted_behind_what_nobody_knows() -> None:
