@@ -16,7 +16,9 @@ HEADER: Final = "authorization"
 """The metadata key that carries ``Bearer TOKEN``."""
 
 _SCHEME: Final = "Bearer "
-_TOKEN: Final = re.compile(r"[!-~]{16,4096}")
+_TOKEN: Final = re.compile(r"[!-~]+")
+_LEAST_CHARS: Final = 16
+_MOST_CHARS: Final = 4096
 _ADVICE: Final = "make one with: openssl rand -hex 32"
 
 log = structlog.get_logger(__name__)
@@ -117,24 +119,27 @@ class TokenFile:
         except UnicodeDecodeError:
             # Without its cause, which holds what is in the file.
             raise InvalidSettingError(self._flag, str(self._path), f"it is not ASCII text; {_ADVICE}") from None
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         if not lines:
             raise InvalidSettingError(self._flag, str(self._path), f"there is no token in it; {_ADVICE}")
-        return tuple(self._parsed(number, line) for number, line in enumerate(lines, 1))
+        return tuple(self._parsed(number, line) for number, line in lines)
 
     def _parsed(self, number: int, line: str) -> Token:
         words = line.split()
         why = None
         if len(words) not in (1, _WORDS):
             why = f"line {number} is neither a token nor NAME ROLE TOKEN; {_ADVICE}"
+        elif not _LEAST_CHARS <= len(words[-1]) <= _MOST_CHARS:
+            limits = f"less than {_LEAST_CHARS} characters, or more than {_MOST_CHARS}"
+            why = f"the token of line {number} has {limits}; {_ADVICE}"
         elif not _TOKEN.fullmatch(words[-1]):
-            why = f"token {number} has less than 16 characters, or more than 4096; {_ADVICE}"
+            why = f"the token of line {number} has a character that cannot be printed; {_ADVICE}"
         elif len(words) == 1:
             return Token(words[0].encode())
         elif words[1] not in list(Role):
             why = f"line {number} has a role that is none: give {_ROLES}"
         elif not _NAME.fullmatch(words[0]):
-            why = f"line {number} has a name of more than 128 characters"
+            why = f"line {number} has a name of more than 128 characters, or with one that cannot be printed"
         else:
             return Token(words[2].encode(), words[0], Role(words[1]))
         raise InvalidSettingError(self._flag, str(self._path), why)

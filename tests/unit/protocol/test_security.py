@@ -52,6 +52,23 @@ def test_no_token_is_told_without_telling_what_is_there(tmp_path, content):
     assert raised.value.__cause__ is None
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("short", "the token of line 4 has less than 16 characters"),
+        ("a" * 5000, "the token of line 4 has less than 16 characters, or more than 4096"),
+        ("0123456789\x01abcdef", "the token of line 4 has a character that cannot be printed"),
+        ("name client two words", "line 4 is neither a token nor"),
+        ("name nobody 0123456789abcdef", "line 4 has a role that is none"),
+        ("na\x01me client 0123456789abcdef", "line 4 has a name of more than 128 characters, or with one that cannot"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_told_with_its_number_in_the_file(tmp_path, line, why):
+    (tmp_path / "token").write_text(f"{_OTHER}\n\n  \n{line}\n")
+    with pytest.raises(InvalidSettingError, match=why):
+        TokenFile(tmp_path / "token")
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.8.0.1:1", "[::1]:1", "localhost:1", "LOCALHOST:1"])
 def test_loopback_is_of_this_machine(address):
     assert is_loopback(address)
