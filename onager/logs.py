@@ -1,7 +1,8 @@
 """How every process logs: constant snake_case events with fields, for people or as JSON lines.
 
-Whatever is logged, a line has bounded size, takes bounded time to make, and holds no secrets: fields are cut, values of
-settings that sound like secrets are redacted, and of errors only their class, text and places in the code are told.
+Whatever is logged, by us or by libraries through `logging`, a line has bounded size, takes bounded time to make, and
+holds no secrets: fields are cut, values of settings that sound like secrets are redacted, and of errors only their
+class, text and places in the code are told.
 """
 
 import logging
@@ -29,11 +30,12 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
         if style == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)
     )
+    stamping = structlog.processors.TimeStamper(fmt="iso", utc=True)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            stamping,
             bounded,
             rendering,
         ],
@@ -42,7 +44,14 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
         cache_logger_on_first_use=True,
     )
     # Libraries (py4j, grpc) speak through the standard library: warnings and above are of interest.
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, stamping],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, bounded, rendering],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 def bounded(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

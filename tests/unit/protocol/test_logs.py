@@ -82,6 +82,30 @@ def test_causes_are_told_first() -> None:
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
+def test_what_libraries_log_is_bounded_too_and_has_no_secrets(style: str) -> None:
+    script = f"""
+import logging
+from onager.logs import configure_logging
+configure_logging("info", {style!r})
+def fails(depth):
+    return fails(depth - 1) if depth else 1 / 0
+try:
+    fails(500)
+except ZeroDivisionError:
+    logging.getLogger("py4j").exception("password=%s %s", {SECRET!r}, "x" * 1_000_000, stack_info=True)
+logging.getLogger("py4j").info("not of interest")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert SECRET not in done.stderr
+    assert len(done.stderr) < 3 * FIELD_CHARS + 5000
+    for words in ("py4j", "ZeroDivisionError: division by zero", "in fails", "more"):
+        assert words in done.stderr
+    assert "not of interest" not in done.stderr
+    if style == "json":
+        assert json.loads(done.stderr)["level"] == "error"
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
 def test_both_styles_leave_out_what_variables_hold(style: str) -> None:
     script = f"""
 import structlog
