@@ -56,7 +56,7 @@ is data (`execution_graph.Failure`), not an exception, once it leaves the execut
 
 from typing import ClassVar, Final
 
-from onager.redaction import shown_value
+from onager.redaction import is_secret, shown_text, shown_value
 
 _VALUE_CHARS: Final = 200
 
@@ -75,7 +75,10 @@ class InvalidSettingError(InvalidRequestError):
     """A flag, an environment variable or a conf key has a value that cannot be used."""
 
     def __init__(self, name: str, value: object, why: str) -> None:
-        shown = shown_value(name, value) if isinstance(value, str) else value
+        shown = value
+        if isinstance(value, str):
+            # A setting's value counts, too; a flag's is a path or an address: `secrets/ca.pem` is no secret.
+            shown = shown_value(name, value) if "." in name or is_secret(name) else shown_text(value)
         if isinstance(shown, str) and len(shown) > _VALUE_CHARS:
             shown = f"{shown[:_VALUE_CHARS]}…"
         super().__init__(f"{name[:_VALUE_CHARS]}={shown!r}: {why}")

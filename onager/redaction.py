@@ -50,16 +50,11 @@ def words_of(conf: Mapping[str, str]) -> frozenset[str]:
 
 
 def shown_value(name: str, value: str, words: frozenset[str] = frozenset()) -> str:
-    """Return *value* of the setting or option *name* as it may be shown: like Spark by either, and without logins.
-
-    That of a flag is a path, an address or a number, in which ``secrets/ca.pem`` is no secret.
-    """
+    """Return *value* of the setting or option *name* as it may be shown: like Spark by either, and without logins."""
     if name == REGEX_KEY:
         return value
     if name.endswith(_FILE):
         return without_logins(value)
-    if name.startswith("--") and not is_secret(name):
-        return shown_text(value)
     if is_secret(name, words) or is_secret(value, words):
         return REDACTED
     return without_logins(value)
