@@ -87,7 +87,9 @@ class ControlTasks:
         try:
             success = self._act(key, action, task_set, blobs, cancellation)
         except BaseException as e:  # noqa: BLE001 - whatever it is belongs into the report
-            failure = failures.killed("cancelled") if cancellation.is_cancelled else self._classify(e)
+            failure = (
+                failures.killed("cancelled") if cancellation.is_cancelled else failures.from_exception(self._kernel, e)
+            )
             self._finish(key, failure=failure)
         else:
             self._finish(key, success=success)
@@ -107,13 +109,6 @@ class ControlTasks:
             return action(key, task_set, blobs, cancellation)
         finally:
             self._kernel.leaveControl(_group(key))
-
-    def _classify(self, error: BaseException) -> pb.Failure:
-        try:
-            return failures.from_exception(self._kernel, error)
-        except (Py4JError, OSError) as e:
-            # The JVM died while it was asked.
-            return pb.Failure(kind="io_error", message=f"{error} (and it could not be classified: {e})")
 
     def _finish(
         self, key: TaskKey, *, success: pb.TaskSuccess | None = None, failure: pb.Failure | None = None

@@ -37,7 +37,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> pb.Failure:
     """Return the failure that the kernel's ``Failures.describe`` wrote, of a stage whose plan was made by *made_by*."""
     cause, message = _told(described.get("cause", ""), described["message"].strip(), made_by)
-    failure = pb.Failure(
+    failure = _failure(
         kind=described["kind"],
         cause=cause,
         message=message,
@@ -58,19 +58,27 @@ def from_exception(kernel: Any, error: BaseException, made_by: MadeBy | None = N
 
     *made_by*: who made the stage's plan; where that was another version, what would be an error of ours is its.
     Exceptions of the JVM are classified there. A gateway that does not answer is an I/O error, since the JVM is gone or
-    going; what is neither that nor known to be the user's is an error of ours.
+    going; what is neither that nor known to be the user's is an error of ours. It raises nothing, whatever *error* is.
     """
+    try:
+        return _classified(kernel, error, made_by)
+    except Exception as e:  # noqa: BLE001 - such as a JVM that died while it was asked
+        message = f"{_shown(error)} (and it could not be classified: {_shown(e)})"
+        return _failure(kind=FailureKind.IO_ERROR, message=message)
+
+
+def _classified(kernel: Any, error: BaseException, made_by: MadeBy | None) -> pb.Failure:
     origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     if isinstance(error, Py4JJavaError | CapturedException) and origin is not None:
         return _with_notes(from_kernel(json.loads(kernel.describe(origin)), made_by), error)
-    kind, cause = _classified(error)
+    kind, cause = _kind_of(error)
     message = str(error) or type(error).__name__
     if isinstance(error, (Py4JError, ConnectionError)):
         message = f"the executor's JVM does not answer: {error}"
     elif cause is FailureCause.INTERNAL_ERROR:
         message = f"{type(error).__name__}: {error}"
     told_cause, message = _told(cause or "", message, made_by)
-    failure = pb.Failure(
+    failure = _failure(
         kind=kind,
         cause=told_cause,
         message=message,
@@ -80,7 +88,7 @@ def from_exception(kernel: Any, error: BaseException, made_by: MadeBy | None = N
     return _with_notes(failure, error)
 
 
-def _classified(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
+def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
     # Of a sink, an error of the file system under it is not the user's.
     io = error.__cause__ if isinstance(error, SinkError) and isinstance(error.__cause__, OSError) else error
     cause: FailureCause | None = FailureCause.INTERNAL_ERROR
@@ -111,11 +119,25 @@ def _with_notes(failure: pb.Failure, error: BaseException) -> pb.Failure:
     """
     notes = getattr(error, "__notes__", ())
     if notes:
-        failure.message = "\n".join([failure.message, *notes])
+        failure.message = clean("\n".join([failure.message, *notes]))
     printed = getattr(error, "printed", "")
     if printed:
-        failure.details = f"{failure.details}\n\nThe job's function printed last:\n{printed}"
+        failure.details = clean(f"{failure.details}\n\nThe job's function printed last:\n{printed}")
     return failure
+
+
+def _failure(**texts: str) -> pb.Failure:
+    cleaned: dict[str, Any] = {name: clean(text) for name, text in texts.items()}
+    return pb.Failure(**cleaned)
+
+
+def clean(text: str) -> str:
+    """Return *text* as messages can carry it: Python's and Java's may hold halves of characters, as of file names."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()  # which bears errors that cannot say what they are
 
 
 def killed(why: str) -> pb.Failure:

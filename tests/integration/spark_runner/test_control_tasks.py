@@ -1,5 +1,6 @@
 """Planning that is cancelled: nothing starts afterwards, and the slot is free once the work has ended."""
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -111,3 +112,27 @@ def test_a_job_is_closed_when_what_runs_of_it_has_ended(controlled):
     assert controlled.tasks.close_job("job-closed")
     assert controlled.reported.is_set()
     assert controlled.tasks.close_job("job-closed")
+
+
+def test_an_error_whose_text_is_no_unicode_is_reported(controlled):
+    def work(_cancellation) -> None:
+        error = ValueError(os.fsdecode(b"no such file: \xff"))
+        error.add_note(os.fsdecode(b"see \xfe"))
+        raise error
+
+    controlled.start("job-unclean", work)
+    assert controlled.kind() == "io_error"
+    assert controlled.reports[0].failure.message.endswith("ValueError: no such file: ?\nsee ?")
+
+
+def test_an_error_that_cannot_say_what_it_is_is_reported(controlled):
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise ConnectionError("the JVM is gone")
+
+    def work(_cancellation) -> None:
+        raise MuteError
+
+    controlled.start("job-mute", work)
+    assert controlled.kind() == "io_error"
+    assert "MuteError" in controlled.reports[0].failure.message
