@@ -297,14 +297,24 @@ class StageRunner:
                     self._lose_jvm(e)
                 return
             for event, inline in events:
-                self._on_event(event, inline)
+                with self._lock:
+                    run = self._runs.get(event["run"])
+                    mine = run.open.pop(event["partition"], None) if run else None
+                if run is not None:
+                    self._take_event(run, mine, event, inline)
 
-    def _on_event(self, event: dict[str, Any], inline: bytes) -> None:
-        with self._lock:
-            run = self._runs.get(event["run"])
-            mine = run.open.pop(event["partition"], None) if run else None
-        if run is None:
-            return
+    def _take_event(self, run: _Run, mine: tuple[TaskKey, Nonce] | None, event: dict[str, Any], inline: bytes) -> None:
+        try:
+            self._on_event(run, mine, event, inline)
+        except Exception as e:  # the outcomes of others go on
+            log.exception("outcome_not_taken", run=run.name, partition=event["partition"])
+            failure = failures.from_exception(self.kernel, e, run.made_by)
+            if mine is not None:
+                self._report(run, _report_of(mine[0], run.started_ms, self._clock.now_ms(), failure))
+            elif event["partition"] == _ENDED:
+                self._fail_rest(run, failure)
+
+    def _on_event(self, run: _Run, mine: tuple[TaskKey, Nonce] | None, event: dict[str, Any], inline: bytes) -> None:
         if event["partition"] == _ENDED:
             described = event.get("failure") or {
                 "kind": FailureKind.IO_ERROR,

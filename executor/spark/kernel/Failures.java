@@ -259,12 +259,17 @@ public final class Failures {
     private static String details(Throwable e, Throwable python) {
         if (python != null) {
             String text = python.getMessage();
-            return text.length() > DETAILS ? text.substring(text.length() - DETAILS) : text;
+            return text.substring(whole(text, text.length() - DETAILS));
         }
         StringWriter trace = new StringWriter();
         e.printStackTrace(new PrintWriter(trace));
         String text = trace.toString();
-        return text.length() > DETAILS ? text.substring(0, DETAILS) : text;
+        return text.length() > DETAILS ? text.substring(0, whole(text, DETAILS)) : text;
+    }
+
+    /** Where to cut *text* at about *at*, not negative and not within a character. */
+    private static int whole(String text, int at) {
+        return at > 0 && Character.isSurrogatePair(text.charAt(at - 1), text.charAt(at)) ? at - 1 : Math.max(at, 0);
     }
 
     /** Leaves out the lines above a statement that Spark shows: those of the script before it were blanked out. */

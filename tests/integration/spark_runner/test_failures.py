@@ -183,6 +183,32 @@ def test_a_full_disk_under_a_dataset_is_no_ones_fault(runner, number, cause):
     assert (failure.kind, failure.cause) == ("io_error", cause)
 
 
+@pytest.mark.parametrize("shift", ["", "x"])
+def test_a_text_that_is_cut_is_cut_between_characters(spark, job, shift):
+    stages = cut(spark, spark.sql(f"SELECT raise_error('{shift}' || repeat('😀', 20000 + id)) FROM RANGE(0, 2, 1, 2)"))
+    for report in job.run_all(stages):
+        assert report.failure.error_class == "USER_RAISED_EXCEPTION"
+        assert report.failure.details.rstrip("😀").endswith(shift)
+        assert len(report.failure.details) > 8 * 1024
+
+
+def test_an_outcome_that_cannot_be_taken_fails_its_task_alone(spark, new_job, exchange_dir, monkeypatch):
+    stages = cut(spark, spark.range(0, 4, 1, 2).repartition(2, fn.col("id") + fn.monotonically_increasing_id()))
+    job, other = new_job(), new_job()
+    plain = failures.from_kernel
+
+    def wrong(described, made_by):
+        raise UnicodeEncodeError("utf-8", "\ud83d", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(failures, "from_kernel", wrong)
+    failing = cut(spark, spark.sql("SELECT raise_error('no') FROM RANGE(0, 2, 1, 2)"))
+    for report in job.run_all(failing):
+        assert (report.failure.kind, report.failure.cause) == ("io_error", "internal_error")
+        assert "surrogates not allowed" in report.failure.message
+    monkeypatch.setattr(failures, "from_kernel", plain)
+    assert all(report.HasField("success") for report in other.run_all(stages))
+
+
 @pytest.mark.parametrize("how", ["exit", "kill"])
 def test_a_dead_python_worker_is_an_io_error(spark, job, how):
     @udf(LongType())
