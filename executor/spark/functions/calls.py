@@ -120,7 +120,7 @@ class FunctionCalls:
             if not left:
                 return
             if tries == _CLOSE_PATIENCE:
-                log.warning("function_not_stopped", threads=left, why="Spark's driver still works on what it asked for")
+                log.warning("function_not_stopped", left=left, why="Spark's driver still works on what it asked for")
 
     def _outcome(self, answer: Mapping[str, Any], gateway: Any, session: SparkSession) -> DataFrame:
         match answer["kind"]:

@@ -21,6 +21,9 @@ import py4j.JavaServer;
 import py4j.Py4JPythonClientPerThread;
 import py4j.Py4JServerConnection;
 import py4j.PythonClient;
+import scala.collection.immutable.Seq;
+import scala.concurrent.Await;
+import scala.concurrent.duration.Duration;
 
 /**
  * What the process of a job's function talks to: a gateway into this JVM for that process alone. What it holds here goes with the gateway,
@@ -39,6 +42,7 @@ public final class FunctionGateway {
         "org.apache.spark.SparkConf", "org.apache.spark.sql.Encoders", "org.apache.spark.sql.OnSuccessCall", "org.apache.spark.sql.functions",
         "scala.Tuple2"
     };
+    private static final String ENDED = "the function that started it has ended";
     private static final long BY_THEMSELVES_MS = 100;
     private static final long AGAIN_MS = 200;
 
@@ -136,8 +140,8 @@ public final class FunctionGateway {
     }
 
     /**
-     * Take nothing more from the process, and stop what it still has done here. Return how many threads go on all the same after *waitMs*;
-     * to be called again then.
+     * Take nothing more from the process, and stop what it still has done here. Return how many of its threads and Spark jobs were still
+     * there after *waitMs*; to be called again then, until it is none.
      */
     public int close(long waitMs) {
         long end = System.currentTimeMillis() + waitMs;
@@ -150,7 +154,10 @@ public final class FunctionGateway {
         while (true) {
             synchronized (threads) {
                 long left = end - System.currentTimeMillis();
-                if (threads.isEmpty() || left <= 0) {
+                if (threads.isEmpty()) {
+                    break;
+                }
+                if (left <= 0) {
                     return threads.size();
                 }
                 if (!isPatient) {
@@ -165,11 +172,24 @@ public final class FunctionGateway {
                     // this thread was told to stop, which is what it is doing
                 }
                 if (threads.isEmpty()) {
-                    return 0;
+                    break;
                 }
             }
             isPatient = false;
-            sc.cancelJobsWithTag(tag, "the function that started it has ended");
+            sc.cancelJobsWithTag(tag, ENDED);
+        }
+        return stopJobs(waitMs);
+    }
+
+    /** Stop what threads of Spark's own run for the process, such as those that serve it rows; return how many jobs that were. */
+    private int stopJobs(long waitMs) {
+        if (sc.isStopped()) {
+            return 0;
+        }
+        try {
+            return ((Seq) Await.result(sc.cancelJobsWithTagWithFuture(tag, ENDED), Duration.create(waitMs, TimeUnit.MILLISECONDS))).size();
+        } catch (Exception e) {
+            return 1; // Spark's scheduler did not answer in time, or this thread was told to stop, which is what it is doing
         }
     }
 

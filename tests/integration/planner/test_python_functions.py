@@ -261,6 +261,25 @@ def query(spark):
     assert list(executor.spark.sparkContext.statusTracker().getActiveJobsIds()) == []
 
 
+@pytest.mark.parametrize("action", ["toPandas()", "toLocalIterator().__next__()"])
+def test_what_sparks_own_threads_do_for_a_function_ends_with_it(executor, action):
+    """Rows for Python are made by threads that Spark starts to serve them."""
+    text = f"""
+import threading, time
+def query(spark):
+    slow = spark.range(0, 1 << 40, 1, 2).selectExpr("sum(hash(id))")
+    threading.Thread(target=lambda: slow.{action}).start()
+    while not spark.sparkContext.statusTracker().getActiveJobsIds():
+        time.sleep(0.01)
+    return spark.range(1)
+"""
+    executor.plan_python(text)
+    deadline = time.monotonic() + 20
+    while executor.spark.sparkContext.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_accumulators_count_while_the_function_runs(executor):
     text = """
 def query(spark):
