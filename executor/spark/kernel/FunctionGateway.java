@@ -54,6 +54,7 @@ public final class FunctionGateway {
     private final Server server;
     private final Set threads = new HashSet();
     private volatile boolean isOver = false;
+    private volatile FunctionAccumulator accumulator = null;
     private volatile Object frame = null;
     private volatile Throwable error = null;
 
@@ -105,14 +106,19 @@ public final class FunctionGateway {
 
     /** Make what accumulators of the process are told of, at *port* of this machine. */
     public PythonAccumulatorV2 accumulator(String host, int port) {
-        PythonAccumulatorV2 made = new FunctionAccumulator(this, host, port, token);
+        FunctionAccumulator made = new FunctionAccumulator(this, host, port, token);
         sc.register(made);
+        accumulator = made;
         return made;
     }
 
     /** Stop the Spark jobs of the function, and nobody else's. */
     public void cancelJobs() {
-        sc.cancelJobsWithTag(tag, "the job's function cancelled it");
+        cancelJobs("the job's function cancelled it");
+    }
+
+    void cancelJobs(String why) {
+        sc.cancelJobsWithTag(tag, why);
     }
 
     /** Hand over the Dataset that the function returned. */
@@ -176,7 +182,7 @@ public final class FunctionGateway {
                 }
             }
             isPatient = false;
-            sc.cancelJobsWithTag(tag, ENDED);
+            cancelJobs(ENDED);
         }
         return stopJobs(waitMs);
     }
@@ -190,6 +196,17 @@ public final class FunctionGateway {
             return ((Seq) Await.result(sc.cancelJobsWithTagWithFuture(tag, ENDED), Duration.create(waitMs, TimeUnit.MILLISECONDS))).size();
         } catch (Exception e) {
             return 1; // Spark's scheduler did not answer in time, or this thread was told to stop, which is what it is doing
+        }
+    }
+
+    /** Wait until what tasks added to accumulators has arrived in the process. */
+    void settle() {
+        if (accumulator != null) {
+            try {
+                accumulator.settle();
+            } catch (InterruptedException e) {
+                // the function is over
+            }
         }
     }
 
@@ -234,6 +251,9 @@ public final class FunctionGateway {
                 throws IOException {
             super(gateway, socket, null, python, server, 0, token);
             this.owner = owner;
+            FunctionCall call = new FunctionCall(owner);
+            call.init(gateway, this);
+            commands.put(call.getCommandName(), call);
         }
 
         public void run() {

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 
 from onager.errors import PlanningError, SideEffectError, UserCodeError
 from onager.protocol import onager_pb2 as pb
+from tests.integration.planner.one_executor import CUT
 from tests.integration.planner.python_jobs import compare, source
 
 SHAPES = {
@@ -288,6 +289,44 @@ def query(spark):
     return spark.createDataFrame([(counted.value,)], "n long")
 """
     assert executor.run(executor.plan_python(text)) == [(45,)]
+
+
+def test_a_function_that_is_slow_to_take_what_tasks_add_holds_up_nobody_else(executor, tmp_path):
+    text = """
+import os, time
+from pyspark import AccumulatorParam, TaskContext
+def query(spark, directory):
+    class Slow(AccumulatorParam):
+        def zero(self, value):
+            return value
+        def addInPlace(self, one, other):
+            if TaskContext.get() is None:
+                open(f"{directory}/began", "w").close()
+                while not os.path.exists(f"{directory}/goes_on"):
+                    time.sleep(0.01)
+                time.sleep(0.1)
+            return one + other
+    counted = spark.sparkContext.accumulator(0, Slow())
+    spark.sparkContext.parallelize(range(10), 5).foreach(lambda x: counted.add(x))
+    return spark.createDataFrame([(counted.value,)], "n long")
+"""
+    outcomes = []
+
+    def plan() -> None:
+        conf = CUT | {"onager.planning.timeout": "20s"}
+        outcomes.append(executor.plan_python(text, conf=conf, arguments={"directory": str(tmp_path)}))
+
+    planning = threading.Thread(target=plan)
+    planning.start()
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "began").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert executor.spark.range(0, 10, 1, 2).count() == 10
+    assert planning.is_alive()
+    (tmp_path / "goes_on").touch()
+    planning.join()
+    assert executor.run(outcomes[0]) == [(45,)]
 
 
 def test_a_whole_query_may_use_what_belonged_to_its_function(executor):
