@@ -1,13 +1,15 @@
 """The processes of functions, without a Spark to talk to: forked, killed, told of, and gone with who asked for them."""
 
 import json
+import os
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
-from executor.spark.functions.processes import FunctionProcesses
+from executor.spark.functions.processes import FunctionProcess, FunctionProcesses
 from onager.errors import FunctionLostError
 from onager.protocol import onager_pb2 as pb
 from tests.e2e.cluster import lives, until
@@ -54,6 +56,27 @@ def test_a_process_that_does_not_answer_is_killed_in_time(processes):
     with processes.fork() as process, pytest.raises(TimeoutError):
         process.answer(0.2, lambda _: None)
     assert process.exit_code == -9
+
+
+def test_a_process_that_answers_without_end_is_killed():
+    channel, theirs = socket.socketpair()
+    told, warm_end = socket.socketpair()
+    output, written = os.pipe()
+    os.close(written)
+
+    def answer_and_end() -> None:
+        with warm_end, theirs:
+            warm_end.sendall(b"1000000000\n")
+            theirs.sendall(b"\x7f" * (1 << 20) + b"more")
+            assert not warm_end.recv(1)
+            warm_end.sendall(b"-9\n")
+
+    answering = threading.Thread(target=answer_and_end, daemon=True)
+    answering.start()
+    with FunctionProcess(channel, told, output) as process:
+        assert process.answer(5.0, lambda _: None) is None
+        assert process.exit_code == -9
+    answering.join()
 
 
 def test_a_process_is_killed_by_another_thread_at_any_time(processes):

@@ -18,6 +18,8 @@ from onager.protocol import onager_pb2 as pb
 
 _LENGTH: Final = struct.Struct("!Q")
 _MOST_TEXT: Final = 64 * 1024
+"""Of characters, each of which takes six bytes at most: two such texts fit into an answer."""
+_MOST_NAME: Final = 1024
 
 
 def framed(part: bytes) -> bytes:
@@ -35,12 +37,12 @@ def answer_and_end(channel: socket.socket) -> None:
     """Do what *channel* asks for, and end the process; what the function may have left running ends with it."""
     me = os.getpid()
     faulthandler.enable()
-    answer = json.dumps(_answered(json.loads(_read(channel)), pb.JobSpec.FromString(_read(channel))))
+    answer = _answered(json.loads(_read(channel)), pb.JobSpec.FromString(_read(channel)))
     if os.getpid() != me:
         os._exit(0)  # the function forked, and this is its child
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
-    channel.sendall(framed(answer.encode()))
+    channel.sendall(framed(json.dumps(answer, ensure_ascii=False).encode(errors="replace")))
     os._exit(0)
 
 
@@ -92,7 +94,7 @@ def _told(connection: job_spark.Connection | None, error: BaseException) -> dict
                 "kind": "user",
                 "message": _shortened(error.message),
                 "traceback": _shortened(error.traceback),
-                "raised": error.raised,
+                "raised": error.raised[:_MOST_NAME],
             }
         case SideEffectError():
             return {"kind": "side_effect", "statement": _shortened(error.statement), "advice": error.advice}

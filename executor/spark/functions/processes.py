@@ -77,7 +77,7 @@ class FunctionProcess:
                     if not key.data():
                         waiting.unregister(key.fileobj)
                 is_late = is_late or not ready
-                if is_late or unframed(self._answer) is not None:
+                if is_late or len(self._answer) > _MOST_ANSWER or unframed(self._answer) is not None:
                     self.kill()
         for take in takers.values():  # what came just before the end
             for _ in range(_LAST_CHUNKS):

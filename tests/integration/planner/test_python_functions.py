@@ -374,6 +374,15 @@ def test_an_exception_that_is_no_exception_of_the_usual_kind_is_told_too(executo
     assert failed.value.raised == "KeyboardInterrupt"
 
 
+@pytest.mark.parametrize("character", ["😀", "\\x01", "\\udcff"])
+def test_however_long_and_whatever_its_text_an_exception_is_told(executor, character):
+    text = f"def query(spark):\n    raise ValueError('{character}' * 200_000)\n"
+    with pytest.raises(UserCodeError, match="raised ValueError: ") as failed:
+        executor.plan_python(text, conf=CUT | {"onager.planning.timeout": "20s"})
+    assert failed.value.raised == "ValueError"
+    str(failed.value).encode()
+
+
 def test_a_function_s_random_numbers_are_its_own(executor):
     text = """
 import random
