@@ -3,8 +3,11 @@
 import json
 import os
 import socket
+import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 import pytest
@@ -56,6 +59,30 @@ def test_a_process_that_does_not_answer_is_killed_in_time(processes):
     with processes.fork() as process, pytest.raises(TimeoutError):
         process.answer(0.2, lambda _: None)
     assert process.exit_code == -9
+
+
+def test_a_process_that_prints_without_pause_is_killed_in_time(processes):
+    """There is always something to be read; `yes` prints for it."""
+    with processes.fork() as process:
+        process._take_news()
+        theirs = Path(f"/proc/{process._pid}/fd/1")
+        until(lambda: theirs.stat().st_ino == os.fstat(process._output).st_ino, TIMEOUT_S, "its output")
+        with theirs.open("wb") as output:
+            printer = subprocess.Popen(["timeout", "10", "yes"], stdout=output, stderr=subprocess.DEVNULL)
+        began_s = time.monotonic()
+        with pytest.raises(TimeoutError):
+            process.answer(0.2, lambda _: time.sleep(0.005))
+        assert time.monotonic() - began_s < 8
+    assert process.exit_code == -9
+    printer.wait()
+
+
+def test_a_process_may_take_a_month(processes):
+    with processes.fork() as process:
+        killer = threading.Timer(0.2, process.kill)
+        killer.start()
+        assert process.answer(40 * 86_400.0, lambda _: None) is None
+        killer.join()
 
 
 def test_a_process_that_answers_without_end_is_killed():

@@ -28,6 +28,8 @@ _START_S: Final = 60.0
 _STOP_S: Final = 5.0
 _SHORT_LIFE_S: Final = 5.0
 _PAUSE_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 3600.0
+"""A selector takes no more than 24 days."""
 
 log = structlog.get_logger()
 
@@ -72,11 +74,11 @@ class FunctionProcess:
                 waiting.register(source, selectors.EVENT_READ, take)
             while not self._is_over:
                 left_s = None if deadline_s is None or is_late else max(deadline_s - time.monotonic(), 0)
-                ready = waiting.select(left_s)
+                ready = waiting.select(None if left_s is None else min(left_s, _LONGEST_WAIT_S))
                 for key, _ in ready:
                     if not key.data():
                         waiting.unregister(key.fileobj)
-                is_late = is_late or not ready
+                is_late = is_late or (deadline_s is not None and time.monotonic() >= deadline_s)
                 if is_late or len(self._answer) > _MOST_ANSWER or unframed(self._answer) is not None:
                     self.kill()
         for take in takers.values():  # what came just before the end
