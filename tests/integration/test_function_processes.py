@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from executor.spark.functions.processes import FunctionProcess, FunctionProcesses
+from executor.spark.functions.processes import FunctionProcess, FunctionProcesses, _fork, _start_warm
 from onager.errors import FunctionLostError
 from onager.protocol import onager_pb2 as pb
 from tests.e2e.cluster import lives, until
@@ -126,6 +126,21 @@ def test_when_the_warm_process_dies_its_children_do_and_another_takes_its_place(
     until(lambda: not lives(child.pid), TIMEOUT_S, "the end of the child")
     assert ask(processes, tmp_path)["kind"] == "broken"
     assert warm(processes).pid != before.pid
+
+
+def test_who_is_gone_without_having_read_a_word_ends_the_warm_process_as_usual():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = _start_warm(theirs)
+        made = _fork(ours)
+        made._told.recv(1, socket.MSG_PEEK)
+        made._told.close()
+        until(lambda: not psutil.Process(process.pid).children() or process.poll(), TIMEOUT_S, "the end of the child")
+        theirs.close()
+        ours.close()
+        assert process.wait(TIMEOUT_S) == 0
+        made._channel.close()
+        os.close(made._output)
 
 
 def test_after_the_end_there_is_none():

@@ -47,12 +47,15 @@ def serve(control: socket.socket) -> socket.socket:
     if sys.platform == "linux":
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what functions leave comes here
     children: dict[int, socket.socket] = {}
+    killed: set[int] = set()
     while True:
-        sources: list[Any] = [control, woken, *children.values()]
+        killed &= children.keys()
+        sources: list[Any] = [control, woken, *(child for pid, child in children.items() if pid not in killed)]
         ready, _, _ = select.select(sources, [], [])
         for pid, child in children.items():
-            if child in ready and not child.recv(1):
+            if child in ready and _is_closed(child):
                 _kill(pid)  # who asked for it wants it no more
+                killed.add(pid)
         if woken in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(woken, 1000)
@@ -76,6 +79,14 @@ def serve(control: socket.socket) -> socket.socket:
             children[pid] = socket.socket(fileno=told)
 
 
+def _is_closed(child: socket.socket) -> bool:
+    """Return whether who asked for a child has closed its end; one that was killed may not have read what is there."""
+    try:
+        return not child.recv(1)
+    except OSError:
+        return True
+
+
 def _fork(told: int) -> int:
     """Fork, each child into a group of its own; return its id, 0 in the child, -1 when there is none."""
     try:
@@ -93,7 +104,13 @@ def _fork(told: int) -> int:
 
 
 def _kill(pid: int) -> None:
-    """Kill a child and what it started."""
+    """Kill a child, which may have left its group, and what it started."""
+    _kill_group(pid)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_group(pid: int) -> None:
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -109,7 +126,7 @@ def _tell_of_ends(children: dict[int, socket.socket]) -> None:
         told = children.pop(pid, None)
         if told is None:
             continue  # one that a function has left
-        _kill(pid)  # its group
+        _kill_group(pid)  # its id may be another's by now
         with contextlib.suppress(OSError):
             told.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         told.close()

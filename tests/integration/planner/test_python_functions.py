@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pyspark.errors import AnalysisException
 
-from onager.errors import PlanningError, SideEffectError, UserCodeError
+from onager.errors import PlanningError, PlanningTimeoutError, SideEffectError, UserCodeError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planner.one_executor import CUT
 from tests.integration.planner.python_jobs import compare, source
@@ -381,6 +381,14 @@ def test_however_long_and_whatever_its_text_an_exception_is_told(executor, chara
         executor.plan_python(text, conf=CUT | {"onager.planning.timeout": "20s"})
     assert failed.value.raised == "ValueError"
     str(failed.value).encode()
+
+
+def test_a_process_that_has_left_its_group_is_stopped_in_time(executor):
+    text = "import os, time\ndef query(spark):\n    os.setpgid(0, os.getppid())\n    time.sleep(60)\n"
+    began_s = time.monotonic()
+    with pytest.raises(PlanningTimeoutError):
+        executor.plan_python(text, conf=CUT | {"onager.planning.timeout": "1s"})
+    assert time.monotonic() - began_s < 30
 
 
 def test_a_function_s_random_numbers_are_its_own(executor):
