@@ -1,9 +1,11 @@
 """The processes of functions, without a Spark to talk to: forked, killed, told of, and gone with who asked for them."""
 
+import errno
 import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from executor.spark.functions import warm as warm_process
+from executor.spark.functions.calls import _tell_end
 from executor.spark.functions.processes import FunctionProcess, FunctionProcesses, _fork, _start_warm
 from onager.errors import FunctionLostError
 from onager.protocol import onager_pb2 as pb
@@ -141,6 +145,36 @@ def test_who_is_gone_without_having_read_a_word_ends_the_warm_process_as_usual()
         assert process.wait(TIMEOUT_S) == 0
         made._channel.close()
         os.close(made._output)
+
+
+def test_a_warm_process_that_cannot_be_started_is_started_when_it_can(monkeypatch, tmp_path):
+    monkeypatch.setattr("executor.spark.functions.processes._START_S", 0.2)
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", "/nowhere/python")
+        made = FunctionProcesses()
+        with pytest.raises(FunctionLostError, match=r"No such file or directory: '/nowhere/python'.*pids"):
+            until(made.fork, TIMEOUT_S, "an error")
+    monkeypatch.setattr("executor.spark.functions.processes._START_S", TIMEOUT_S)
+    assert ask(made, tmp_path)["kind"] == "broken"
+    made.close()
+
+
+def test_why_no_process_could_be_forked_is_told(monkeypatch):
+    channel, unused = socket.socketpair()
+    told, theirs = socket.socketpair()
+    output, written = os.pipe()
+    unused.close()
+    os.close(written)
+
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert warm_process._fork(theirs.detach()) == -1
+    with FunctionProcess(channel, told, output) as process:
+        assert process.answer(None, lambda _: None) is None
+    with pytest.raises(FunctionLostError, match=r"Resource temporarily unavailable.*pids"):
+        _tell_end(process)
 
 
 def test_after_the_end_there_is_none():

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from executor.spark.cancellation import Cancellation
 from executor.spark.functions.job_spark import described_context
 from executor.spark.functions.printed import Printed
-from executor.spark.functions.processes import FunctionProcess, FunctionProcesses
+from executor.spark.functions.processes import FunctionProcess, FunctionProcesses, not_started
 from executor.spark.jvm import Jvm
 from executor.spark.planner.job_session import jvm_session
 from onager.errors import (
@@ -140,6 +140,8 @@ class FunctionCalls:
 def _tell_end(process: FunctionProcess) -> Never:
     """Raise what a process has come to that ended without an answer."""
     code = process.exit_code
+    if process.not_started:
+        raise not_started(process.not_started)
     if code is None:
         raise FunctionLostError("the process of the job's function was lost while it planned the job")
     if code >= 0:

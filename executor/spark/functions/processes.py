@@ -97,6 +97,11 @@ class FunctionProcess:
         return int(lines[1]) if len(lines) > 1 else None
 
     @property
+    def not_started(self) -> str:
+        """Why there is no process; empty when there was one, or nobody could tell."""
+        return "" if self._pid is not None else self._news.decode().strip()
+
+    @property
     def _pid(self) -> int | None:
         first = self._news.partition(b"\n")[0]
         return int(first) if first.isdigit() else None
@@ -151,6 +156,8 @@ class FunctionProcesses:
         self._changed = threading.Condition()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._why = "none was started yet"
+        """Why there is no warm process, while there is none."""
         self._is_closed = False
         self._keeper = threading.Thread(target=self._keep, name="onager-functions", daemon=True)
         self._keeper.start()
@@ -164,7 +171,7 @@ class FunctionProcesses:
                     self._changed.wait(_PAUSE_S)
                 control = self._control
                 if control is None or self._is_closed:
-                    raise FunctionLostError("no process for the job's function could be started on this executor")
+                    raise not_started("the executor stops" if self._is_closed else self._why)
                 try:
                     return _fork(control)
                 except (BrokenPipeError, ConnectionResetError):
@@ -184,26 +191,42 @@ class FunctionProcesses:
             process.kill()
 
     def _keep(self) -> None:
-        while True:
-            ours, theirs = socket.socketpair()
+        while not self._is_closed:
+            began_s = time.monotonic()
+            try:
+                why = self._run_warm()
+            except OSError as e:  # such as when there are too many processes
+                why = str(e)
+            if self._is_closed:
+                return
+            self._why = why
+            log.warning("functions_process_died", why=why)
+            if time.monotonic() - began_s < _SHORT_LIFE_S:
+                time.sleep(_PAUSE_S)
+
+    def _run_warm(self) -> str:
+        """Start the warm process, wait for its end, and say what that was."""
+        ours, theirs = socket.socketpair()
+        with ours:
             with self._changed, theirs:
                 if self._is_closed:
-                    ours.close()
-                    return
+                    return ""
                 self._process = process = _start_warm(theirs)
                 self._control = ours
                 self._changed.notify_all()
-            began_s = time.monotonic()
             process.wait()
             with self._changed:
-                ours.close()
-                if self._is_closed:
-                    return
                 if self._control is ours:
                     self._control = None
-            log.warning("functions_process_died", pid=process.pid, exit_code=process.returncode)
-            if time.monotonic() - began_s < _SHORT_LIFE_S:
-                time.sleep(_PAUSE_S)
+        return f"process {process.pid}, which they are forked from, ended with {process.returncode}"
+
+
+def not_started(why: str) -> FunctionLostError:
+    """Return what is to be raised when there is no process for a function."""
+    return FunctionLostError(
+        f"no process for the job's function could be started on this executor ({why}); look at what limits its "
+        "processes (such as pids of its container) and its memory"
+    )
 
 
 def _start_warm(control: socket.socket) -> "subprocess.Popen[bytes]":

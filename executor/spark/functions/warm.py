@@ -92,7 +92,8 @@ def _fork(told: int) -> int:
     try:
         pid = os.fork()
     except OSError as e:
-        os.write(told, f"{e}\n".encode())
+        with contextlib.suppress(OSError):
+            os.write(told, f"{e}\n".encode())
         os.close(told)
         return -1
     with contextlib.suppress(OSError):
