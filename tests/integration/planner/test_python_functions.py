@@ -383,12 +383,20 @@ def test_however_long_and_whatever_its_text_an_exception_is_told(executor, chara
     str(failed.value).encode()
 
 
-def test_a_process_that_has_left_its_group_is_stopped_in_time(executor):
-    text = "import os, time\ndef query(spark):\n    os.setpgid(0, os.getppid())\n    time.sleep(60)\n"
+def test_a_process_that_has_left_its_group_is_stopped_in_time(executor, tmp_path):
+    text = """
+import os, time
+def query(spark, mark):
+    os.setpgid(0, os.getppid())
+    open(mark, "w").close()
+    time.sleep(60)
+"""
+    mark = tmp_path / "left"
     began_s = time.monotonic()
     with pytest.raises(PlanningTimeoutError):
-        executor.plan_python(text, conf=CUT | {"onager.planning.timeout": "1s"})
-    assert time.monotonic() - began_s < 30
+        executor.plan_python(text, conf=CUT | {"onager.planning.timeout": "10s"}, arguments={"mark": str(mark)})
+    assert mark.exists()
+    assert time.monotonic() - began_s < 40
 
 
 def test_a_function_s_random_numbers_are_its_own(executor):
