@@ -3,6 +3,7 @@ package onager.kernel;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -12,6 +13,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.collection.Iterator;
@@ -27,9 +29,17 @@ public final class Queries {
 
     private Queries() {}
 
+    /** Returns the statement that *plan* becomes once Spark knows what an IDENTIFIER(…) in it says, with some name; others as they are. */
+    public static LogicalPlan named(LogicalPlan plan) {
+        return plan instanceof PlanWithUnresolvedIdentifier
+                ? (LogicalPlan) ((PlanWithUnresolvedIdentifier) plan).planBuilder().apply(Kernel.seq(new Object[] {"name"}), plan.children())
+                : plan;
+    }
+
     /** Returns whether a parsed statement does something instead of giving rows. */
     public static boolean isCommand(LogicalPlan plan) {
-        return plan instanceof Command || plan instanceof ParsedStatement;
+        LogicalPlan named = named(plan);
+        return named instanceof Command || named instanceof ParsedStatement;
     }
 
     /**
@@ -99,7 +109,11 @@ public final class Queries {
     }
 
     /** Returns the simple class name of the first node that is one of {@code names} (separated by commas), or "". */
-    public static String firstOf(LogicalPlan plan, String names) {
+    public static String firstOf(LogicalPlan parsed, String names) {
+        LogicalPlan plan = named(parsed);
+        if (plan instanceof ExplainCommand) {
+            return firstOf(((ExplainCommand) plan).logicalPlan(), names); // it is none of its children, but gets analyzed
+        }
         String name = plan.getClass().getSimpleName();
         if (("," + names + ",").contains("," + name + ",")) {
             return name;

@@ -75,6 +75,7 @@ DATA_MODIFYING = frozenset(
         "DeleteFromTable",
         "MergeIntoTable",
         "OverwriteByExpression",
+        "UnresolvedInsert",
         "UnresolvedExecuteImmediate",
     }
 )
@@ -210,6 +211,7 @@ def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan:
 
     `SideEffectError` for what changes something else, `PlanningError` for a query, whose rows nobody would see.
     """
+    plan = jvm.java_class("onager.kernel.Queries").named(plan)
     name = kind(plan).removesuffix("$")
     if name in HARMLESS | IGNORED:
         if name == "CreateTempViewUsing" and getattr(plan, "global")():
@@ -255,6 +257,8 @@ def _assigned(plan: Any) -> tuple[str, bool]:
 
 def _dropped_name(jvm: Jvm, drop: Any) -> str:
     """Return the name that a DROP VIEW names, or "" when it is not a plain one."""
+    if kind(drop.child()) != "UnresolvedIdentifier":
+        return ""  # IDENTIFIER(…)
     parts = jvm.items(drop.child().nameParts())
     return str(parts[0]).lower() if len(parts) == 1 else ""
 
@@ -270,9 +274,9 @@ def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | Non
         query = plan.withNewChildren(jvm.seq([insert.child()]))
         _check_reads_only(jvm, statement, query)
         return query, _directory_sink(jvm, statement, insert)
+    _check_reads_only(jvm, statement, plan)
     if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
         return plan, None
-    _check_reads_only(jvm, statement, plan)
     if _is_command(jvm, plan):
         if name in HARMLESS | IGNORED or name in {"CreateViewCommand", "CreateTempViewUsing"}:
             raise PlanningError(f"{statement} is the last statement, but it gives no rows: end the script with a query")

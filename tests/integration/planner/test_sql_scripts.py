@@ -56,7 +56,12 @@ def test_nothing_of_a_job_is_seen_by_the_next(executor, tables):
         "ADD JAR '/tmp/x.jar'",
         "CACHE TABLE c AS SELECT 1",
         "EXECUTE IMMEDIATE 'DROP TABLE t'",
+        "EXPLAIN EXECUTE IMMEDIATE 'DROP TABLE t'",
         "WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a",
+        "WITH a AS (SELECT 1) INSERT INTO IDENTIFIER('t' || '') SELECT * FROM a",
+        "CREATE FUNCTION IDENTIFIER('f' || '') AS 'a.B'",
+        "CREATE GLOBAL TEMP VIEW IDENTIFIER('g' || '') AS SELECT 1",
+        "DROP VIEW IDENTIFIER('not_a_temporary' || '_one')",
     ],
 )
 def test_a_statement_that_changes_something_is_refused_by_name_and_line(executor, statement):
@@ -64,6 +69,20 @@ def test_a_statement_that_changes_something_is_refused_by_name_and_line(executor
         executor.plan_sql(f"SET a=1;\n\n-- why\n{statement};\nSELECT 1")
     assert f"statement 2 (line 4): {statement[:60]}" in str(refused.value)
     assert "would change something while the job is planned" in str(refused.value)
+
+
+@pytest.mark.parametrize("explain", ["EXPLAIN", "EXPLAIN EXTENDED", "EXPLAIN EXPLAIN"])
+def test_what_is_explained_is_not_run(executor, tmp_path, explain):
+    text = f"{explain} EXECUTE IMMEDIATE \"INSERT OVERWRITE DIRECTORY '{tmp_path}/out' USING json SELECT 1\""
+    with pytest.raises(SideEffectError, match=f"{explain} EXECUTE IMMEDIATE"):
+        executor.plan_sql(text)
+    with pytest.raises(SideEffectError, match=f"{explain} EXECUTE IMMEDIATE"):
+        executor.plan_python(f"def query(spark):\n    return spark.sql({text!r})\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_temporary_view_that_an_expression_names(executor):
+    assert executor.run(executor.plan_sql("CREATE TEMP VIEW IDENTIFIER('a' || 'b') AS SELECT 7; FROM ab")) == [(7,)]
 
 
 def test_a_statement_is_looked_at_when_those_before_it_have_taken_effect(executor):
@@ -94,6 +113,8 @@ def test_a_view_that_a_script_names_by_other_means(executor, tables):
         "CREATE TABLE t AS SELECT 1",
         "DROP TABLE t",
         "EXECUTE IMMEDIATE 'DROP TABLE t'",
+        "CREATE FUNCTION IDENTIFIER('f' || '') AS 'a.B'",
+        "WITH a AS (SELECT 1) INSERT INTO IDENTIFIER('t' || '') SELECT * FROM a",
         "FROM g INSERT OVERWRITE DIRECTORY '/a' USING json SELECT 1 INSERT OVERWRITE DIRECTORY '/b' USING json SELECT 2",
         "INSERT OVERWRITE LOCAL DIRECTORY '/tmp/x' STORED AS parquet SELECT 1",
     ],
