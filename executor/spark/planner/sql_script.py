@@ -260,7 +260,7 @@ def _dropped_name(jvm: Jvm, drop: Any) -> str:
     if kind(drop.child()) != "UnresolvedIdentifier":
         return ""  # IDENTIFIER(…)
     parts = jvm.items(drop.child().nameParts())
-    return str(parts[0]).lower() if len(parts) == 1 else ""
+    return str(parts[0]) if len(parts) == 1 else ""
 
 
 def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | None]:

@@ -85,6 +85,13 @@ def test_a_temporary_view_that_an_expression_names(executor):
     assert executor.run(executor.plan_sql("CREATE TEMP VIEW IDENTIFIER('a' || 'b') AS SELECT 7; FROM ab")) == [(7,)]
 
 
+@pytest.mark.parametrize(("case_sensitive", "dropped"), [("true", "Made"), ("false", "mADE")])
+def test_a_temporary_view_is_dropped_by_its_name(executor, case_sensitive, dropped):
+    made = f"SET spark.sql.caseSensitive={case_sensitive}; CREATE TEMP VIEW Made AS SELECT 1"
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        executor.plan_sql(f"{made}; DROP VIEW {dropped}; FROM Made")
+
+
 def test_a_statement_is_looked_at_when_those_before_it_have_taken_effect(executor):
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         executor.plan_sql("CREATE TEMP VIEW broken AS SELECT * FROM nowhere; DROP TABLE t; SELECT 1")
