@@ -125,14 +125,14 @@ class Binder:
         return session
 
     def jobs(self) -> set[JobId]:
-        """Return the jobs of which stages are kept."""
+        """Return the jobs of which stages, or broadcasts of theirs, are kept."""
         with self._lock:
-            return {key.job_id for key in self._bound}
+            return {key.job_id for key in (*self._bound, *self._sparing)}
 
     def spare(self, key: StageKey) -> None:
         """Let tasks of a stage that begin from now on hold no broadcasts that they can do without."""
         with self._lock:
-            if key in self._bound:
+            if key in self._bound and key not in self._sparing:
                 self._sparing.add(key)
                 del self._bound[key]
 
@@ -155,14 +155,14 @@ class Binder:
         for binding in gone.values():
             if not binding.made.done():
                 self._kernel.cancelGroup(binding.group)
-        if gone:
-            self._kernel.closeJob(job_id)
+        self._kernel.closeJob(job_id)
 
     def _drop_before(self, key: StageKey) -> None:
-        """Forget earlier attempts of a stage, and the broadcasts that they hold."""
+        """Forget earlier attempts of a stage that are bound."""
         with self._lock:
-            for old in list(self._bound):
-                if (old.job_id, old.stage_id) == (key.job_id, key.stage_id) and old.stage_attempt < key.stage_attempt:
+            for old, binding in list(self._bound.items()):
+                is_before = (old.job_id, old.stage_id) == (key.job_id, key.stage_id)
+                if is_before and old.stage_attempt < key.stage_attempt and binding.made.done():
                     del self._bound[old]
 
     def _bind(self, key: StageKey, group: str, task_set: pb.TaskSet, plan: StagePlan) -> Any:

@@ -5,11 +5,13 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Future;
 import org.apache.spark.SparkContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 
@@ -21,6 +23,8 @@ final class Broadcasts {
     private static final String GROUP = "spark.jobGroup.id";
     /** Of the heap, for what is read at a time. Spark's own memory, which tasks sort and aggregate in, is 60 % of it and evicts the rest. */
     private static final double SHARE = 0.4;
+    /** As many as Spark remembers, too. */
+    private static final int MOST_CANCELLED = 1000;
 
     /** Makes an exchange that is not there yet. */
     interface Maker {
@@ -62,6 +66,12 @@ final class Broadcasts {
 
     private final SparkContext sc;
     private final Map held = new HashMap(); // by key
+    /** The job groups that were cancelled last. A group is that of one binding, which may still be at it. */
+    private final Map cancelled = new LinkedHashMap() {
+        protected boolean removeEldestEntry(Map.Entry eldest) {
+            return size() > MOST_CANCELLED;
+        }
+    };
     private long count = 0;
     private volatile long most = (long) (SHARE * Runtime.getRuntime().maxMemory());
 
@@ -92,6 +102,7 @@ final class Broadcasts {
      * bound in the job group *group* waits for it.
      */
     synchronized Shared get(String job, Object key, String group, long bytes, Maker maker) {
+        check(group);
         Shared shared = (Shared) held.get(key);
         if (shared == null) {
             count++;
@@ -111,6 +122,7 @@ final class Broadcasts {
 
     /** Note that the stage of a job group is bound; return the broadcasts that it reads. */
     synchronized List bound(String group) {
+        check(group);
         List mine = new ArrayList();
         Iterator each = held.values().iterator();
         while (each.hasNext()) {
@@ -121,6 +133,18 @@ final class Broadcasts {
             }
         }
         return mine;
+    }
+
+    private void check(String group) {
+        if (cancelled.containsKey(group)) {
+            throw new TaskKilledException("cancelled");
+        }
+    }
+
+    /** Note that nobody wants the stage of a job group any more, which may be being bound. */
+    synchronized void cancel(String group) {
+        cancelled.put(group, Boolean.TRUE);
+        giveUp(group);
     }
 
     /** Note that the stage of a job group will not be bound: stop what nobody else waits for, and keep nothing that failed. */

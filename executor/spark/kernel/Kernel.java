@@ -466,7 +466,7 @@ public final class Kernel {
             open.cancelGroup(group);
         }
         sc.cancelJobGroupAndFutureJobs(group);
-        broadcasts.giveUp(group);
+        broadcasts.cancel(group);
     }
 
     /** Give back what was broadcast for a job. */

@@ -1,10 +1,16 @@
 """What is broadcast is held once for the stages of a job, takes about as much memory as its rows, and has a limit."""
 
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
+from executor.spark import failures
+from executor.spark.binder import stage_key
 from tests.integration.spark_runner.harness import cut
 
 MIB = 1024 * 1024
@@ -163,3 +169,80 @@ def test_what_spark_cannot_broadcast_is_joined_by_sorting(spark, job):
 
     assert rows_of(job.result(stages)) == expected
     assert "SortMergeJoin" in plans_of(job, stages)
+
+
+def with_a_broadcast(spark, job):
+    """Return a stage that broadcasts; those before it have run."""
+    text = f"SELECT f.id, d.w FROM ({FACTS}) AS f JOIN ({NAMES}) AS d ON f.k = d.k"
+    stages = cut(spark, spark.sql(ORDERLESS.format(text)))
+    for stage in stages[:-2]:
+        job.run(stage.stage_id, stage.plan)
+    return stages[-2]
+
+
+class Paused(tuple):
+    """A stage's inputs; who looks at them, to bind the stage, waits."""
+
+    __slots__ = ()
+    reached, go_on = threading.Event(), threading.Event()
+
+    def __iter__(self):
+        self.reached.set()
+        assert self.go_on.wait(60)
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("why", ["cancelled", "closed", "the next attempt came, and closed"])
+def test_a_stage_that_is_given_up_while_it_is_bound_leaves_no_broadcast(spark, runner, job, why):
+    stage = with_a_broadcast(spark, job)
+    task_set = job.task_set(stage.stage_id, stage.plan, [])
+    Paused.reached.clear()
+    Paused.go_on.clear()
+    paused = replace(stage.plan, inputs=Paused(stage.plan.inputs))
+    wanted = [True]
+    held = used(runner)[0]
+    with ThreadPoolExecutor(1) as pool:
+        bound = pool.submit(runner.binder.bound, task_set, paused, lambda: wanted[0])
+        assert Paused.reached.wait(60)
+        wanted[0] = False
+        if why.startswith("the next"):
+            runner.binder.bound(job.task_set(stage.stage_id, stage.plan, [], attempt=1), stage.plan)
+        if why == "cancelled":
+            runner.binder.cancel(stage_key(task_set))
+        else:
+            runner.binder.close_job(job.job_id)
+        Paused.go_on.set()
+        with pytest.raises(Py4JJavaError) as ended:
+            bound.result(60)
+
+    assert failures.from_exception(runner.kernel, ended.value).kind == "task_killed"
+    assert used(runner)[0] == held
+
+
+def test_the_broadcasts_of_a_stage_that_ran_out_of_memory_are_given_back_with_its_job(spark, runner, job):
+    stage = with_a_broadcast(spark, job)
+    runner.close_job(job.job_id)  # of other stages nothing is kept now
+    task_set = job.task_set(stage.stage_id, stage.plan, [])
+    held = used(runner)[0]
+    runner.binder.bound(task_set, stage.plan)
+    assert used(runner)[0] == held + 1
+
+    runner.binder.spare(stage_key(task_set))
+
+    assert job.job_id in runner.kept_jobs()
+    runner.close_job(job.job_id)
+    assert job.job_id not in runner.kept_jobs()
+    assert used(runner)[0] == held
+
+
+def test_tasks_that_run_out_of_memory_one_after_another_have_a_stage_bound_anew_once(spark, runner, job):
+    stage = with_a_broadcast(spark, job)
+    task_set = job.task_set(stage.stage_id, stage.plan, [])
+    runner.binder.bound(task_set, stage.plan)
+    runner.binder.spare(stage_key(task_set))
+    sparing = runner.binder.bound(task_set, stage.plan)
+
+    runner.binder.spare(stage_key(task_set))
+
+    assert runner.binder.bound(task_set, stage.plan) is sparing
+    assert "SortMergeJoin" in sparing.text()
