@@ -84,9 +84,13 @@ def describe(sink: pb.Sink) -> Description | None:
     if sink.format == "csv":
         if not any(key.lower() == "header" for key in options):
             options["header"] = "false"
-        if not all(field["type"] in _ONE_LINE or str(field["type"]).startswith("decimal") for field in fields):
+        if not all(_is_one_line(field["type"]) for field in fields):
             options["multiLine"] = "true"
     return Description(sink.format, sink.schema_json, options)
+
+
+def _is_one_line(data_type: Any) -> bool:
+    return isinstance(data_type, str) and (data_type in _ONE_LINE or data_type.startswith("decimal"))
 
 
 def has_odd_keys(data_type: Any) -> bool:

@@ -145,6 +145,8 @@ def completed(sink: pb.Sink, schema_json: str) -> pb.Sink:
 def _no_way_back(file_format: str, data_type: object) -> str:
     if file_format == "csv" and data_type == "binary":
         return "give base64(…) of it, and unbase64(…) when it is read"
+    if file_format == "csv" and isinstance(data_type, dict):
+        return "give to_json(…) of it, and from_json(…) when it is read, or write json, parquet or orc"
     if file_format == "json" and has_odd_keys(data_type):
         return "the keys of a map have to be strings; cast them"
     return ""

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 
 from executor.exchange import carry_out, check_appended, plan_publish
 from onager.errors import PlanningError, SinkError
@@ -267,6 +268,9 @@ def test_options_of_spark_and_of_the_libraries_below_are_taken(executor, tmp_pat
     ("form", "query", "words"),
     [
         ("csv", "SELECT X'00' AS raw", "column raw cannot be written as csv and read again: give base64"),
+        ("csv", "SELECT array(1) AS l", "column l cannot be written as csv and read again: give to_json"),
+        ("csv", "SELECT map('a', 1) AS m", "column m cannot be written as csv and read again: give to_json"),
+        ("csv", "SELECT struct(1 AS a) AS s", "column s cannot be written as csv and read again: give to_json"),
         (
             "json",
             "SELECT array(map(1, 2)) AS m",
@@ -277,6 +281,12 @@ def test_options_of_spark_and_of_the_libraries_below_are_taken(executor, tmp_pat
 def test_columns_without_a_way_back_are_refused(executor, tmp_path, form, query, words):
     with pytest.raises(PlanningError, match=words):
         publish(executor, query, pb.Sink(path=str(tmp_path / "out"), format=form))
+
+
+@pytest.mark.parametrize("nested", ["array(1)", "map('a', 1)", "struct(1 AS a)"])
+def test_a_statement_that_writes_what_csv_does_not_hold_is_refused_in_sparks_words(executor, tmp_path, nested):
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"):
+        executor.plan_sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/out' USING csv SELECT {nested} AS x", conf={})
 
 
 def test_the_decimals_of_a_format_are_exact(executor, tmp_path):
