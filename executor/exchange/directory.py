@@ -36,18 +36,19 @@ def check_exchange_dir(path: str) -> None:
     if has_scheme(path):
         return
     directory = Path(local_path(path))
-    if not directory.is_dir():
-        what = "is not a directory" if directory.exists() else "is not there"
-        raise ExchangeNotWritableError(
-            f"exchange directory {path} {what}: create it, or mount the volume that holds it"
-        )
     probe = directory / f"{PROBE}{new_nonce()}"
     try:
+        if not directory.is_dir():
+            what = "is not a directory" if directory.exists() else "is not there"
+            raise ExchangeNotWritableError(
+                f"exchange directory {path} {what}: create it, or mount the volume that holds it"
+            )
         probe.write_bytes(b"onager")
         probe.unlink()
     except OSError as e:
         if e.errno in _FULL:
-            probe.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                probe.unlink()
             raise ExchangeFullError(f"exchange directory {path} is full: free space there ({e.strerror})") from e
         raise ExchangeNotWritableError(
             f"exchange directory {path} cannot be written ({e.strerror}): check its permissions and its mount"

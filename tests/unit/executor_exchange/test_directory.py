@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -71,6 +72,16 @@ def test_a_full_or_read_only_directory_is_told(tmp_path, monkeypatch, number, er
 
     monkeypatch.setattr(Path, "write_bytes", refuse)
     with pytest.raises(error, match=message):
+        check_exchange_dir(str(tmp_path))
+
+
+@pytest.mark.parametrize("call", ["stat", "unlink"])
+def test_a_file_system_that_fails_while_it_is_looked_at_is_told(tmp_path, monkeypatch, call):
+    def fail(self, **_):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(Path, call, fail)
+    with pytest.raises(ExchangeNotWritableError, match=r"cannot be written .*: check its permissions and its mount"):
         check_exchange_dir(str(tmp_path))
 
 
