@@ -236,7 +236,7 @@ class _Publishing:
         except OSError as e:
             if e.errno not in _TAKEN:
                 raise
-            self._meet_other(e)
+            self._meet_other()
 
     def _assemble(self) -> None:
         self._files.make_directory(self._assembled)
@@ -283,8 +283,11 @@ class _Publishing:
         if self._is_published(moved):
             self._files.rename(moved, self._target)
 
-    def _meet_other(self, error: OSError) -> None:
-        """Something stands at the target: our own dataset, put there by another, or a stranger's."""
+    def _meet_other(self) -> None:
+        """Something stands at the target: our own dataset, put there by another, or a stranger's.
+
+        That is no fault of the file system, which another try might not meet.
+        """
         if self._is_published(self._target):
             return
         if self._manifest.mode == "append" and self._target.is_dir():
@@ -293,8 +296,8 @@ class _Publishing:
         if self._manifest.mode == "overwrite":
             raise SinkError(
                 f"{self._target} was written by another job while this one replaced it: run one of them again"
-            ) from error
-        raise TargetExistsError(str(self._target)) from error
+            ) from None
+        raise TargetExistsError(str(self._target)) from None
 
     # ------------------------------------------------------------ appended
 

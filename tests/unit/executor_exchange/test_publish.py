@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from executor.exchange.publish import Files, Manifest, Move, carry_out, check_target, plan_publish
+from executor.spark import failures
 from onager.errors import SinkError, TargetExistsError, VersionMismatchError
 from onager.ids import Nonce, new_nonce
 from onager.private_paths import PrivatePaths
@@ -189,8 +190,25 @@ def test_a_target_that_appears_meanwhile_is_refused_and_kept(tmp_path):
     manifest, target = stage(tmp_path, "error", old=False)
     target.mkdir()
     (target / "theirs").write_text("theirs")
-    with pytest.raises(TargetExistsError):
+    with pytest.raises(TargetExistsError) as refused:
         carry_out(manifest)
+    assert failures.from_exception(None, refused.value).kind == "user_error"
+    assert content(target) == {"theirs": "theirs"}
+
+
+def test_a_target_that_another_fills_while_it_is_overwritten_is_told_to_the_user(tmp_path):
+    manifest, target = stage(tmp_path, "overwrite", old=True)
+
+    class Meanwhile(Files):
+        def rename(self, source, to):
+            if to == target:
+                target.mkdir()
+                (target / "theirs").write_text("theirs")
+            super().rename(source, to)
+
+    with pytest.raises(SinkError, match="was written by another job") as refused:
+        carry_out(manifest, Meanwhile())
+    assert failures.from_exception(None, refused.value).kind == "user_error"
     assert content(target) == {"theirs": "theirs"}
 
 
