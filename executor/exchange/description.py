@@ -62,9 +62,7 @@ class Description:
         )
 
     def difference(self, other: "Description") -> str:
-        """Return in which respect files so described cannot lie together with *other*'s; "" when they can."""
-        if self.format != other.format:
-            return f"format ({other.format}, not {self.format})"
+        """Return in which respect such files cannot lie together with *other*'s, of this format; "" when they can."""
         if _columns(self.schema) != _columns(other.schema):
             return "columns"
         keys = {key for key in {*self.options, *other.options} if self.options.get(key) != other.options.get(key)}

@@ -25,6 +25,7 @@ from onager.protocol import onager_pb2 as pb
 
 MANIFEST_VERSION = 1
 SUCCESS = "_SUCCESS"
+_FORMATS = frozenset({"csv", "json", "orc", "parquet"})
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
 """What renaming a directory says when something else stands at its new name."""
 
@@ -129,14 +130,19 @@ def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
 
 def check_appended(sink: pb.Sink) -> None:
     """Raise `SinkError` when what *sink* appends could not be read together with what its target holds."""
-    described = description.describe(sink)
-    if sink.mode == "append" and described is not None:
-        _check_same(local_path(sink.path), described)
+    if sink.mode == "append":
+        _check_same(local_path(sink.path), sink.format, description.describe(sink))
 
 
-def _check_same(target: str, described: description.Description) -> None:
+def _check_same(target: str, file_format: str, described: description.Description | None) -> None:
     held = description.read_description(target)
-    if held is not None and (difference := held.difference(described)):
+    if held is None:
+        return
+    if held.format != file_format:
+        difference = f"format ({file_format}, not {held.format})"
+    else:
+        difference = "" if described is None else held.difference(described)
+    if difference:
         raise SinkError(f"{target} holds rows written with other {difference}: append the same, or write elsewhere")
 
 
@@ -174,6 +180,11 @@ def _holds_undescribed(target: str, sink: pb.Sink) -> bool:
     if sink.mode != "append" or not Path(target).is_dir():
         return False
     return any(Path(target).iterdir()) and description.read_description(target) is None
+
+
+def _format_of(name: str) -> str:
+    """Return the format that the name of a file tells; "" when it tells none."""
+    return next((suffix[1:] for suffix in Path(name).suffixes if suffix[1:] in _FORMATS), "")
 
 
 def _stage(described: description.Description, staging: Path, nonce: Nonce) -> Move:
@@ -317,7 +328,10 @@ class _Publishing:
             if move.name == description.NAME:
                 with contextlib.suppress(FileNotFoundError):  # appended before
                     staged = description.Description.from_bytes(self._staged(move).read_bytes())
-                    _check_same(str(self._target), staged)
+                    _check_same(str(self._target), staged.format, staged)
+                return
+        for file_format in {_format_of(move.name) for move in self._manifest.moves} - {""}:
+            _check_same(str(self._target), file_format, None)
 
     def _enter(self, move: Move, entered: Path) -> None:
         try:

@@ -171,8 +171,9 @@ def test_what_is_appended_has_to_be_written_alike(executor, tmp_path):
     ):
         with pytest.raises(SinkError, match=f"holds rows written with other {what}: append the same"):
             publish(executor, text, pb.Sink(path=str(target), format="csv", mode="append", options=options))
-    with pytest.raises(SinkError, match=r"other format \(json, not csv\)"):
-        publish(executor, "SELECT 1L AS id", pb.Sink(path=str(target), format="json", mode="append"))
+    for form in ("json", "parquet", "orc"):
+        with pytest.raises(SinkError, match=rf"other format \({form}, not csv\)"):
+            publish(executor, "SELECT 1L AS id", pb.Sink(path=str(target), format=form, mode="append"))
     assert len(rows(executor, target)) == 4
 
 
@@ -197,6 +198,21 @@ def test_two_that_append_first_are_compared_when_they_are_published(executor, tm
     carry_out(staged[0])
     carry_out(staged[0])
     with pytest.raises(SinkError, match="holds rows written with other columns"):
+        carry_out(staged[1])
+    assert rows(executor, target) == [(1,)]
+
+
+def test_another_format_that_is_appended_at_the_same_time_is_refused_when_it_is_published(executor, tmp_path):
+    target = tmp_path / "out"
+    staged = []
+    for form in ("csv", "parquet"):
+        sink = pb.Sink(path=str(target), format=form, mode="append")
+        outcome = executor.plan(pb.JobSpec(sql=pb.SqlScript(text="SELECT 1L AS id"), sink=sink))
+        sink.CopyFrom(outcome.sink)
+        sink.schema_json = outcome.schema_json
+        staged.append(plan_publish(executor.job_id, sink, [outcome.fused_output], new_nonce()))
+    carry_out(staged[0])
+    with pytest.raises(SinkError, match=r"other format \(parquet, not csv\)"):
         carry_out(staged[1])
     assert rows(executor, target) == [(1,)]
 
