@@ -49,6 +49,14 @@ REFUSED: dict[type, tuple[str, ...]] = {
         "recoverPartitions",
     ),
 }
+OF_EVERY_JOB = {
+    "addFile": "give Python files with the job (--py-file), and read others from where all executors see them",
+    "addPyFile": "give the file with the job (--py-file)",
+    "addArchive": "put it where all executors see it",
+    "setCheckpointDir": "a query is not checkpointed",
+    "setSystemProperty": "give settings with the job (--conf)",
+}
+"""Methods of the context that change it for all jobs of the executor, and what to do instead."""
 RETURNS_ITSELF: dict[type, tuple[str, ...]] = {ClassicDataFrame: ("cache", "persist", "unpersist")}
 DOES_NOTHING: dict[type, tuple[str, ...]] = {
     Catalog: ("cacheTable", "uncacheTable", "clearCache"),
@@ -63,7 +71,9 @@ def install() -> None:
     for owner, names in REFUSED.items():
         for name in names:
             if hasattr(owner, name):
-                _replace(owner, name, functools.partial(_refuse, f"{_shown(owner)}.{name}"))
+                _replace(owner, name, functools.partial(_refuse, f"{_shown(owner)}.{name}", RETURN_IT))
+    for name, advice in OF_EVERY_JOB.items():
+        _replace(SparkContext, name, functools.partial(_refuse, f"SparkContext.{name}", advice))
     for owner, names in RETURNS_ITSELF.items():
         for name in names:
             _replace(owner, name, lambda self, *_args, **_options: self)
@@ -98,8 +108,8 @@ def _replace(owner: type, name: str, instead: Any) -> None:
     setattr(owner, name, watched)
 
 
-def _refuse(call: str, *_args: Any, **_options: Any) -> None:
-    raise SideEffectError(call, RETURN_IT)
+def _refuse(call: str, advice: str, *_args: Any, **_options: Any) -> None:
+    raise SideEffectError(call, advice)
 
 
 def _shown(owner: type) -> str:

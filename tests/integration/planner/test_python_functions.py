@@ -182,6 +182,24 @@ def test_what_writes_is_refused_while_the_function_runs(executor, body, call):
     assert call in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        ("addFile('/etc/hosts')", "--py-file"),
+        ("addPyFile('/etc/hosts')", "--py-file"),
+        ("addArchive('/etc/hosts')", "where all executors see it"),
+        ("setCheckpointDir('/tmp/never')", "not checkpointed"),
+        ("setSystemProperty('onager.never', '1')", "--conf"),
+    ],
+)
+def test_what_changes_the_context_of_every_job_is_refused(executor, call, advice):
+    with pytest.raises(SideEffectError, match=advice) as refused:
+        executor.plan_python(source(f"spark.sparkContext.{call}"))
+    assert f"SparkContext.{call.partition('(')[0]}" in str(refused.value)
+    context = executor.spark.sparkContext
+    assert (context.listFiles, context.listArchives, context.getCheckpointDir()) == ([], [], None)
+
+
 def test_writing_works_again_outside_of_planning(executor, tmp_path):
     executor.plan_python(source("return spark.range(3)"))
     executor.spark.range(3).write.parquet(str(tmp_path / "out"))
