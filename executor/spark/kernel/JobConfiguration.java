@@ -8,10 +8,12 @@ import org.apache.spark.sql.classic.SparkSession;
  * Hadoop's settings of its queries are made, and nobody else's.
  */
 public final class JobConfiguration extends Configuration {
+    private final Configuration base;
     private final SparkSession session;
 
     JobConfiguration(Configuration base, SparkSession session) {
         super(base);
+        this.base = base;
         this.session = session;
     }
 
@@ -23,6 +25,9 @@ public final class JobConfiguration extends Configuration {
     }
 
     public void unset(String name) {
+        if (base.get(name) != null) {
+            throw new RefusedException(name + " is a setting of the executor's, which a job cannot take away: set it to another value");
+        }
         super.unset(name);
         session.sessionState().conf().unsetConf(name);
     }

@@ -200,6 +200,15 @@ def test_what_changes_the_context_of_every_job_is_refused(executor, call, advice
     assert (context.listFiles, context.listArchives, context.getCheckpointDir()) == ([], [], None)
 
 
+def test_a_setting_of_hadoop_is_taken_back_where_the_job_made_it_and_refused_where_executors_did(executor):
+    hadoop = "hadoop = spark.sparkContext._jsc.hadoopConfiguration()"
+    own = f"{hadoop}; hadoop.set('my.own', '1'); hadoop.unset('my.own')"
+    left = "spark.createDataFrame([(spark.conf.get('my.own', 'none'), hadoop.get('my.own'))], 'a string, b string')"
+    assert executor.run(executor.plan_python(source(f"{own}; return {left}"))) == [("none", None)]
+    with pytest.raises(Exception, match=r"fs\.defaultFS is a setting of the executor's, .*: set it to another value"):
+        executor.plan_python(source(f"{hadoop}; hadoop.unset('fs.defaultFS')"))
+
+
 def test_writing_works_again_outside_of_planning(executor, tmp_path):
     executor.plan_python(source("return spark.range(3)"))
     executor.spark.range(3).write.parquet(str(tmp_path / "out"))
