@@ -30,7 +30,7 @@ from onager.protocol import onager_pb2 as pb
 
 DETAILS_LIMIT = 16 * 1024
 _USERS = (PySparkException, PlanningError, InvalidRequestError, SinkError)
-_IO = (OSError, Py4JError, ExchangeNotWritableError)
+_IO = (OSError, ExchangeNotWritableError)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -73,7 +73,7 @@ def _classified(kernel: Any, error: BaseException, made_by: MadeBy | None) -> pb
         return _with_notes(from_kernel(json.loads(kernel.describe(origin)), made_by), error)
     kind, cause = _kind_of(error)
     message = str(error) or type(error).__name__
-    if isinstance(error, (Py4JError, ConnectionError)):
+    if _is_unanswered(error):
         message = f"the executor's JVM does not answer: {error}"
     elif cause is FailureCause.INTERNAL_ERROR:
         message = f"{type(error).__name__}: {error}"
@@ -96,11 +96,16 @@ def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
         cause = FailureCause.NO_SPACE
     elif isinstance(io, VersionMismatchError):
         cause = FailureCause.OTHER_VERSION
-    elif isinstance(io, _IO) or (isinstance(io, OnagerError) and io.retryable):
+    elif isinstance(io, _IO) or _is_unanswered(io) or (isinstance(io, OnagerError) and io.retryable):
         cause = None
     elif isinstance(io, _USERS):
         return FailureKind.USER_ERROR, None
     return FailureKind.IO_ERROR, cause
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    """Return whether the JVM gave no answer to a call; one that it refuses, as of a missing method, has a trace."""
+    return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and "Trace:" not in str(error))
 
 
 def _told(cause: str, message: str, made_by: MadeBy | None) -> tuple[str, str]:

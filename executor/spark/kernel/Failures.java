@@ -115,8 +115,8 @@ public final class Failures {
     }
 
     /**
-     * Whether the query, its data or its functions are known to be at fault: Spark says so, or it was raised by something that neither
-     * Spark nor we brought.
+     * Whether the query, its data or its functions are known to be at fault: Spark says so, by a condition or by refusing an argument, or
+     * it was raised by something that neither Spark nor we brought.
      */
     private static boolean isUsers(List chain) {
         if (first(chain, PythonException.class) != null || first(chain, ChangedInput.class) != null || first(chain, RefusedException.class) != null
@@ -135,7 +135,7 @@ public final class Failures {
         }
         String thrower = thrower(root);
         if (root instanceof IllegalArgumentException || root instanceof UnsupportedOperationException) {
-            return !thrower.startsWith("onager.");
+            return !isOurs(thrower) || thrower.startsWith("org.apache.spark.") || thrower.startsWith("scala.Predef"); // require(…)
         }
         return !isOurs(thrower);
     }

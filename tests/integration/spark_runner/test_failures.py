@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from py4j.java_gateway import get_field
-from pyspark.errors import PySparkTypeError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import IllegalArgumentException, PySparkTypeError
 from pyspark.sql import functions as fn
 from pyspark.sql.functions import pandas_udf, udf, udtf
 from pyspark.sql.types import LongType
@@ -130,8 +131,8 @@ def test_so_does_that_of_every_kind_of_function(spark, job, kind):
 @pytest.mark.parametrize(
     ("make", "kind", "cause"),
     [
-        # Raised by Spark's own code, on purpose, without anything that names a condition.
-        (lambda jvm: jvm.java.lang.IllegalArgumentException("requirement failed"), "user_error", ""),
+        (lambda jvm: jvm.java.lang.IllegalArgumentException("made up"), "io_error", "internal_error"),
+        (lambda jvm: jvm.java.lang.UnsupportedOperationException("made up"), "io_error", "internal_error"),
         (lambda jvm: jvm.java.lang.NumberFormatException("x"), "user_error", ""),
         (lambda jvm: jvm.java.io.NotSerializableException("scala.Thing"), "user_error", ""),
         (lambda jvm: jvm.java.lang.NullPointerException("plan"), "io_error", "internal_error"),
@@ -150,6 +151,38 @@ def test_what_is_not_known_to_be_the_users_is_an_error_of_ours(spark, runner, ma
     failure = failures.from_kernel(json.loads(runner.kernel.describe(wrapped)))
     assert (failure.kind, failure.cause) == (kind, cause)
     assert ("not of the query" in failure.message) == (cause == "internal_error")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda spark, path: spark.read.csv(path, inferSchema=True, samplingRatio=-1.0),
+        lambda spark, _: spark.range(1).sample(2.0, fraction=-1.0),
+    ],
+)
+def test_what_spark_refuses_without_a_condition_is_the_users(spark, runner, tmp_path, refused):
+    (tmp_path / "a.csv").write_text("1\n")
+    with pytest.raises(IllegalArgumentException) as raised:
+        refused(spark, str(tmp_path)).count()
+    failure = failures.from_exception(runner.kernel, raised.value)
+    assert (failure.kind, failure.cause) == ("user_error", "")
+    assert "requirement failed" in failure.message
+
+
+def test_a_call_that_the_jvm_refuses_is_no_lost_jvm(spark, runner):
+    with pytest.raises(Py4JError) as raised:
+        runner.kernel.noSuchMethod()
+    failure = failures.from_exception(runner.kernel, raised.value)
+    assert (failure.kind, failure.cause) == ("io_error", "internal_error")
+    assert "does not answer" not in failure.message
+    assert "noSuchMethod([]) does not exist" in failure.message
+
+
+@pytest.mark.parametrize("error", [Py4JError("An error occurred while calling o1.take"), Py4JNetworkError("gone")])
+def test_a_call_without_an_answer_is_a_lost_jvm(runner, error):
+    failure = failures.from_exception(runner.kernel, error)
+    assert (failure.kind, failure.cause) == ("io_error", "")
+    assert "the executor's JVM does not answer" in failure.message
 
 
 @pytest.mark.parametrize(
