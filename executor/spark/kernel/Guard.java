@@ -101,9 +101,11 @@ public final class Guard extends AbstractFunction1 {
                 Path root = (Path) each.next();
                 String real = real(root);
                 for (int i = 0; i < paths.length; i++) {
-                    if (isBelow(real, paths[i]) || isBelow(paths[i], real)) {
-                        throw new RefusedException(root.toString().replaceFirst("^file:", "") + " cannot be read: " + paths[i]
-                                + " is where Onager keeps files of its own");
+                    boolean holds = isBelow(paths[i], real);
+                    if (holds || isBelow(real, paths[i])) {
+                        throw new RefusedException(root.toString().replaceFirst("^file:", "") + " cannot be read: it "
+                                + (holds ? "holds " : "is in ") + paths[i] + ", where Onager keeps files of its own"
+                                + (holds ? "; name the directories below it that are wanted" : "; read from elsewhere"));
                     }
                 }
             }

@@ -43,6 +43,13 @@ def test_files_that_are_ours_are_read_by_no_query(spark, token, tmp_path, text):
         spark.sql(last).collect()
 
 
+def test_what_to_do_instead_is_said(spark, token):
+    with pytest.raises(IllegalArgumentException, match=f"it is in {token.parent}, where .*; read from elsewhere"):
+        spark.read.text(str(token))
+    with pytest.raises(IllegalArgumentException, match=f"it holds {token.parent}, .*; name the directories below it"):
+        spark.read.text(str(token.parent.parent))
+
+
 @pytest.mark.parametrize("version", ["", "text"], ids=["v2", "v1"])
 def test_neither_by_a_data_frame(spark, token, version):
     session = spark.newSession()
