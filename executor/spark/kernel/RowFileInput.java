@@ -9,8 +9,8 @@ import net.jpountz.lz4.LZ4SafeDecompressor;
 import org.apache.spark.TaskContext;
 
 /**
- * The output of a stage in row files, read from exactly the executions that are named. Partition i reads bucket i (BUCKET)
- *, all buckets of the i-th slice of producers (SLICE: with one partition that is everything), or everything (ALL), in the order of
+ * The output of a stage in row files, read from exactly the executions that are named. Partition i reads bucket i (BUCKET),
+ * all buckets of the i-th slice of producers (SLICE: with one partition that is everything), or everything (ALL), in the order of
  * producers.
  */
 public final class RowFileInput implements ExchangeInput, SortedInput {
