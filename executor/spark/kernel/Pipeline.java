@@ -42,6 +42,7 @@ public final class Pipeline {
     final Kernel kernel;
     final SparkSession base;
     final String run;
+    final String pool;
     final String directory;
     final long taskMemoryBytes;
     final StreamExchange exchange;
@@ -64,6 +65,7 @@ public final class Pipeline {
         this.directory = s.get("directory").asText();
         this.taskMemoryBytes = s.get("task_memory_bytes").asLong();
         this.kernel = new Kernel(sc, directory, 1, "");
+        this.pool = kernel.pools.take();
         this.exchange = new StreamExchange(s.get("capacity_frames").asInt(), s.get("capacity_bytes").asLong(), s.get("frame_bytes").asInt(),
                 s.get("memory_bytes").asLong(), directory);
         PIPELINES.put(run, this);

@@ -73,7 +73,7 @@ final class PipelineTask extends Thread {
 
     private Outcome work() throws Exception {
         SparkSession session = pipeline.kernel.session(pipeline.base, spec.get("conf").toString());
-        pipeline.kernel.enter(session, pipeline.run, pipeline.run);
+        pipeline.kernel.enter(session, pipeline.run, pipeline.pool);
         SparkPlan plan = (SparkPlan) Kernel.decode(fragment);
         // Such a join reads its input in jobs of Spark's, and more than once: they must not hold slots while they wait for rows.
         boolean isHeld = PlanTools.hasJoinOverAllPartitions(plan);
