@@ -112,7 +112,8 @@ public final class Queries {
     public static String firstOf(LogicalPlan parsed, String names) {
         LogicalPlan plan = named(parsed);
         if (plan instanceof ExplainCommand) {
-            return firstOf(((ExplainCommand) plan).logicalPlan(), names); // it is none of its children, but gets analyzed
+            // What is explained is analyzed, and not run; this one is run when it is analyzed.
+            return firstOf(((ExplainCommand) plan).logicalPlan(), "UnresolvedExecuteImmediate");
         }
         String name = plan.getClass().getSimpleName();
         if (("," + names + ",").contains("," + name + ",")) {
