@@ -16,7 +16,7 @@ from tests.simulation.oracles import Oracles
 from tests.simulation.planted import PLANTED
 from tests.simulation.world import simulate
 
-SEEDS = range(1, 121)
+SEEDS = range(1, 81)
 ROOT = Path(__file__).parents[2]
 
 
