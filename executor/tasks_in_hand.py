@@ -94,7 +94,10 @@ class TasksInHand:
                 assignment = Assignment(part_of(task_set, running), blobs)
                 await self._threads.starts(self._worker.start, assignment, self._report_from_any_thread)
         except Exception as e:  # whatever it is, the scheduler has to hear of it
-            log.exception("tasks_not_started")
+            if isinstance(e, OnagerError):
+                tell(log, "tasks_not_started", e)
+            else:
+                log.exception("tasks_not_started")
             text = f"the executor could not start the task: {e}"
             failure = pb.Failure(kind=FailureKind.IO_ERROR, message=text, cause=_cause_of(e) or "")
             now_ms = self._clock.now_ms()

@@ -43,7 +43,7 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries (py4j, grpc) speak through the standard library: warnings and above are of interest.
+    # Libraries (asyncio, grpc) speak through the standard library: warnings and above are of interest.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -52,6 +52,7 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it raises what it logs, and we tell that a JVM is lost
 
 
 def bounded(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -92,13 +92,13 @@ def fails(depth):
 try:
     fails(500)
 except ZeroDivisionError:
-    logging.getLogger("py4j").exception("password=%s %s", {SECRET!r}, "x" * 1_000_000, stack_info=True)
-logging.getLogger("py4j").info("not of interest")
+    logging.getLogger("grpc").exception("password=%s %s", {SECRET!r}, "x" * 1_000_000, stack_info=True)
+logging.getLogger("grpc").info("not of interest")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert SECRET not in done.stderr
     assert len(done.stderr) < 3 * FIELD_CHARS + 5000
-    for words in ("py4j", "ZeroDivisionError: division by zero", "in fails", "more"):
+    for words in ("grpc", "ZeroDivisionError: division by zero", "in fails", "more"):
         assert words in done.stderr
     assert "not of interest" not in done.stderr
     if style == "json":
