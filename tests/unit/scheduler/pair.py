@@ -1,0 +1,133 @@
+"""Two replicas in one process that act on some jobs each, and whoever calls them."""
+
+from execution_graph import ExecutorSlot, RunningStage
+from onager.ids import JobId, SchedulerId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
+from onager.protocol.task_keys import task_id, task_keys
+from scheduler.jobs.job_writers import Decision
+from scheduler.replica import Replica
+from scheduler.replicas import rendezvous
+from scheduler.settings import SchedulerSettings
+from scheduler.tasks.job_actor import NotActingError
+from scheduler.tasks.reservations import ExecutorReservation
+from state_backend import Keyspace
+from state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.world import graph, planned
+
+HERE, THERE = SchedulerId("here"), SchedulerId("there")
+SLOT = ExecutorSlot("e1", "life", 1)
+
+
+def job_of(scheduler_id, number=0):
+    """Return the id of a job that the replica acts on."""
+    names = (f"job-{n}" for n in range(1_000))
+    return JobId([n for n in names if rendezvous.first(n, [HERE, THERE]) == scheduler_id][number])
+
+
+class Pair:
+    """Two replicas whose loops do not run; they reach each other as `fate` says: "ok", "silent" or "answer lost"."""
+
+    def __init__(self, clock):
+        memory = MemoryStore(clock)
+        self.clock = clock
+        self.replicas = {
+            scheduler_id: Replica(
+                SchedulerSettings(exchange_dir="/x", scheduler_id=scheduler_id, listen="127.0.0.1:1"),
+                MemoryBackend(memory),
+                clock,
+            )
+            for scheduler_id in (HERE, THERE)
+        }
+        self.here, self.there = self.replicas.values()
+        self.fate = "ok"
+        self.calls = []
+
+    async def start(self):
+        for replica in self.replicas.values():
+            await replica._backend.put(Keyspace.Schedulers, replica.peers.id, replica.peers.record.encoded())
+        for replica in self.replicas.values():
+            await replica.start()
+            replica.others._calls.forward = self.forward
+
+    async def forward(self, scheduler_id, request):
+        self.calls.append(request)
+        sent = pb.ForwardRequest.FromString(request.SerializeToString())
+        if self.fate == "silent":
+            raise NotActingError("silent")
+        answer = await self.replicas[scheduler_id].for_replicas.Forward(sent, None)
+        if self.fate == "answer lost":
+            raise NotActingError("lost")
+        return pb.ForwardResponse.FromString(answer.SerializeToString())
+
+    async def settle(self):
+        """Let each replica hear of what the other one has written and has to tell."""
+        for replica in self.replicas.values():
+            await replica.heads.refresh()
+            await replica.adoption.adopt_all()
+            for actor in replica.others.actors().values():
+                await actor.tell()
+        for replica in self.replicas.values():
+            for actor in replica.others.actors().values():
+                await actor.tell()
+
+    async def run_job(self, job_id, tasks, *, at_ms=1, terms=None):
+        """Submit a job and have it planned by whoever acts on it: *tasks* wait."""
+        actor = self.replicas[rendezvous.first(job_id, [HERE, THERE])]
+        await actor.jobs.submit(graph(job_id, at_ms=at_ms), terms)
+        await actor.local.fill(job_id, [ExecutorReservation.of(SLOT)])
+        await actor.writers.record(job_id, lambda _: Decision([planned(tasks)]))
+        await self.settle()
+
+    async def fill(self, slots, replica=None):
+        replica = replica or self.here
+        filled = await replica.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * slots)
+        return [key for launch in filled.launches for key in task_keys(launch.task_set)]
+
+    async def finish(self, keys, replica=None):
+        """Report *keys* to a replica as successful, and return the tasks that took their slots."""
+        replica = replica or self.here
+        updated = await replica.tasks.update_task_statuses(SLOT, list(map(report, keys)), len(keys))
+        assert set(updated.acknowledged) == set(keys)
+        launches = list(updated.launches)
+        if updated.reservations:
+            launches += (await replica.tasks.fill_reservations(updated.reservations)).launches
+        return [key for launch in launches for key in task_keys(launch.task_set)]
+
+    async def stored(self, job_id):
+        return (await self.here.jobs.load(job_id)).graph.stages[1]
+
+    def running(self, job_id):
+        stage = self.replicas[rendezvous.first(job_id, [HERE, THERE])].jobs.cached(job_id).graph.stages[1]
+        return len(stage.running) if isinstance(stage, RunningStage) else 0
+
+
+def report(key):
+    output = pb.TaskOutput(nonce=f"n{key.partition}", executor_id="e1", shared=True, rows=1, bytes=1)
+    return pb.TaskReport(task=task_id(key), success=pb.TaskSuccess(output=output))
+
+
+class Peer:
+    """The caller's end of a connection, for a service that is called without one."""
+
+    def peer(self):
+        return "ipv4:192.0.2.1:1"
+
+
+async def register(pair):
+    """Register e1 with the replica here, which it polls."""
+    request = pb.RegisterExecutorRequest(
+        executor_id="e1",
+        incarnation="life",
+        slots=4,
+        protocol_version=PROTOCOL_VERSION,
+        spark_version="4.3.0",
+        python_version="3.11",
+        exchange_dir="/x",
+    )
+    await pair.here.executors.register(request, "ipv4:192.0.2.1:1")
+    await pair.there.executors.refresh()
+
+
+def reported(keys, **more):
+    return pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=map(report, keys), **more)
