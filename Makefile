@@ -10,7 +10,7 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: help setup setup-dev demo cluster test test-deploy simulate chaos lint check format protocol bench clean
+.PHONY: help setup setup-dev demo cluster test test-all test-deploy simulate chaos lint check format reference protocol bench clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -18,7 +18,9 @@ help:
 	@echo "make bench   TPC-H against plain Spark (SF=0.1, FORCED=1 cuts every exchange)"
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1)"
+	@echo "make test-all   every test, and TPC-H in pieces and in a Spark cluster in every way"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
+	@echo "make reference   docs/reference, from the code"
 	@echo "make setup | protocol | clean"
 
 setup:
@@ -35,6 +37,9 @@ cluster: setup-dev
 
 test: lint
 	$(with_java) scripts/test
+
+test-all: lint
+	$(with_java) ONAGER_TESTS=all scripts/test
 
 test-deploy: setup-dev
 	$(with_java) $(PYTHON) -m pytest deploy
@@ -64,6 +69,9 @@ SF ?= 0.1
 bench: setup
 	@mkdir -p var
 	$(with_java) $(PYTHON) -m benchmarks.tpch --sf $(SF) $(if $(FORCED),--forced) --json var/tpch-$(SF)$(if $(FORCED),-forced).json
+
+reference: setup-dev
+	@$(PYTHON) -m docs.reference || true
 
 protocol: setup-dev
 	$(PYTHON) -m onager.protocol.generate

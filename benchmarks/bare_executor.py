@@ -21,9 +21,9 @@ from typing import Final
 
 from google.protobuf import json_format
 
-from executor.main import run
-from executor.settings import ExecutorSettings
-from executor.work import Assignment, OnReport, failure_report
+from onager.executor.main import run
+from onager.executor.settings import ExecutorSettings
+from onager.executor.work import Assignment, OnReport, failure_report
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys

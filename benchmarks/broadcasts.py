@@ -106,6 +106,8 @@ ORDER BY kind, sort
 
 def _run_onager(data: Path, options: argparse.Namespace) -> tuple[pa.Table | None, dict[str, Any]]:
     conf = {"spark.driver.memory": options.memory}
+    if options.java_options:
+        conf["spark.driver.extraJavaOptions"] = options.java_options
     with Cluster((1,) * options.executors, spark_conf=conf) as cluster, onager.connect(cluster.address) as client:
         result, times = None, []
         with Memory(cluster.pids) as memory, memory.phase("run"):
@@ -162,6 +164,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=40_000, help="rows of each of the small tables")
     parser.add_argument("--executors", type=int, default=2, help="executors, of one slot each")
     parser.add_argument("--memory", default="2g", help="heap of each executor's JVM")
+    parser.add_argument("--java-options", default="", help="further ones of each executor's JVM")
     parser.add_argument("--plain-memory", default="1g", help="heap of plain Spark's JVM")
     parser.add_argument("--runs", type=int, default=2, help="timed runs, after one to warm up")
     parser.add_argument("--most-ratio", type=float, default=1.5, help="to plain Spark's time, for exit code 0")

@@ -16,7 +16,7 @@ from typing import Any
 
 import zstandard
 
-from execution_graph import (
+from onager.execution_graph import (
     EventBatch,
     ExecutionGraph,
     ExecutorLost,

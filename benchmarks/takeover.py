@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.graph import SLOT, planned, success
-from execution_graph import Event, ExecutionGraph, TasksLaunched, TaskSucceeded, apply, apply_all, pop_next_tasks
 from onager.clock import SystemClock
+from onager.execution_graph import Event, ExecutionGraph, TasksLaunched, TaskSucceeded, apply, apply_all, pop_next_tasks
 from onager.ids import JobId
-from scheduler.jobs.job_heads import JobHeads
-from scheduler.jobs.job_log import StoredJob
-from scheduler.jobs.job_store import SNAPSHOT_LOG_RATIO, SNAPSHOT_MIN_LOG_BYTES, JobStore
-from scheduler.main import GC_THRESHOLDS
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.jobs.job_heads import JobHeads
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_store import SNAPSHOT_LOG_RATIO, SNAPSHOT_MIN_LOG_BYTES, JobStore
+from onager.scheduler.main import GC_THRESHOLDS
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 _JOB: Final = JobId("job")
 _SLOTS: Final = 256

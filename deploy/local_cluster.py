@@ -203,9 +203,9 @@ class LocalCluster:
         etcd = shutil.which("etcd") or shutil.which("etcd", path=str(ROOT / ".venv" / "etcd" / "usr" / "bin"))
         if etcd is None:
             raise StartError(_ETCD_ADVICE)
-        peers = [f"http://{HOST}:{port}" for port in self._peer_ports]
-        together = ",".join(f"etcd-{n}={peer}" for n, peer in zip(MEMBERS, peers, strict=True))
-        for n, peer, port in zip(MEMBERS, peers, self._etcd_ports, strict=True):
+        members = [f"http://{HOST}:{port}" for port in self._peer_ports]
+        together = ",".join(f"etcd-{n}={peer}" for n, peer in zip(MEMBERS, members, strict=True))
+        for n, peer, port in zip(MEMBERS, members, self._etcd_ports, strict=True):
             client = f"http://{HOST}:{port}"
             self._add(
                 f"etcd-{n}", etcd, "--name", f"etcd-{n}", "--data-dir", str(self.directory / f"etcd-{n}"),

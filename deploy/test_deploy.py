@@ -19,11 +19,11 @@ import grpc
 import pytest
 
 import onager
-from executor.settings import ExecutorSettings
 from onager.client.progress import JobState
+from onager.executor.settings import ExecutorSettings
 from onager.protocol.security import ClientSecurity
-from scheduler.settings import SchedulerSettings
-from tests.etcd.process import end, free_ports, start
+from onager.scheduler.settings import SchedulerSettings
+from tests.support.processes.children import end, free_ports, start
 
 ROOT = Path(__file__).resolve().parents[1]
 JOBS = ROOT / "tests" / "e2e" / "jobs.py"

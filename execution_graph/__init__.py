@@ -2,10 +2,10 @@
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
 each event changes (`attempts`, `speculation`, `outcomes`, `losses`), `rollback` what follows when something finished
-is lost, `pipelined` what is different where stages run together, `scheduling` and `effects` what to do next.
+is lost, `pipelined` what is different where stages run together, `scheduling` what to do next.
 """
 
-from execution_graph.codec import (
+from onager.execution_graph.codec import (
     PIPELINED_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
@@ -17,8 +17,7 @@ from execution_graph.codec import (
     encode_graph,
     encoding_graph,
 )
-from execution_graph.effects import Effect, EndJob, LaunchTask, StartStages, pending_effects
-from execution_graph.events import (
+from onager.execution_graph.events import (
     Event,
     ExecutorLost,
     JobCancelled,
@@ -36,8 +35,8 @@ from execution_graph.events import (
     TasksSpeculated,
     TaskSucceeded,
 )
-from execution_graph.failures import Failure, FailureCause, FailureKind, FetchFailure, RetryLimits
-from execution_graph.graph import (
+from onager.execution_graph.failures import Failure, FailureCause, FailureKind, FetchFailure, RetryLimits
+from onager.execution_graph.graph import (
     PLAN_STAGE_ID,
     Active,
     Cancelled,
@@ -50,10 +49,10 @@ from execution_graph.graph import (
     Succeeded,
     submit,
 )
-from execution_graph.invariants import violations
-from execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
-from execution_graph.planning import check_plan, check_stages
-from execution_graph.scheduling import (
+from onager.execution_graph.invariants import violations
+from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
+from onager.execution_graph.planning import check_plan, check_stages
+from onager.execution_graph.scheduling import (
     HeldTask,
     PausedTask,
     available_tasks,
@@ -71,8 +70,8 @@ from execution_graph.scheduling import (
     running_count,
     wanted_tasks,
 )
-from execution_graph.speculation import find_stragglers
-from execution_graph.stages import (
+from onager.execution_graph.speculation import find_stragglers
+from onager.execution_graph.stages import (
     ExecutorLife,
     ExecutorSlot,
     FailedStage,
@@ -91,7 +90,7 @@ from execution_graph.stages import (
     TaskOutput,
     UnresolvedStage,
 )
-from execution_graph.transitions import apply, apply_all
+from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [
     "PIPELINED_MAJOR",
@@ -100,8 +99,6 @@ __all__ = [
     "SPECULATION_MAJOR",
     "Active",
     "Cancelled",
-    "Effect",
-    "EndJob",
     "Event",
     "EventBatch",
     "ExecutionGraph",
@@ -119,7 +116,6 @@ __all__ = [
     "JobPlanned",
     "JobState",
     "LaunchEvent",
-    "LaunchTask",
     "LaunchesRepeated",
     "Outcome",
     "OutputLayout",
@@ -139,7 +135,6 @@ __all__ = [
     "StageSpec",
     "StageWork",
     "StagesStarted",
-    "StartStages",
     "StragglersFound",
     "StreamedInput",
     "Succeeded",
@@ -176,7 +171,6 @@ __all__ = [
     "lost_launches",
     "not_held",
     "paused_tasks",
-    "pending_effects",
     "pop_next_tasks",
     "revive",
     "running_count",

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from execution_graph.events import LaunchesRepeated, TasksLaunched, TasksLost
-from execution_graph.graph import ExecutionGraph
-from execution_graph.maps import without
-from execution_graph.pipelined import abandoned, has_readers_at_work, is_streaming
-from execution_graph.settling import settled, with_stage
-from execution_graph.stages import ExecutorLife, RunningStage, RunningTask
+from onager.execution_graph.events import LaunchesRepeated, TasksLaunched, TasksLost
+from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.maps import without
+from onager.execution_graph.pipelined import abandoned, has_readers_at_work, is_streaming
+from onager.execution_graph.settling import settled, with_stage
+from onager.execution_graph.stages import ExecutorLife, RunningStage, RunningTask
 
 
 def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionGraph:

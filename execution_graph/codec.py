@@ -9,7 +9,7 @@ is used in can still be read by the version before:
     2.3    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
     3.1    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
 
-What needs a newer version than some replica of the cluster reads is not begun (`scheduler.replicas.peers`).
+What needs a newer version than some replica of the cluster reads is not begun (`onager.scheduler.cluster.members`).
 """
 
 import re
@@ -21,11 +21,11 @@ from typing import Any
 from immutables import Map
 from pydantic import TypeAdapter, ValidationError
 
-from execution_graph.encoding import encoder
-from execution_graph.events import Event, PipelineAbandoned, StragglersFound, TasksSpeculated
-from execution_graph.graph import ExecutionGraph
-from execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
 from onager.errors import SchemaVersionError, StateCorruptError
+from onager.execution_graph.encoding import encoder
+from onager.execution_graph.events import Event, PipelineAbandoned, StragglersFound, TasksSpeculated
+from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
 
 SCHEMA_MAJOR = 3
 """The newest major version that this module reads."""

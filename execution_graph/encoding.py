@@ -1,8 +1,8 @@
 """Values made of dataclasses as JSON text, by functions that are compiled from the types of their fields.
 
-Byte for byte what pydantic writes, which reads it (`execution_graph.codec`). But most of what is written are an output
-and an event for each task, small objects with fields that are left out when empty: for those, pydantic calls back into
-Python for each such field, and takes several times as long.
+Byte for byte what pydantic writes, which reads it (`onager.execution_graph.codec`). But most of what is written are
+an output and an event for each task, small objects with fields that are left out when empty: for those, pydantic calls
+back into Python for each such field, and takes several times as long.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from immutables import Map
 
-from execution_graph.maps import SPARSE
+from onager.execution_graph.maps import SPARSE
 
 Encoder = Callable[[Any], str]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from execution_graph.failures import Failure, FailureKind
-from execution_graph.stages import StageSpec, TaskMetrics, TaskOutput
+from onager.execution_graph.failures import Failure, FailureKind
+from onager.execution_graph.stages import StageSpec, TaskMetrics, TaskOutput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

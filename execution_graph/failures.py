@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from execution_graph.maps import SPARSE
+from onager.execution_graph.maps import SPARSE
 
 
 class FailureKind(StrEnum):

@@ -1,4 +1,4 @@
-"""The `ExecutionGraph` of a job: a value. `execution_graph.transitions` says how it changes."""
+"""The `ExecutionGraph` of a job: a value. `onager.execution_graph.transitions` says how it changes."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,10 +6,10 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from execution_graph.events import PlanSummary
-from execution_graph.failures import Failure, RetryLimits
-from execution_graph.maps import SPARSE
-from execution_graph.stages import (
+from onager.execution_graph.events import PlanSummary
+from onager.execution_graph.failures import Failure, RetryLimits
+from onager.execution_graph.maps import SPARSE
+from onager.execution_graph.stages import (
     ExecutorLife,
     OutputLayout,
     ResolvedStage,
@@ -107,8 +107,8 @@ class Pipeline:
 class ExecutionGraph:
     """A job: its stages by id, what was planned, and how it ended.
 
-    Runnable work comes out as tasks (`execution_graph.scheduling`); where outputs lie is asked of the producers, never
-    copied into consumers, so that no output can be counted twice.
+    Runnable work comes out as tasks (`onager.execution_graph.scheduling`); where outputs lie is asked of the producers,
+    never copied into consumers, so that no output can be counted twice.
     """
 
     job_id: str
@@ -167,7 +167,7 @@ class ExecutionGraph:
 
     @property
     def is_pipelined(self) -> bool:
-        """Return whether stages read what others are still writing (`execution_graph.pipelined`)."""
+        """Return whether stages read what others are still writing (`onager.execution_graph.pipelined`)."""
         return self.may_stream and any(s.spec.inputs and s.spec.work is StageWork.QUERY for s in self.stages)
 
     @property

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
-from execution_graph.planning import check_stages
-from execution_graph.settling import has_inputs
-from execution_graph.speculation import may_be_speculated
-from execution_graph.stages import (
+from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
+from onager.execution_graph.planning import check_stages
+from onager.execution_graph.settling import has_inputs
+from onager.execution_graph.speculation import may_be_speculated
+from onager.execution_graph.stages import (
     FailedStage,
     ResolvedStage,
     RunningStage,

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from execution_graph import rollback
-from execution_graph.attempts import has_another, in_hands_of, returned
-from execution_graph.events import ExecutorLost
-from execution_graph.failures import Failure, FailureKind
-from execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
-from execution_graph.pipelined import abandoned, is_streaming
-from execution_graph.settling import failed, settled, with_stage
-from execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
+from onager.execution_graph import rollback
+from onager.execution_graph.attempts import has_another, in_hands_of, returned
+from onager.execution_graph.events import ExecutorLost
+from onager.execution_graph.failures import Failure, FailureKind
+from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
+from onager.execution_graph.pipelined import abandoned, is_streaming
+from onager.execution_graph.settling import failed, settled, with_stage
+from onager.execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
 
 
 def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGraph:

@@ -3,15 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from execution_graph import rollback
-from execution_graph.attempts import has_another, held, returned, running_stage
-from execution_graph.events import TaskFailed, TaskSucceeded
-from execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
-from execution_graph.graph import ExecutionGraph
-from execution_graph.losses import with_losses
-from execution_graph.pipelined import abandoned, is_streaming, streamed
-from execution_graph.settling import bound, failed, settled, with_stage, with_successes
-from execution_graph.stages import RetryPause, RunningStage, Stage, StageWork, SuccessfulStage, TaskMetrics, TaskOutput
+from onager.execution_graph import rollback
+from onager.execution_graph.attempts import has_another, held, returned, running_stage
+from onager.execution_graph.events import TaskFailed, TaskSucceeded
+from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
+from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.losses import with_losses
+from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
+from onager.execution_graph.settling import bound, failed, settled, with_stage, with_successes
+from onager.execution_graph.stages import (
+    RetryPause,
+    RunningStage,
+    Stage,
+    StageWork,
+    SuccessfulStage,
+    TaskMetrics,
+    TaskOutput,
+)
 
 _MESSAGE_CHARS = 300
 """How much of a failure's message is kept with each partition that waits for its next try."""

@@ -13,11 +13,11 @@ over at once, with the outputs that it has (`settling.settled`), and what of it 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from execution_graph.events import PipelineAbandoned
-from execution_graph.graph import ExecutionGraph
-from execution_graph.rollback import lives_with_outputs, without_running
-from execution_graph.settling import settled
-from execution_graph.stages import (
+from onager.execution_graph.events import PipelineAbandoned
+from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.rollback import lives_with_outputs, without_running
+from onager.execution_graph.settling import settled
+from onager.execution_graph.stages import (
     ExecutorLife,
     ResolvedStage,
     RunningStage,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from execution_graph.events import JobPlanned
-from execution_graph.stages import StageSpec, StageWork
+from onager.execution_graph.events import JobPlanned
+from onager.execution_graph.stages import StageSpec, StageWork
 
 
 def check_stages(stages: tuple[StageSpec, ...]) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from execution_graph.stages import (
+from onager.execution_graph.stages import (
     ExecutorLife,
     FailedStage,
     ResolvedStage,

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from execution_graph.attempts import held, running_stage
-from execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
-from execution_graph.failures import FailureKind
-from execution_graph.graph import ExecutionGraph
-from execution_graph.speculation import pop_speculative
-from execution_graph.stages import ExecutorLife, ExecutorSlot, ResolvedStage, RunningStage, RunningTask, StageWork
+from onager.execution_graph.attempts import held, running_stage
+from onager.execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
+from onager.execution_graph.failures import FailureKind
+from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.speculation import pop_speculative
+from onager.execution_graph.stages import (
+    ExecutorLife,
+    ExecutorSlot,
+    ResolvedStage,
+    RunningStage,
+    RunningTask,
+    StageWork,
+)
 
 
 class TaskRef(Protocol):

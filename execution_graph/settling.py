@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from execution_graph.failures import Failure
-from execution_graph.graph import ExecutionGraph, Failed, Succeeded
-from execution_graph.maps import without
-from execution_graph.stages import (
+from onager.execution_graph.failures import Failure
+from onager.execution_graph.graph import ExecutionGraph, Failed, Succeeded
+from onager.execution_graph.maps import without
+from onager.execution_graph.stages import (
     FailedStage,
     ResolvedStage,
     RunningStage,

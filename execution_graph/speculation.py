@@ -14,11 +14,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from statistics import median
 
-from execution_graph.attempts import running_stage
-from execution_graph.events import StragglersFound, TasksSpeculated
-from execution_graph.graph import ExecutionGraph
-from execution_graph.settling import with_stage
-from execution_graph.stages import ExecutorSlot, RunningStage, RunningTask, StageWork
+from onager.execution_graph.attempts import running_stage
+from onager.execution_graph.events import StragglersFound, TasksSpeculated
+from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.settling import with_stage
+from onager.execution_graph.stages import ExecutorSlot, RunningStage, RunningTask, StageWork
 
 
 def find_stragglers(graph: ExecutionGraph, executors: Collection[str], at_ms: int) -> tuple[StragglersFound, ...]:

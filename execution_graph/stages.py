@@ -19,8 +19,8 @@ from typing import Annotated, Literal, NamedTuple
 from immutables import Map
 from pydantic import Field
 
-from execution_graph.failures import Failure
-from execution_graph.maps import SPARSE, PartitionMap, without
+from onager.execution_graph.failures import Failure
+from onager.execution_graph.maps import SPARSE, PartitionMap, without
 
 
 class StageWork(StrEnum):

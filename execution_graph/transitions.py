@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import assert_never
 
-from execution_graph import rollback
-from execution_graph.attempts import held, on_launches_repeated, on_tasks_launched, on_tasks_lost, running_stage
-from execution_graph.events import (
+from onager.execution_graph import rollback
+from onager.execution_graph.attempts import held, on_launches_repeated, on_tasks_launched, on_tasks_lost, running_stage
+from onager.execution_graph.events import (
     Event,
     ExecutorLost,
     JobCancelled,
@@ -22,15 +22,15 @@ from execution_graph.events import (
     TasksSpeculated,
     TaskSucceeded,
 )
-from execution_graph.failures import Failure, FailureKind
-from execution_graph.graph import PLAN_STAGE_ID, Cancelled, ExecutionGraph
-from execution_graph.losses import on_executor_lost
-from execution_graph.outcomes import on_task_failed, on_tasks_succeeded
-from execution_graph.pipelined import on_pipeline_abandoned
-from execution_graph.planning import check_plan
-from execution_graph.settling import bound, failed, settled, with_successes
-from execution_graph.speculation import on_stragglers_found, on_tasks_speculated
-from execution_graph.stages import ResolvedStage, RunningStage, Stage, TaskLedger, TaskOutput, UnresolvedStage
+from onager.execution_graph.failures import Failure, FailureKind
+from onager.execution_graph.graph import PLAN_STAGE_ID, Cancelled, ExecutionGraph
+from onager.execution_graph.losses import on_executor_lost
+from onager.execution_graph.outcomes import on_task_failed, on_tasks_succeeded
+from onager.execution_graph.pipelined import on_pipeline_abandoned
+from onager.execution_graph.planning import check_plan
+from onager.execution_graph.settling import bound, failed, settled, with_successes
+from onager.execution_graph.speculation import on_stragglers_found, on_tasks_speculated
+from onager.execution_graph.stages import ResolvedStage, RunningStage, Stage, TaskLedger, TaskOutput, UnresolvedStage
 
 
 def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901, PLR0911, PLR0912 - one line an event

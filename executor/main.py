@@ -15,16 +15,16 @@ from typing import Any, NoReturn
 
 import structlog
 
-from executor.agent import Agent, Ending, Outcome
-from executor.exchange import check_exchange_dir
-from executor.gateway import SchedulerGateway
-from executor.membership import Identity
-from executor.push import Port
-from executor.settings import ExecutorSettings
-from executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.clock import SystemClock
 from onager.errors import ExchangeFullError, InvalidSettingError, OnagerError
 from onager.exchange_layout import has_scheme, local_path
+from onager.executor.agent.agent import Agent, Ending, Outcome
+from onager.executor.agent.gateway import SchedulerGateway
+from onager.executor.agent.membership import Identity
+from onager.executor.agent.push import Port
+from onager.executor.exchange import check_exchange_dir
+from onager.executor.settings import ExecutorSettings
+from onager.executor.work import ClusterAwayError, Worker, WorkerDiedError
 from onager.ids import Incarnation, new_incarnation
 from onager.logs import configure_logging
 from onager.private_files import warn_of_others
@@ -124,8 +124,8 @@ def _warn_of_exchange(settings: ExecutorSettings) -> None:
 
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:
     # Late, so that a refused setting does not wait for Spark.
-    from executor.spark.streams import StreamSettings
-    from executor.spark.worker import SparkWorker
+    from onager.executor.spark.streams import StreamSettings
+    from onager.executor.spark.worker import SparkWorker
 
     worker = SparkWorker(
         slots=settings.slots,

@@ -8,6 +8,7 @@ class, text and places in the code are told.
 import logging
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import structlog
@@ -51,8 +52,13 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, bounded, rendering],
         )
     )
+    handler.addFilter(_is_not_of_py4j)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it raises what it logs, and we tell that a JVM is lost
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Return False for what py4j logs, by its own loggers and by the root: it raises that, too, and we tell of it."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def bounded(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

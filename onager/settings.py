@@ -21,6 +21,7 @@ class ProcessSettings(BaseSettings):
     tls_cert: Path | None = None
     """The certificate to serve with, and those between it and its authority; read again when renewed."""
     tls_key: Path | None = None
+    """The key of the certificate."""
     tls_client_ca: Path | None = None
     """Certificates of authorities; with it, callers have to show a certificate of one of them."""
     auth_token_file: Path | None = None
@@ -33,7 +34,9 @@ class ProcessSettings(BaseSettings):
     the directory too (2770, 0660), where schedulers and executors run as several users of one group."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged: lines of this level and above."""
     log_format: Literal["console", "json"] = "console"
+    """Lines for people, or one JSON object a line."""
 
     @field_validator(
         "listen",

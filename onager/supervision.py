@@ -77,11 +77,11 @@ class Background:
 
     def keep(self, name: str, loop: Coroutine[Any, Any, object]) -> "asyncio.Task[None]":
         """Run a loop, that ends by being cancelled and in no other way."""
-        return self._begin(name, _kept(name, loop))
+        return self._begin(name, _kept(name, loop), loop)
 
     def start(self, name: str, errand: Coroutine[Any, Any, object]) -> "asyncio.Task[None]":
         """Run an errand."""
-        return self._begin(name, _guarded(name, errand))
+        return self._begin(name, _guarded(name, errand), errand)
 
     async def run(self, **loops: Coroutine[Any, Any, object]) -> NoReturn:
         """Run *loops*, by their names, until cancelled, and then end all that runs; raise the first defect."""
@@ -107,9 +107,12 @@ class Background:
             task.cancel()
         await self.join()
 
-    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work, name=name)
+    def _begin(
+        self, name: str, guarded: Coroutine[Any, Any, None], work: Coroutine[Any, Any, object]
+    ) -> "asyncio.Task[None]":
+        task = asyncio.create_task(guarded, name=name)
         self._tasks[task] = None
+        task.add_done_callback(lambda _: work.close())  # one that was cancelled at once has not begun with it
         task.add_done_callback(self._ended)
         return task
 

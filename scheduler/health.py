@@ -12,10 +12,9 @@ from grpc_health.v1._async import HealthServicer
 from onager.protocol.border import Border
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.ports import unusable_address
+from onager.scheduler import timing
 
 log = structlog.get_logger(__name__)
-
-_STOP_GRACE_S = 0.2
 
 
 @asynccontextmanager
@@ -39,4 +38,4 @@ async def serving_health(checks: HealthServicer, listen: str | None) -> AsyncIte
         yield
     finally:
         # To its end even when the process is in a hurry: a server that is left behind complains.
-        await asyncio.shield(server.stop(_STOP_GRACE_S))
+        await asyncio.shield(server.stop(timing.STOP_GRACE_S))

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
 from onager.errors import OnagerError, StateBackendError, WatchCompactedError
+from onager.scheduler import timing
 
 log = structlog.get_logger(__name__)
 
-_AGAIN_S: Final = 1.0
 _Result = TypeVar("_Result")
 
 
@@ -23,11 +23,11 @@ async def whenever(wake: asyncio.Event, act: Callable[[], Coroutine[Any, Any, No
             await act()
         except OnagerError as error:
             log.warning("step_failed", step=act.__qualname__, error=str(error))
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(timing.STORE_AGAIN_S)
             wake.set()
 
 
-async def watching(watch: Callable[[], Coroutine[Any, Any, None]], *, again_s: float = _AGAIN_S) -> None:
+async def watching(watch: Callable[[], Coroutine[Any, Any, None]], *, again_s: float = timing.STORE_AGAIN_S) -> None:
     """Watch, and again whenever a watch has ended; *watch* begins by reading what it may have missed."""
     while True:
         try:

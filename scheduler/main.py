@@ -22,24 +22,22 @@ from onager.exchange_layout import has_scheme, local_path
 from onager.logs import configure_logging
 from onager.private_files import make_private_directory
 from onager.protocol.security import ServerAccess
+from onager.scheduler import timing
+from onager.scheduler.app import Replica
+from onager.scheduler.health import serving_health
+from onager.scheduler.server import serve
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import open_backend
 from onager.supervision import EXIT_FAILED, LoopEndedError
-from scheduler.health import serving_health
-from scheduler.replica import Replica
-from scheduler.server import serve
-from scheduler.settings import SchedulerSettings
-from state_backend import open_backend
 
 log = structlog.get_logger(__name__)
 
 EXIT_OK: Final = 0
 EXIT_CANNOT_START: Final = 2
-_STOP_GRACE_S: Final = 0.2
-_REFUSING_S: Final = 0.01
-"""How long the server takes to refuse new calls, so that nobody whose poll is answered polls here again."""
-_LEAVE_S: Final = 0.2
-_WRITE_S: Final = 0.4
 _MALLOC: Final = {-3: 256 * 1024, -1: 1024 * 1024, -8: 2}
 """Source: malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX."""
+_SWITCH_S: Final = 0.0005
+"""How long a thread that works on a large request keeps the event loop waiting each time that this one wants to run."""
 GC_THRESHOLDS: Final = (10_000, 10, 50)
 """After how many new objects garbage is looked for among the youngest, and after how many such rounds among more.
 
@@ -58,6 +56,7 @@ def run(settings: SchedulerSettings) -> int:
     """
     configure_logging(settings.log_level, settings.log_format)
     _give_memory_back()
+    sys.setswitchinterval(_SWITCH_S)
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # what is loaded stays
     try:
@@ -90,6 +89,7 @@ async def _run(settings: SchedulerSettings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    timing.check(settings.forward_timeout_ms)
     access = ServerAccess(settings.server_security, settings.listen)
     make_exchange_dir(settings.exchange_dir, settings.exchange_access)
     if settings.backend.startswith("memory:"):
@@ -100,14 +100,14 @@ async def _run(settings: SchedulerSettings) -> int:
         registry = None
         if settings.metrics_listen is not None:
             # What serves metrics takes a while to load: only for who wants them.
-            from scheduler.metrics import ExchangeMetrics, PipelineMetrics, serving_metrics
-            from state_backend.observed import ObservedBackend, StateMetrics
+            from onager.scheduler.metrics import ExchangeMetrics, PipelineMetrics, serving_metrics
+            from onager.state_backend.observed import ObservedBackend, StateMetrics
 
             registry = stack.enter_context(serving_metrics(settings.metrics_listen))
             backend = ObservedBackend(backend, StateMetrics(registry), clock)
         replica = Replica(settings, backend, clock)
         if registry is not None:
-            from scheduler.tasks.push_metrics import PushMetrics
+            from onager.scheduler.push_metrics import PushMetrics
 
             replica.push.observer = PushMetrics(registry, replica.slots)
             registry.register(ExchangeMetrics(lambda: replica.executors.sessions))
@@ -146,14 +146,14 @@ async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task
     New calls are refused, calls that wait are answered, so that their callers turn elsewhere; what is being written is
     finished.
     """
-    stopping = asyncio.create_task(server.stop(_STOP_GRACE_S))
-    await asyncio.sleep(_REFUSING_S)
+    stopping = asyncio.create_task(server.stop(timing.STOP_GRACE_S))
+    await asyncio.sleep(timing.STOP_REFUSING_S)
     replica.release_polls()
-    await asyncio.gather(stopping, replica.peers.leave(_LEAVE_S))
+    await asyncio.gather(stopping, replica.members.leave(timing.STOP_LEAVE_S))
     loops.cancel()
-    await asyncio.wait([loops], timeout=_LEAVE_S)
+    await asyncio.wait([loops], timeout=timing.STOP_LEAVE_S)
     try:
-        async with asyncio.timeout(_WRITE_S):
+        async with asyncio.timeout(timing.STOP_WRITE_S):
             await replica.close()
     except TimeoutError:
         # Reports that were not acknowledged are sent to another scheduler.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Metric, PlatformCollector, ProcessCollector, start_http_server
@@ -10,11 +9,10 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from onager.protocol.ports import unusable_address
-from scheduler.executors.executor_records import ExecutorSession
+from onager.scheduler import timing
+from onager.scheduler.executors.records import ExecutorSession
 
 log = structlog.get_logger(__name__)
-
-_JOIN_S: Final = 2.0
 
 
 class ExchangeMetrics(Collector):
@@ -73,4 +71,4 @@ def serving_metrics(listen: str) -> Iterator[CollectorRegistry]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(_JOIN_S)
+        thread.join(timing.METRICS_JOIN_S)

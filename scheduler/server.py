@@ -14,7 +14,7 @@ from onager.protocol.onager_pb2_grpc import (
 )
 from onager.protocol.ports import unusable_address
 from onager.protocol.security import ServerAccess
-from scheduler.replica import Replica
+from onager.scheduler.app import Replica
 
 
 async def serve(
@@ -40,7 +40,7 @@ async def serve(
         raise unusable_address("--listen", listen) from error
     if not port:
         raise unusable_address("--listen", listen)
-    replica.peers.advertise(replica.settings.advertised(port))
+    replica.members.advertise(replica.settings.advertised(port))
     await server.start()
     for name in ("", *services):
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -9,8 +9,8 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from onager.private_paths import PrivatePaths
 from onager.protocol.security import ClientSecurity
+from onager.scheduler.policy.distribution import TaskDistribution
 from onager.settings import ProcessSettings
-from scheduler.tasks.distribution import TaskDistribution
 
 _HOUR_S = 3600
 
@@ -33,6 +33,7 @@ class SchedulerSettings(ProcessSettings):
     peer_tls_cert: Path | None = None
     """The certificate to show to them; by default `tls_cert` where callers have to show one here."""
     peer_tls_key: Path | None = None
+    """The key of that certificate; by default `tls_key`."""
     peer_auth_token_file: Path | None = None
     """The token for them is its first line; by default `auth_token_file`."""
     exchange_dir: str = "var/exchange"
@@ -71,7 +72,8 @@ class SchedulerSettings(ProcessSettings):
     """The most tasks that jobs of one session have running at a time, where they do not say so themselves; 0: any
     number. It goes for what is submitted to this scheduler from then on."""
     forward_timeout_ms: int = Field(default=500, ge=50, le=60_000)
-    """How long another scheduler may take to answer what is handed over to it; after that this one acts itself."""
+    """How long another scheduler may take to answer what is handed over to it; after that this one acts itself. Less
+    than 1,500: `onager.scheduler.timing` says why."""
     task_max_failures: int = Field(default=4, ge=1)
     """The so-manieth counted failure of one partition fails its job."""
     retry_pauses_s: Annotated[tuple[Annotated[float, Field(ge=0, le=_HOUR_S)], ...], NoDecode] = (0.5, 2.0, 6.0)

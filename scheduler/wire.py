@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from execution_graph import (
+from onager.execution_graph import (
     Failure,
     FailureCause,
     FailureKind,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
-from state_backend.kept_lease import KeptLease, keep_lease
-from state_backend.limits import (
+from onager.state_backend.kept_lease import KeptLease, keep_lease
+from onager.state_backend.limits import (
     MAX_REQUEST_BYTES,
     MAX_TXN_OPS,
     VALUE_CHUNK_BYTES,
@@ -16,7 +16,7 @@ from state_backend.limits import (
     split_ops,
     split_value,
 )
-from state_backend.model import (
+from onager.state_backend.model import (
     ABSENT,
     Committed,
     Conflict,
@@ -39,7 +39,7 @@ from state_backend.model import (
     TxnResult,
     WatchEvent,
 )
-from state_backend.port import StateBackendClient
+from onager.state_backend.port import StateBackendClient
 
 __all__ = [
     "ABSENT",
@@ -80,27 +80,27 @@ async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendC
     """Return the client that *url* names: ``etcd://h:p,h:p/namespace``, ``leveldb:DIR`` or ``memory:``.
 
     `InvalidSettingError` for anything else. Errors of opening are those of the adapter
-    (`state_backend.etcd.EtcdBackend.open`, `state_backend.leveldb.LevelDBBackend.open`). The embedded stores go by
-    *clock*; etcd goes by its own.
+    (`onager.state_backend.etcd.EtcdBackend.open`, `onager.state_backend.leveldb.LevelDBBackend.open`). The embedded
+    stores go by *clock*; etcd goes by its own.
     """
     scheme, _, rest = url.partition(":")
     match scheme:
         case "memory" if not rest:
-            from state_backend.memory import MemoryBackend, MemoryStore
+            from onager.state_backend.memory import MemoryBackend, MemoryStore
 
             return MemoryBackend(MemoryStore(clock))
         case "leveldb" if rest:
-            from state_backend.leveldb import LevelDBBackend
+            from onager.state_backend.leveldb import LevelDBBackend
 
             return await LevelDBBackend.open(Path(rest), clock=clock)
         case "leveldb":
             raise InvalidSettingError("--backend", url, "name the state directory: leveldb:DIR")
         case "etcd":
-            from state_backend.etcd import EtcdBackend
+            from onager.state_backend.etcd import EtcdBackend
 
             return await EtcdBackend.open(url)
         case _:
-            from state_backend.etcd.url import without_password
+            from onager.state_backend.etcd.url import without_password
 
             raise InvalidSettingError(
                 "--backend",

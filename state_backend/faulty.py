@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 
 from onager.clock import Clock, SystemClock
 from onager.errors import OutcomeUnknownError, StateBackendError, StateUnavailableError, WatchCompactedError
-from state_backend.forwarding import ForwardingBackend, read_operation
-from state_backend.model import (
+from onager.state_backend.forwarding import ForwardingBackend, read_operation
+from onager.state_backend.model import (
     KeyRange,
     Keyspace,
     Lease,
@@ -31,7 +31,7 @@ from state_backend.model import (
     TxnResult,
     WatchEvent,
 )
-from state_backend.port import StateBackendClient
+from onager.state_backend.port import StateBackendClient
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from state_backend.model import (
+from onager.state_backend.model import (
     KeyRange,
     Keyspace,
     Lease,
@@ -17,7 +17,7 @@ from state_backend.model import (
     TxnResult,
     WatchEvent,
 )
-from state_backend.port import StateBackendClient
+from onager.state_backend.port import StateBackendClient
 
 
 class ForwardingBackend(StateBackendClient):

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 
 from onager.clock import Clock
 from onager.errors import OutcomeUnknownError, StateBackendError, StateUnavailableError
-from state_backend.model import Lease, LeaseId
-from state_backend.port import StateBackendClient
+from onager.state_backend.model import Lease, LeaseId
+from onager.state_backend.port import StateBackendClient
 
 
 class KeptLease:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from onager.errors import InvalidRequestError, LimitExceededError
-from state_backend.model import Delete, DeleteRange, Keyspace, LockToken, Op, Put
+from onager.state_backend.model import Delete, DeleteRange, Keyspace, LockToken, Op, Put
 
 MAX_TXN_OPS: Final = 128
 """Most operations, and most conditions (expectations and fences together), of one transaction."""

@@ -4,7 +4,7 @@ import asyncio
 from typing import TypeVar
 
 from onager.clock import Clock, SystemClock
-from state_backend.local import Command, DictTable, Engine, LocalBackend, WatchHub
+from onager.state_backend.local import Command, DictTable, Engine, LocalBackend, WatchHub
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from onager.errors import (
     StateUnavailableError,
     WatchCompactedError,
 )
-from state_backend.forwarding import ForwardingBackend, read_operation
-from state_backend.model import (
+from onager.state_backend.forwarding import ForwardingBackend, read_operation
+from onager.state_backend.model import (
     Conflict,
     Delete,
     DeleteRange,
@@ -50,7 +50,7 @@ from state_backend.model import (
     TxnResult,
     WatchEvent,
 )
-from state_backend.port import StateBackendClient
+from onager.state_backend.port import StateBackendClient
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ adapter excepted).
 UTF-8 and ordered by those bytes; keys of different keyspaces never meet. Values are bytes, possibly empty.
 A prefix is empty or ends with ``/``.
 
-**Limits** (`state_backend.limits`) are checked before anything is sent: `LimitExceededError` means that
+**Limits** (`onager.state_backend.limits`) are checked before anything is sent: `LimitExceededError` means that
 nothing was written.
 
 **Errors.** Besides those named by a method, each can raise `StateUnavailableError` (nothing was written,
@@ -28,8 +28,8 @@ from types import TracebackType
 from typing import Self, final
 
 from onager.errors import InvalidRequestError, LimitExceededError, OutcomeUnknownError, StateUnavailableError
-from state_backend.limits import MAX_TXN_OPS, check_key, check_prefix, check_txn
-from state_backend.model import (
+from onager.state_backend.limits import MAX_TXN_OPS, check_key, check_prefix, check_txn
+from onager.state_backend.model import (
     ABSENT,
     Committed,
     Conflict,

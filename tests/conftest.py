@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from tests.etcd import EtcdCluster
-from tests.etcd.cluster import RUNNING
-from tests.etcd.known_bugs import KNOWN_BUGS, about
-from tests.jvm_options import java_options
+from tests.support.etcd import EtcdCluster
+from tests.support.etcd.cluster import RUNNING
+from tests.support.etcd.known_bugs import KNOWN_BUGS, about
+from tests.support.spark.jvm_options import java_options
 
 _TOLD: list[tuple[str, str]] = []
 

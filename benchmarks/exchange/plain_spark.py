@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.exchange.memory import PeakMemory
 from benchmarks.exchange.stages import CONF, frame_of
-from executor.spark.session import start_session, warm_up
+from onager.executor.spark.session import start_session, warm_up
 
 
 def main(source: str, runs: int, probes: int, out: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from executor.spark import plan_codec
-from executor.spark.jvm import Jvm
-from executor.spark.planner.cutter import Cutter
+from onager.executor.spark import plan_codec
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planner.cutter import Cutter
 
 CONF = {"spark.sql.adaptive.enabled": "false", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
 ROW_BYTES = 40

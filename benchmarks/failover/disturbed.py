@@ -13,7 +13,7 @@ from benchmarks.bare_cluster import BareCluster, Process
 from benchmarks.bare_executor import BareJob
 from onager.client import JobHandle, OnagerClient
 from onager.errors import OnagerError
-from scheduler.replicas import rendezvous
+from onager.scheduler.policy import rendezvous
 
 ROLES: Final = ("first_for_job", "most_executors", "clients", "by_lot")
 _JOB_TIMEOUT_S: Final = 60.0

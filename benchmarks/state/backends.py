@@ -14,7 +14,7 @@ from benchmarks.state.raw_etcd import AetcdSide
 from benchmarks.state.raw_leveldb import PlyvelSide
 from benchmarks.state.side import Side
 from onager.clock import SystemClock
-from state_backend import StateBackendClient, keep_lease, open_backend
+from onager.state_backend import StateBackendClient, keep_lease, open_backend
 
 _LEASE_TTL_S: Final = 60.0
 

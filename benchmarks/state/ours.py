@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.state import BATCH, OWN_KEYS, PAGE, SCANNED, VALUE
 from benchmarks.state.side import AsyncSide, Call, plain, scanned_keys
-from state_backend import Committed, Keyspace, LeaseId, Op, Put, StateBackendClient, TxnResult, split_ops
+from onager.state_backend import Committed, Keyspace, LeaseId, Op, Put, StateBackendClient, TxnResult, split_ops
 
 
 class PortSide(AsyncSide):

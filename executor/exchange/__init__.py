@@ -1,15 +1,15 @@
 """The files of jobs outside Spark: the exchange directory, staged datasets, and publishing them."""
 
-from executor.exchange.description import Description, describe, has_odd_keys, null_text, read_description
-from executor.exchange.directory import (
+from onager.executor.exchange.description import Description, describe, has_odd_keys, null_text, read_description
+from onager.executor.exchange.directory import (
     check_exchange_dir,
     remove_job_data,
     remove_output,
     remove_staging,
     remove_unfinished,
 )
-from executor.exchange.look import Contents, JobFiles, look_through
-from executor.exchange.publish import Manifest, carry_out, check_appended, check_target, plan_publish
+from onager.executor.exchange.look import Contents, JobFiles, look_through
+from onager.executor.exchange.publish import Manifest, carry_out, check_appended, check_target, plan_publish
 
 __all__ = [
     "Contents",

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from executor.exchange import description
-from executor.exchange.directory import remove_tree
 from onager.errors import SinkError, TargetExistsError, VersionMismatchError
 from onager.exchange_layout import has_scheme, is_staged_name, local_path, staging_directory
+from onager.executor.exchange import description
+from onager.executor.exchange.directory import remove_tree
 from onager.ids import Nonce, is_life, new_nonce
 from onager.private_paths import NO_PATHS, PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb

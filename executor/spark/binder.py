@@ -13,10 +13,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from executor.spark import leaves
-from executor.spark.jvm import Jvm
-from executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan
 from onager.exchange_layout import stage_directory
+from onager.executor.spark import leaves
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
 

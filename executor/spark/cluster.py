@@ -13,10 +13,10 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from executor.work import ClusterAwayError
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
 from onager.exchange_layout import has_scheme
+from onager.executor.work import ClusterAwayError
 
 _STANDALONE = "spark://"
 _DEFAULT_PORT = 7077

@@ -8,10 +8,10 @@ from typing import Any
 import structlog
 from py4j.protocol import Py4JError
 
-from executor.spark import failures
-from executor.spark.cancellation import Cancellation
-from executor.work import Assignment, OnReport
 from onager.clock import Clock
+from onager.executor.spark import failures
+from onager.executor.spark.cancellation import Cancellation
+from onager.executor.work import Assignment, OnReport
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys

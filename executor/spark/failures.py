@@ -14,9 +14,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
-from execution_graph.failures import FailureCause, FailureKind
-from executor.spark import plan_codec
-from executor.spark.stage_plan import MadeBy
 from onager.errors import (
     ExchangeFullError,
     ExchangeNotWritableError,
@@ -26,6 +23,9 @@ from onager.errors import (
     SinkError,
     VersionMismatchError,
 )
+from onager.execution_graph.failures import FailureCause, FailureKind
+from onager.executor.spark import plan_codec
+from onager.executor.spark.stage_plan import MadeBy
 from onager.protocol import onager_pb2 as pb
 
 DETAILS_LIMIT = 16 * 1024

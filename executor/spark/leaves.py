@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from executor.spark.jvm import Jvm
 from onager.errors import UnsupportedPlanError
+from onager.executor.spark.jvm import Jvm
 
 LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
 """How much data of the planning process a stage plan may carry."""

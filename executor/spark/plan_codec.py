@@ -15,8 +15,9 @@ from typing import Any
 
 import pyspark
 
-from executor.spark.kernel_jar import kernel_version
-from executor.spark.stage_plan import (
+from onager.errors import VersionMismatchError
+from onager.executor.spark.kernel_jar import kernel_version
+from onager.executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
     LeafInput,
@@ -29,7 +30,6 @@ from executor.spark.stage_plan import (
     StagePlan,
     StageSource,
 )
-from onager.errors import VersionMismatchError
 
 MAGIC = b"ONGRPLAN"
 VERSION = 1

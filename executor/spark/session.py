@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from executor.spark import cluster
-from executor.spark.kernel_jar import kernel_jar
-from executor.spark.starting import StartingJvm, started_jvms
-from executor.work import ClusterAwayError
 from onager.errors import OnagerError, VersionMismatchError
+from onager.executor.spark import cluster
+from onager.executor.spark.kernel_jar import kernel_jar
+from onager.executor.spark.starting import StartingJvm, started_jvms
+from onager.executor.work import ClusterAwayError
 from onager.private_paths import NO_PATHS, PrivatePaths
 
 log = structlog.get_logger()

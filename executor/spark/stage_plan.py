@@ -33,7 +33,7 @@ class ExchangeInput:
 class LeafInput:
     """A source that the fragment reads itself (files, local rows, a range), described so that it can be made again.
 
-    `description` is what `executor.spark.leaves` wrote and alone reads: it gives back a leaf of a physical plan.
+    `description` is what `onager.executor.spark.leaves` wrote and alone reads: it gives back a leaf of a physical plan.
     """
 
     description: bytes
@@ -116,7 +116,7 @@ class MadeBy:
 
     spark: str
     kernel: str
-    """As by `executor.spark.kernel_jar.kernel_version`."""
+    """As by `onager.executor.spark.kernel_jar.kernel_version`."""
 
     def __str__(self) -> str:
         """Return it for people."""

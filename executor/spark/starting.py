@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from pyspark import java_gateway
 
-from executor.work import WorkerDiedError
 from onager.errors import OnagerError
+from onager.executor.work import WorkerDiedError
 
 _DEATH_S: Final = 2.0
 """How long a process whose connection broke may take to be gone."""

@@ -25,17 +25,17 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from execution_graph.failures import FailureKind
-from executor.exchange import remove_output
-from executor.spark import failures
-from executor.spark.binder import Binder, StageKey, stage_key
-from executor.spark.jvm import Jvm
-from executor.spark.outcomes import take
-from executor.spark.session import is_alive
-from executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
-from executor.spark.streams import StreamSettings, check_reader, open_streams
 from onager.clock import Clock
 from onager.exchange_layout import local_path, stage_directory, staging_directory
+from onager.execution_graph.failures import FailureKind
+from onager.executor.exchange import remove_output
+from onager.executor.spark import failures
+from onager.executor.spark.binder import Binder, StageKey, stage_key
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.outcomes import take
+from onager.executor.spark.session import is_alive
+from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
+from onager.executor.spark.streams import StreamSettings, check_reader, open_streams
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
 

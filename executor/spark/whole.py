@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from executor.spark.outcomes import unpack
-from executor.spark.planner import FusedRun
 from onager.exchange_layout import stage_directory, staging_directory
+from onager.executor.spark.outcomes import unpack
+from onager.executor.spark.planner import FusedRun
 from onager.ids import JobId, new_nonce
 from onager.protocol import onager_pb2 as pb
 

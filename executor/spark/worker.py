@@ -12,7 +12,10 @@ from google.protobuf.json_format import Parse
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
-from executor.exchange import (
+from onager.clock import Clock
+from onager.errors import VersionMismatchError
+from onager.exchange_layout import has_scheme
+from onager.executor.exchange import (
     Contents,
     Manifest,
     carry_out,
@@ -23,22 +26,19 @@ from executor.exchange import (
     remove_staging,
     remove_unfinished,
 )
-from executor.spark.cancellation import Cancellation
-from executor.spark.cluster import SparkCluster, is_cluster
-from executor.spark.control_tasks import Action, ControlTasks
-from executor.spark.functions import FunctionCalls, FunctionProcesses
-from executor.spark.jvm import Jvm
-from executor.spark.plan_codec import decode, digest
-from executor.spark.planner import FusedRun, plan_job
-from executor.spark.planner.sizing import check_settings_known
-from executor.spark.session import has_died, is_alive, start_session, warm_up
-from executor.spark.streams import StreamSettings
-from executor.spark.task_runner import StageRunner
-from executor.spark.whole import run_whole
-from executor.work import Assignment, OnReport, WorkerDiedError
-from onager.clock import Clock
-from onager.errors import VersionMismatchError
-from onager.exchange_layout import has_scheme
+from onager.executor.spark.cancellation import Cancellation
+from onager.executor.spark.cluster import SparkCluster, is_cluster
+from onager.executor.spark.control_tasks import Action, ControlTasks
+from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.plan_codec import decode, digest
+from onager.executor.spark.planner import FusedRun, plan_job
+from onager.executor.spark.planner.sizing import check_settings_known
+from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
+from onager.executor.spark.streams import StreamSettings
+from onager.executor.spark.task_runner import StageRunner
+from onager.executor.spark.whole import run_whole
+from onager.executor.work import Assignment, OnReport, WorkerDiedError
 from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
@@ -126,11 +126,11 @@ class SparkWorker:
 
     @property
     def stream_address(self) -> str:
-        """Where others read what tasks here stream; see `executor.work.Worker`."""
+        """Where others read what tasks here stream; see `onager.executor.work.Worker`."""
         return self._runner.stream_address
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
-        """Start the tasks of *assignment*; see `executor.work.Worker`."""
+        """Start the tasks of *assignment*; see `onager.executor.work.Worker`."""
         task_set = assignment.task_set
         if task_set.work != pb.QUERY:
             self._control.start(assignment, on_report)
@@ -144,11 +144,11 @@ class SparkWorker:
         self._runner.cancel(tasks)
 
     def kept_jobs(self) -> Collection[JobId]:
-        """Return the jobs of which something is in memory; see `executor.work.Worker`."""
+        """Return the jobs of which something is in memory; see `onager.executor.work.Worker`."""
         return self._runner.kept_jobs()
 
     def streamed_jobs(self) -> Collection[JobId]:
-        """Return the jobs of which others may still read streams; see `executor.work.Worker`."""
+        """Return the jobs of which others may still read streams; see `onager.executor.work.Worker`."""
         return self._runner.streamed_jobs()
 
     def clean_up(self, request: pb.CleanUp) -> None:
@@ -182,7 +182,7 @@ class SparkWorker:
         return look_through(self._exchange_dir, self._clock.now_ms())
 
     def check_exchange(self) -> None:
-        """Raise what speaks against writing into the exchange directory; see `executor.work.Worker`."""
+        """Raise what speaks against writing into the exchange directory; see `onager.executor.work.Worker`."""
         check_exchange_dir(self._exchange_dir)
 
     def is_alive(self) -> bool:

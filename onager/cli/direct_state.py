@@ -10,10 +10,10 @@ from onager.clock import SystemClock
 from onager.errors import InvalidSettingError, StateLockedError
 from onager.logs import configure_logging
 from onager.protocol import onager_pb2 as pb
-from scheduler.state_admin.admin import StateAdmin, without_credentials
-from scheduler.state_admin.backup_file import BackupFile, BackupReader
-from scheduler.state_admin.restoring import Target, look_at_target, new_mark, restore_records
-from state_backend import StateBackendClient, open_backend
+from onager.state_admin.admin import StateAdmin, without_credentials
+from onager.state_admin.backup_file import BackupFile, BackupReader
+from onager.state_admin.restoring import Target, look_at_target, new_mark, restore_records
+from onager.state_backend import StateBackendClient, open_backend
 
 T = TypeVar("T")
 

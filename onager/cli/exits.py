@@ -68,6 +68,14 @@ def errors_as_exit_codes() -> Iterator[None]:
         yield
     except OnagerError as error:
         fail(str(error), code_of(error))
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "onager":
+            raise
+        fail(
+            f"this command needs {error.name}, which is not installed: this installation has what clients need, "
+            "and pip install 'onager[all]' the rest",
+            ExitCode.USAGE,
+        )
     except BrokenPipeError:
         # The reader of our output (head, less) is gone: nothing is left to do, or to say at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -28,11 +28,11 @@ S = TypeVar("S", bound=BaseSettings)
 
 def run_scheduler(given: Mapping[str, Any]) -> int:
     """Run a scheduler until it is stopped, and return its exit code; None among *given* means not given."""
-    from scheduler.settings import SchedulerSettings
+    from onager.scheduler.settings import SchedulerSettings
 
     settings = _settings(SchedulerSettings, given)
     _stop_with_supervisor()
-    from scheduler.main import run
+    from onager.scheduler.main import run
 
     write_nothing_for_others()  # state, exchange, reports of crashes
     return run(settings) or 0
@@ -40,12 +40,12 @@ def run_scheduler(given: Mapping[str, Any]) -> int:
 
 def run_executor(given: Mapping[str, Any]) -> int:
     """Run an executor until it is stopped, and return its exit code; None among *given* means not given."""
-    from executor.settings import ExecutorSettings
+    from onager.executor.settings import ExecutorSettings
 
     settings = _settings(ExecutorSettings, given)
     _stop_with_supervisor()
     _choose_java()
-    from executor.main import run
+    from onager.executor.main import run
 
     return run(settings) or 0
 

@@ -97,9 +97,10 @@ class _Child:
             for name, value in os.environ.items()
             if self.hidden_prefix is None or not name.startswith(self.hidden_prefix)
         }
+        # -P: no file in the user's directory is taken for a module.
         # A process group of its own: Ctrl-C reaches the supervisor alone, which stops the children in order.
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and package
-            [sys.executable, "-m", "onager", *self.arguments],
+            [sys.executable, "-P", "-m", "onager", *self.arguments],
             env={**inherited, **self.environment, SUPERVISOR_VARIABLE: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if self.on_line else None,

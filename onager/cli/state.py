@@ -14,8 +14,8 @@ from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
 
 if TYPE_CHECKING:
-    from scheduler.state_admin.backup_file import BackupFile
-    from scheduler.state_admin.restoring import Target
+    from onager.state_admin.backup_file import BackupFile
+    from onager.state_admin.restoring import Target
 
 _VALUE_WIDTH = 100
 _LIVING_SHOWN = 5
@@ -167,7 +167,7 @@ def _print_check(findings: list[pb.StateFinding], summary: pb.StateCheckSummary)
 
 def backup(state: StateSource, file: Path, *, is_overwriting: bool, output: str) -> None:
     """Write all records to a file, and print how many there are."""
-    from scheduler.state_admin.backup_file import BackupWriter
+    from onager.state_admin.backup_file import BackupWriter
 
     header = pb.StateBackupHeader()
     with BackupWriter(file, is_overwriting=is_overwriting) as writer:
@@ -189,7 +189,7 @@ def backup(state: StateSource, file: Path, *, is_overwriting: bool, output: str)
 def restore(backend: str, file: Path, *, is_replacing: bool, is_agreed: bool, output: str) -> ExitCode:
     """Write a backup's records into a store, check it, and return 1 when the check finds an error."""
     from onager.cli.direct_state import DirectState
-    from scheduler.state_admin.backup_file import BackupReader
+    from onager.state_admin.backup_file import BackupReader
 
     with BackupReader(file) as reader:
         found = reader.check()

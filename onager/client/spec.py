@@ -4,7 +4,6 @@ Paths of the user (views, sinks) become absolute here, because executors run som
 (``s3a://…``) are left as they are.
 """
 
-import importlib
 import json
 import os
 import sys
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+
+import cloudpickle
 
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
@@ -163,11 +164,6 @@ def _read(path: Path, what: str) -> bytes:
 
 
 def _pickle(function: Callable[..., Any]) -> bytes:
-    """Pickle *function* with Spark's own copy of cloudpickle, the one that reads it again."""
-    try:
-        cloudpickle: Any = importlib.import_module("pyspark.cloudpickle")
-    except ImportError as error:
-        raise InvalidRequestError("sending a function needs pyspark here; install it, or send a file") from error
     module = sys.modules.get(getattr(function, "__module__", "") or "")
     by_value = module is not None and module.__name__ != "__main__" and _is_the_users(module)
     if by_value:

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha._async import ReflectionServicer
 from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 
-from onager.errors import BusyError, InvalidRequestError, RequestTooLargeError
+from onager.errors import BusyError, InvalidRequestError, OnagerError, RequestTooLargeError
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import FOREIGN_BYTES, FOREIGN_STREAMS
 from onager.protocol.serving import counted, watched
@@ -64,22 +64,25 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         decode = handler.request_deserializer
         if handler.unary_unary is not None:
 
-            async def unary(request: bytes, context: Any) -> Any:
-                return await handler.unary_unary(await _decoded(decode, request, context), context)
+            async def unary(request: Any, context: Any) -> Any:
+                request = _decoded(decode, request)
+                return await handler.unary_unary(await _taken(request, context), context)
 
             return raw._replace(unary_unary=unary)
         if handler.unary_stream is not None:
 
-            async def stream(request: bytes, context: Any) -> Any:
+            async def stream(request: Any, context: Any) -> Any:
+                request = _decoded(decode, request)
                 async with self._stream(path, context):
-                    return await handler.unary_stream(await _decoded(decode, request, context), context)
+                    return await handler.unary_stream(await _taken(request, context), context)
 
             return raw._replace(unary_stream=stream)
 
-        async def streams(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
+        async def streams(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
             async def messages() -> AsyncIterator[Any]:
                 async for request in requests:
-                    yield await _decoded(decode, request, context)
+                    request = _decoded(decode, request)  # noqa: PLW2901 - see there
+                    yield await _taken(request, context)
 
             async with self._stream(path, context):
                 async for answer in handler.stream_stream(messages(), context):
@@ -98,10 +101,20 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             yield
 
 
-async def _decoded(decode: Callable[[bytes], Any], request: bytes, context: Any) -> Any:
+def _decoded(decode: Callable[[bytes], Any], request: bytes) -> Any:
+    """Return the message, or the error that speaks against it.
+
+    It takes the place of the bytes, which must not be on the stack of what `abort` raises: gRPC keeps that.
+    """
     if len(request) > FOREIGN_BYTES:
-        await abort(context, RequestTooLargeError("the request", len(request), FOREIGN_BYTES, "send less at a time"))
+        return RequestTooLargeError("the request", len(request), FOREIGN_BYTES, "send less at a time")
     try:
         return decode(request)
     except (DecodeError, ValueError):
-        await abort(context, InvalidRequestError("what came cannot be decoded"))
+        return InvalidRequestError("what came cannot be decoded")
+
+
+async def _taken(message: Any, context: Any) -> Any:
+    if isinstance(message, OnagerError):
+        await abort(context, message)
+    return message

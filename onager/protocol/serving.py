@@ -48,6 +48,7 @@ def translated(method: Unary) -> Unary:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
             told = _told(method.__name__, error)
+            request = message = None  # noqa: F841 - gRPC keeps the stack of what `abort` raises
         return await abort(context, told)
 
     return served
@@ -68,6 +69,7 @@ def translated_stream(method: Stream) -> Stream:
             raise
         except Exception as error:  # noqa: BLE001 - as above
             told = _told(method.__name__, error)
+            request = message = None  # as above
         else:
             return
         await abort(context, told)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.ipc
 from pyspark.sql import DataFrame
 
-from executor.spark.jvm import Jvm
-from executor.spark.outcomes import unpack
-from executor.spark.planner.job_session import jvm_session
 from onager.errors import UnsupportedPlanError
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.outcomes import unpack
+from onager.executor.spark.planner.job_session import jvm_session
 from onager.testing.compare import Order, difference
 from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel

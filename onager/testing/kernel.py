@@ -5,10 +5,10 @@ from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
-from executor.spark.jvm import Jvm
-from executor.spark.kernel_jar import kernel_jar
-from executor.spark.session import check_spark_version
 from onager.errors import OnagerError
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel_jar import kernel_jar
+from onager.executor.spark.session import check_spark_version
 
 _PROBE: Final = "onager.kernel.Pipeline"
 _have_it: Final["WeakSet[Jvm]"] = WeakSet()

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.ipc
 from pyspark.sql import DataFrame
 
-from executor.spark import plan_codec
-from executor.spark.jvm import Jvm
-from executor.spark.planner.job_session import jvm_session
-from executor.spark.stage_plan import (
+from onager.errors import OnagerError
+from onager.executor.spark import plan_codec
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planner.job_session import jvm_session
+from onager.executor.spark.stage_plan import (
     ExchangeInput,
     LeafInput,
     ResultOutput,
@@ -29,7 +30,6 @@ from executor.spark.stage_plan import (
     buckets_of,
     expression_of,
 )
-from onager.errors import OnagerError
 from onager.testing.config import MIB, HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
 from onager.testing.stages import Stage, StageGraph, create_stages

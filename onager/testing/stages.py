@@ -7,11 +7,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from executor.spark import plan_codec
-from executor.spark.planner.cutter import CutStage, cut_plan
-from executor.spark.planner.job_session import changed_settings, jvm_session, own_settings
-from executor.spark.planner.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
-from executor.spark.stage_plan import (
+from onager.executor.spark import plan_codec
+from onager.executor.spark.planner.cutter import CutStage, cut_plan
+from onager.executor.spark.planner.job_session import changed_settings, jvm_session, own_settings
+from onager.executor.spark.planner.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
+from onager.executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
     LeafInput,

@@ -14,17 +14,18 @@ from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
-from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.executors.executor_records import ExecutorSession
-from scheduler.jobs.blobs import BlobStore
-from scheduler.jobs.housekeeping import Housekeeping
-from scheduler.settings import SchedulerSettings
-from scheduler.tasks.dispatcher import Dispatcher
-from scheduler.tasks.list_comparison import YOUNG_S, ListComparison
-from scheduler.tasks.push_scheduler import PushScheduler
-from scheduler.tasks.reservations import Launch
-from scheduler.tasks.slot_keeper import SlotKeeper
-from scheduler.tasks.task_manager import TaskManager
+from onager.scheduler import timing
+from onager.scheduler.engine.clean_ups import CleanUps
+from onager.scheduler.engine.dispatcher import Dispatcher
+from onager.scheduler.engine.list_comparison import ListComparison
+from onager.scheduler.engine.push_scheduler import PushScheduler
+from onager.scheduler.engine.slot_keeper import SlotKeeper
+from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.records import ExecutorSession
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.policy.reservations import Launch
+from onager.scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +45,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         dispatcher: Dispatcher,
         push: PushScheduler,
         keeper: SlotKeeper,
-        housekeeping: Housekeeping,
+        clean_ups: CleanUps,
         blobs: BlobStore,
     ) -> None:
         self._settings = settings
@@ -54,7 +55,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._dispatcher = dispatcher
         self._push = push
         self._keeper = keeper
-        self._housekeeping = housekeeping
+        self._clean_ups = clean_ups
         self._blobs = blobs
 
     @translated
@@ -80,17 +81,16 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             self._push.wake()
         if request.exchange.looked_ms:
             session.exchange = request.exchange
-        answer = pb.HeartbeatResponse(clean_ups=await self._housekeeping.forgotten(request.kept_jobs))
+        answer = pb.HeartbeatResponse(clean_ups=await self._clean_ups.forgotten(request.kept_jobs))
         if not session.is_draining:
-            leftovers = await self._housekeeping.leftovers(request.exchange_files, self._executors.roster.lives)
+            leftovers = await self._clean_ups.leftovers(request.exchange_files, self._executors.registry.lives)
             answer.clean_ups.extend(leftovers.clean_ups)
             answer.tell_again.extend(leftovers.tell_again)
+        await self._clean_ups.cleaned_up(request.cleaned_up)
+        if not session.is_draining:
+            answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
         if request.list_number:
-            # What polls are for otherwise.
-            await self._housekeeping.cleaned_up(request.cleaned_up)
             self._keeper.heard_list(session, request.list_number, {task_key(t) for t in request.running})
-            if not session.is_draining:
-                answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))
         elif request.running:
             self._lists.learn(session, {task_key(t) for t in request.running})
         answer.cancel.extend(await self._unwanted(session))
@@ -101,7 +101,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
     async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: N802
         """Answer with work as soon as there is some, and with nothing after the time that the executor waits."""
         session = await self._heard(request, context)
-        await self._housekeeping.cleaned_up(request.cleaned_up)
+        await self._clean_ups.cleaned_up(request.cleaned_up)
         wait_ms = min(request.wait_ms, self._settings.poll_wait_max_ms)
         repeated: list[Launch] = []
         is_young = False
@@ -115,7 +115,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         is_latest = request.list_number >= session.list_number
         if is_latest and not (answer.task_sets or answer.cancel or answer.clean_ups):
             if is_young:
-                wait_ms = min(wait_ms, int(YOUNG_S * 1000))  # then a later list shall tell
+                wait_ms = min(wait_ms, int(timing.LAUNCH_YOUNG_S * 1000))  # then a later list shall tell
             slots = 0 if session.is_draining else min(request.free_slots, session.record.slots)
             try:
                 answer.task_sets.extend(await self._dispatcher.wait_for_work(session, slots, wait_ms / 1000))
@@ -205,4 +205,4 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         answer.cancel.extend(await self._unwanted(session))
         self._executors.tell_if_set_aside(session, answer)
         if not session.is_draining:
-            answer.clean_ups.extend(self._housekeeping.clean_ups_for(session.executor_id))
+            answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))

@@ -4,22 +4,23 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from execution_graph import ExecutorSlot
+from onager.execution_graph import ExecutorSlot
 from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerReplicaServicer
 from onager.protocol.serving import translated
 from onager.protocol.task_keys import task_id, task_key
-from scheduler.jobs.job_store import JobStore
-from scheduler.jobs.progress import ProgressTeller
-from scheduler.loops import a_few_at_once
-from scheduler.replicas.acting import Acting
-from scheduler.replicas.attendance import LONGEST_WAIT_S
-from scheduler.replicas.other_replicas import OtherReplicas
-from scheduler.replicas.peers import Peers
-from scheduler.tasks.job_actor import LocalActor, NotActingError
-from scheduler.tasks.job_loads import JobLoads
-from scheduler.tasks.query_coordinator import Share
+from onager.scheduler import timing
+from onager.scheduler.api.progress import ProgressView
+from onager.scheduler.cluster.forwarding import Forwarding
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.query_coordinator import Share
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.loops import a_few_at_once
 
 Context = Any
 Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
@@ -30,21 +31,21 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     def __init__(
         self,
-        local: LocalActor,
+        local: LocalDriver,
         loads: JobLoads,
-        others: OtherReplicas,
+        forwarding: Forwarding,
         jobs: JobStore,
-        acting: Acting,
-        peers: Peers,
+        ownership: Ownership,
+        members: Members,
+        progress: ProgressView,
     ) -> None:
         self._local = local
         self._loads = loads
-        self._others = others
+        self._forwarding = forwarding
         self._jobs = jobs
-        self._acting = acting
-        self._peers = peers
-        self.teller: ProgressTeller
-        """Set by who puts the parts together."""
+        self._ownership = ownership
+        self._members = members
+        self._view = progress
         self._leaving = asyncio.Event()
 
     def release(self) -> None:
@@ -55,9 +56,9 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:  # noqa: ARG002, N802
         """Answer when the caller's time is over, or when this scheduler leaves."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(request.wait_ms / 1000, LONGEST_WAIT_S)):
+            async with asyncio.timeout(min(request.wait_ms / 1000, timing.ATTEND_WAIT_S)):
                 await self._leaving.wait()
-        record = self._peers.record
+        record = self._members.record
         return pb.AttendResponse(
             scheduler_id=record.scheduler_id, incarnation=record.incarnation, leaving=self._leaving.is_set()
         )
@@ -76,10 +77,10 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
             watched.append(self._progress(JobId(part.job_id)))
             await asyncio.sleep(0)  # one of many stages takes a while
         loads, change = self._loads.changed_since(request.heard_change)
-        caller = self._others.actors().get(SchedulerId(request.scheduler_id))
+        caller = self._forwarding.drivers().get(SchedulerId(request.scheduler_id))
         if caller is not None:
             caller.answered(request.heard_change, change)
-        others = [JobId(part.job_id) for part in request.slots if not self._acting.follows(JobId(part.job_id))]
+        others = [JobId(part.job_id) for part in request.slots if not self._ownership.follows(JobId(part.job_id))]
         return pb.ForwardResponse(
             loads=[*loads, *self._loads.of(others)],
             change=change,
@@ -91,9 +92,9 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     def _progress(self, job_id: JobId) -> pb.WatchedJob:
         job = self._jobs.cached(job_id)
-        if job is None or (job.graph.is_active and not self._acting.follows(job_id)):
+        if job is None or (job.graph.is_active and not self._ownership.follows(job_id)):
             return pb.WatchedJob(job_id=job_id)
-        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self.teller.told(job))
+        return pb.WatchedJob(job_id=job_id, log_seq=job.seq, progress=self._view.told(job))
 
     async def _update(self, part: pb.ForwardedReports) -> pb.AppliedReports:
         updated = await self._local.update(_slot(part), part.reports, part.freed_slots)
@@ -107,7 +108,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def _fill(self, part: pb.ForwardedSlots) -> pb.FilledSlots:
         try:
             launches = await self._local.fill_shares(JobId(part.job_id), [Share(_slot(part), part.slots)])
-        except NotActingError:
+        except NotDrivingError:
             return pb.FilledSlots(failed=True)
         return pb.FilledSlots(task_sets=[launch.task_set for launch in launches])
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import structlog
 
-from execution_graph import RetryLimits, submit
 from onager.clock import Clock
 from onager.errors import (
     InvalidRequestError,
@@ -19,34 +18,34 @@ from onager.errors import (
     StateCorruptError,
     StateUnavailableError,
 )
+from onager.execution_graph import RetryLimits, submit
 from onager.ids import BlobDigest, JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
 from onager.protocol.serving import translated, translated_stream
-from scheduler import wire
-from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.jobs.blobs import BlobStore
-from scheduler.jobs.job_exchange import pipeline_of
-from scheduler.jobs.job_heads import JobHead, JobHeads
-from scheduler.jobs.job_specs import checked, decode_spec_shown
-from scheduler.jobs.job_speculation import speculation_of
-from scheduler.jobs.job_store import JobStore
-from scheduler.jobs.places import check_place_apart
-from scheduler.jobs.progress import Explained, Page, ProgressTeller, broken_failure, progress_of_head
-from scheduler.jobs.results import ResultStore, check_fetchable, stream_result
-from scheduler.jobs.watchers import JobWatchers
-from scheduler.replicas.acting import Acting
-from scheduler.replicas.other_replicas import OtherReplicas
-from scheduler.replicas.peers import Peers
-from scheduler.settings import SchedulerSettings
-from scheduler.state_admin.admin import StateAdmin
-from scheduler.tasks.job_actor import LocalActor, NotActingError
+from onager.scheduler import timing, wire
+from onager.scheduler.api.progress import Explained, Page, ProgressView, broken_failure, progress_of_head
+from onager.scheduler.cluster.forwarding import Forwarding
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_specs import checked, decode_spec_shown
+from onager.scheduler.jobs.job_speculation import speculation_of
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.places import check_place_apart
+from onager.scheduler.jobs.results import ResultStore, check_fetchable, stream_result
+from onager.scheduler.jobs.watchers import JobWatchers
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_admin.admin import StateAdmin
 
 log = structlog.get_logger(__name__)
 
-WATCH_EVERY_S: Final = 0.1
-_LOOK_AGAIN_S: Final = 1.0
 _LIST_DEFAULT: Final = 100
 _SPECS_AT_ONCE: Final = 2
 """Jobs of which specification and plan are read together: each may be as large as a message."""
@@ -62,12 +61,12 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         settings: SchedulerSettings,
         jobs: JobStore,
         heads: JobHeads,
-        local: LocalActor,
-        acting: Acting,
-        others: OtherReplicas,
+        local: LocalDriver,
+        ownership: Ownership,
+        forwarding: Forwarding,
         executors: ExecutorManager,
-        peers: Peers,
-        teller: ProgressTeller,
+        members: Members,
+        progress: ProgressView,
         watchers: JobWatchers,
         blobs: BlobStore,
         results: ResultStore,
@@ -79,11 +78,11 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._jobs = jobs
         self._heads = heads
         self._local = local
-        self._acting = acting
-        self._others = others
+        self._ownership = ownership
+        self._forwarding = forwarding
         self._executors = executors
-        self._peers = peers
-        self._teller = teller
+        self._members = members
+        self._view = progress
         self._watchers = watchers
         self._blobs = blobs
         self._results = results
@@ -113,7 +112,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 retry_pauses_ms=self._settings.retry_pauses_ms,
             ),
             speculation=speculation_of(request.spec),
-            pipeline=pipeline_of(request.spec, self._peers.writes_major, self._clock.now_ms()),
+            pipeline=pipeline_of(request.spec, self._members.writes_major, self._clock.now_ms()),
         )
         try:
             _, existed = await self._jobs.submit(graph, terms, blob)
@@ -137,7 +136,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
         page = Page.of(request)
         if page.is_later:
-            return self._teller.detail(job, pb.JobSpec(), None, page)
+            return self._view.detail(job, pb.JobSpec(), None, page)
         spec = pb.JobSpec()
         explained: Explained | None = None
         async with self._reading_blobs:
@@ -149,7 +148,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                     explained = await apart(len(content), Explained.read, content)
             except (NotFoundError, StateCorruptError) as error:
                 log.warning("job_blob_missing", job_id=job_id, error=str(error))
-            return self._teller.detail(job, spec, explained, page)
+            return self._view.detail(job, spec, explained, page)
 
     @translated
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802
@@ -215,7 +214,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated
     async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802
         """Return all schedulers that live, as far as this one knows."""
-        return pb.ListSchedulersResponse(schedulers=self._peers.infos())
+        return pb.ListSchedulersResponse(schedulers=self._members.infos())
 
     @translated
     async def ListState(self, request: pb.ListStateRequest, context: Context) -> pb.ListStateResponse:  # noqa: ARG002, N802
@@ -259,9 +258,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
         Return false when there was none for a while: another replica may move the job on.
         """
-        earliest_s = self._clock.monotonic_s() + WATCH_EVERY_S
+        earliest_s = self._clock.monotonic_s() + timing.WATCH_EVERY_S
         try:
-            async with asyncio.timeout(_LOOK_AGAIN_S):
+            async with asyncio.timeout(timing.WATCH_LOOK_S):
                 while True:
                     await changed.wait()
                     changed.clear()
@@ -282,17 +281,17 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
         Whoever acts on the job is asked, or else the store; with *is_fresh* the store.
         """
-        actor = None if is_fresh or self._acting.follows(job_id) else self._others.actor_of(job_id)
-        if actor is not None:
-            with contextlib.suppress(NotActingError):
-                told = await actor.progress(job_id)
+        driver = None if is_fresh or self._ownership.follows(job_id) else self._forwarding.driver_of(job_id)
+        if driver is not None:
+            with contextlib.suppress(NotDrivingError):
+                told = await driver.progress(job_id)
                 if told.log_seq >= seq:
                     return told.log_seq, told.progress
         try:
-            is_current = self._acting.follows(job_id) and not is_fresh
+            is_current = self._ownership.follows(job_id) and not is_fresh
             with self._left_to_others():
                 job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
-            return job.seq, self._teller.told(job)
+            return job.seq, self._view.told(job)
         except StateCorruptError as error:
             return seq, self._broken(job_id, str(error))
 
@@ -305,7 +304,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         try:
             yield
         except SchemaVersionError as error:
-            if self._acting.others:
+            if self._ownership.others:
                 raise StateUnavailableError(f"{error}; another scheduler may read it") from error
             raise
 

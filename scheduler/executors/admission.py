@@ -10,7 +10,7 @@ from onager.ids import MAX_EXECUTOR_ID_LENGTH, is_executor_id, is_life
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_SLOTS
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.executors.executor_records import ExecutorRecord
+from onager.scheduler.executors.records import ExecutorRecord
 
 _ADDRESS: Final = re.compile(r"\S+:[1-9]\d{0,4}")
 _REPLACED_REMEMBERED: Final = 1024

@@ -15,10 +15,10 @@ from pydantic import Field
 
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
 from onager.ids import ExecutorId, Incarnation
-from onager.supervision import run_loops
-from scheduler.loops import watching
-from scheduler.records import Record
-from state_backend import (
+from onager.scheduler import timing
+from onager.scheduler.loops import watching
+from onager.scheduler.records import Record
+from onager.state_backend import (
     ABSENT,
     Committed,
     Conflict,
@@ -31,10 +31,10 @@ from state_backend import (
     StateBackendClient,
     TxnResult,
 )
+from onager.supervision import run_loops
 
 log = structlog.get_logger(__name__)
 
-_AGAIN_S: Final = 0.5
 _TRIES: Final = 20
 
 
@@ -200,7 +200,9 @@ class SlotPool:
 
     async def run(self) -> None:
         """Watch, and write down what is to be settled, for as long as the scheduler lives."""
-        await run_loops(watch_of_slots=watching(self._watch, again_s=_AGAIN_S), settling_of_slots=self._settling())
+        await run_loops(
+            watch_of_slots=watching(self._watch, again_s=timing.SLOTS_AGAIN_S), settling_of_slots=self._settling()
+        )
 
     async def _watch(self) -> None:
         revision = await self.refresh()
@@ -226,7 +228,7 @@ class SlotPool:
                 elif isinstance(error, BaseException):
                     raise error
             if self._dirty:
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(timing.SLOTS_AGAIN_S)
                 self._wake.set()
 
     def _take_in(self, executor_id: ExecutorId, item: KeyValue | None) -> None:

@@ -21,10 +21,12 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from onager.errors import NotFoundError, OutcomeUnknownError, StateCorruptError
+from onager.execution_graph import ExecutionGraph
 from onager.ids import BlobDigest, JobId
 from onager.protocol.apart import apart
-from scheduler.records import Record, pack_blob, unpack
-from state_backend import (
+from onager.scheduler import timing
+from onager.scheduler.records import Record, pack_blob, unpack
+from onager.state_backend import (
     ABSENT,
     MAX_TXN_OPS,
     VALUE_CHUNK_BYTES,
@@ -45,8 +47,6 @@ from state_backend import (
 )
 
 _TRIES: Final = 20
-_PAUSE_S: Final = 0.01
-"""Between tries, and about twice as long after each further one."""
 _PAGE: Final = 1_000
 _BATCH: Final = 24
 """Blobs named, or collected, in one transaction: each takes up to three operations, and a condition."""
@@ -307,7 +307,7 @@ class _Stored(NamedTuple):
 
 async def _pause(number: int) -> None:
     """Let others go on after the *number*-th try in vain, from 0; the second one comes at once."""
-    await asyncio.sleep(_PAUSE_S * (2 ** min(number, 6) - 1))
+    await asyncio.sleep(timing.BLOB_PAUSE_S * (2 ** min(number, 6) - 1))
 
 
 def _meta_key(digest: BlobDigest) -> tuple[Keyspace, str]:
@@ -354,3 +354,15 @@ def _chunks_of(contents: Mapping[BlobDigest, bytes]) -> dict[BlobDigest, list[Op
 
 def _chunk_ops(digest: BlobDigest, pieces: Sequence[bytes]) -> list[Op]:
     return [Put(Keyspace.Plans, f"{digest}/{n}", pack_blob(piece)) for n, piece in enumerate(pieces)]
+
+
+def blobs_of(graph: ExecutionGraph) -> set[BlobDigest]:
+    """Return every blob that the job names."""
+    digests = {graph.spec_digest}
+    if graph.plan is not None and graph.plan.explain_digest:
+        digests.add(graph.plan.explain_digest)
+    for stage in graph.stages:
+        if stage.spec.plan_digest:
+            digests.add(stage.spec.plan_digest)
+        digests |= {o.payload_digest for o in stage.ledger.outputs.values() if o.payload_digest}
+    return {BlobDigest(d) for d in digests}

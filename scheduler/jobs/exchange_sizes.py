@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from immutables import Map
 
-from execution_graph import Event, ExecutionGraph, JobState, Stage, StageWork, TaskOutput, TaskSucceeded
+from onager.execution_graph import Event, ExecutionGraph, JobState, Stage, StageWork, TaskOutput, TaskSucceeded
 from onager.ids import JobId
 
 

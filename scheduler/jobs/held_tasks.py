@@ -6,7 +6,7 @@ others asks, takes time that grows with the square of the cluster.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from execution_graph import (
+from onager.execution_graph import (
     Event,
     ExecutionGraph,
     ExecutorLife,

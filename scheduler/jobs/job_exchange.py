@@ -1,7 +1,7 @@
 """What a job's conf says of how its rows go from stage to stage: ``onager.exchange``."""
 
-from execution_graph import PIPELINED_MAJOR, Pipeline
 from onager.errors import InvalidSettingError
+from onager.execution_graph import PIPELINED_MAJOR, Pipeline
 from onager.job_settings import EXCHANGE
 from onager.protocol import onager_pb2 as pb
 

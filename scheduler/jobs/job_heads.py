@@ -9,14 +9,22 @@ from typing import Final, Literal
 
 import structlog
 
-from execution_graph import ExecutionGraph, Failed, FailedStage, JobState, Succeeded, SuccessfulStage, has_runnable_work
 from onager.clock import Clock
 from onager.errors import SchemaVersionError, StateBackendError, StateCorruptError
+from onager.execution_graph import (
+    ExecutionGraph,
+    Failed,
+    FailedStage,
+    JobState,
+    Succeeded,
+    SuccessfulStage,
+    has_runnable_work,
+)
 from onager.ids import JobId
+from onager.scheduler.loops import watching
+from onager.scheduler.records import Record
+from onager.state_backend import ABSENT, Committed, Conflict, EventKind, Keyspace, KeyValue, Op, Put, StateBackendClient
 from onager.supervision import run_loops
-from scheduler.loops import watching
-from scheduler.records import Record
-from state_backend import ABSENT, Committed, Conflict, EventKind, Keyspace, KeyValue, Op, Put, StateBackendClient
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from execution_graph import (
+from onager.errors import StateCorruptError
+from onager.execution_graph import (
     EventBatch,
     ExecutionGraph,
     JobState,
@@ -23,11 +24,10 @@ from execution_graph import (
     decoding_graph,
     encoding_graph,
 )
-from onager.errors import StateCorruptError
 from onager.ids import JobId
-from scheduler.jobs.job_heads import JobTerms
-from scheduler.records import packing, unpack
-from state_backend import KeyRange, Keyspace, KeyValue, Op, Put, Snapshot, split_value
+from onager.scheduler.jobs.job_heads import JobTerms
+from onager.scheduler.records import packing, unpack
+from onager.state_backend import KeyRange, Keyspace, KeyValue, Op, Put, Snapshot, split_value
 
 _PORTION_BYTES: Final = 64 * 1024
 """What takes a few milliseconds to read or to write."""

@@ -20,10 +20,10 @@ from onager.private_paths import PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
 from onager.redaction import shown_json
-from scheduler.jobs.blobs import digest_of
-from scheduler.jobs.job_exchange import pipeline_of
-from scheduler.jobs.job_heads import JobTerms
-from scheduler.jobs.job_speculation import speculation_of
+from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_heads import JobTerms
+from onager.scheduler.jobs.job_speculation import speculation_of
 
 _MAX_NAME_CHARS: Final = 256
 _MAX_WEIGHT: Final = 1000.0

@@ -3,8 +3,8 @@
 import math
 from typing import Final
 
-from execution_graph import SpeculationPolicy
 from onager.errors import InvalidSettingError
+from onager.execution_graph import SpeculationPolicy
 from onager.job_settings import (
     SPECULATION,
     SPECULATION_MIN_RUNTIME,

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 import structlog
 
-from execution_graph import Event, EventBatch, ExecutionGraph, apply, encode_batch
 from onager.clock import Clock
 from onager.errors import (
     JobConflictError,
@@ -23,16 +22,17 @@ from onager.errors import (
     SchemaVersionError,
     StateCorruptError,
 )
+from onager.execution_graph import Event, EventBatch, ExecutionGraph, encode_batch
 from onager.ids import JobId
-from scheduler.jobs import job_log
-from scheduler.jobs.blobs import BlobWrites
-from scheduler.jobs.exchange_sizes import ExchangeSizes
-from scheduler.jobs.held_tasks import HeldTasks
-from scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
-from scheduler.jobs.job_log import JobHeader, StoredJob
-from scheduler.loops import in_portions
-from scheduler.records import pack
-from state_backend import (
+from onager.scheduler.jobs import job_log
+from onager.scheduler.jobs.blobs import BlobWrites
+from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
+from onager.scheduler.jobs.held_tasks import HeldTasks
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
+from onager.scheduler.jobs.job_log import JobHeader, StoredJob
+from onager.scheduler.loops import in_portions
+from onager.scheduler.records import pack
+from onager.state_backend import (
     ABSENT,
     Conflict,
     Delete,
@@ -47,7 +47,7 @@ from state_backend import (
     TxnResult,
     op_bytes,
 )
-from state_backend import (
+from onager.state_backend import (
     Committed as TxnCommitted,
 )
 
@@ -285,25 +285,12 @@ class JobStore:
         self._learn(job, head_of(job.graph, header), None)
         return self.cached(job_id) or job
 
-    async def append(self, job: StoredJob, events: Sequence[Event]) -> Committed | Lost:
-        """Commit *events* as the next batch of the job's log, in one guarded transaction, all of them or none.
-
-        An outcome that the store does not know is settled before this returns. Events that change nothing are left
-        out; when none is left nothing is written. The batch that ends the job moves its header to the ended jobs.
-        """
-        graph = job.graph
-        kept: list[Event] = []
-        for event in events:
-            after = apply(graph, event)
-            if after is not graph:
-                kept.append(event)
-                graph = after
-        if not kept:
-            return Committed(job)
-        return await self.commit(job, tuple(kept), graph)
-
     async def commit(self, job: StoredJob, events: tuple[Event, ...], graph: ExecutionGraph) -> Committed | Lost:
-        """As `append`, for events that are known to lead from the job's graph to *graph*."""
+        """Commit *events*, which lead from the job's graph to *graph*, as the next batch of its log, all or none.
+
+        It is one guarded transaction. An outcome that the store does not know is settled before this returns. The batch
+        that ends the job moves its header to the ended jobs.
+        """
         job_id = JobId(job.header.job_id)
         batch_id = secrets.token_hex(8)
         plain = encode_batch(EventBatch(batch_id=batch_id, events=events))

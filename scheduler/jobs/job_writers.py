@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from execution_graph import Event, ExecutionGraph, apply_all, revive
 from onager.clock import Clock
 from onager.errors import StateUnavailableError
+from onager.execution_graph import Event, ExecutionGraph, apply_all, revive
 from onager.ids import JobId
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_store import Committed, JobStore, Lost
 from onager.supervision import is_cancelled
-from scheduler.jobs.job_log import StoredJob
-from scheduler.jobs.job_store import Committed, JobStore, Lost
 
 
 class Decision(NamedTuple):
@@ -24,6 +24,15 @@ class Decision(NamedTuple):
 
     events: Sequence[Event]
     after: ExecutionGraph | None = None
+
+
+class Recorded(NamedTuple):
+    """What a decision has come to."""
+
+    graph: ExecutionGraph
+    """As it is in the store."""
+    events: Sequence[Event]
+    """Those of this decision that are committed."""
 
 
 Decide = Callable[[ExecutionGraph], Decision]
@@ -36,8 +45,9 @@ MAX_EVENTS_PER_APPEND: Final = 4_096
 @dataclass(slots=True)
 class _Asked:
     decide: Decide
-    is_quiet: bool
-    done: "asyncio.Future[ExecutionGraph]"
+    done: "asyncio.Future[Recorded]"
+    events: Sequence[Event] = ()
+    """Its last answer."""
 
 
 class JobWriters:
@@ -55,15 +65,15 @@ class JobWriters:
         self.conflicts = 0
         """Appends that another replica was quicker than."""
 
-    async def record(self, job_id: JobId, decide: Decide, *, is_quiet: bool = False) -> ExecutionGraph:
-        """Decide on the job's graph, commit the events, and return the graph that is in the store then.
+    async def record(self, job_id: JobId, decide: Decide) -> Recorded:
+        """Decide on the job's graph, commit the events, and return them with the graph that is in the store then.
 
-        Resolved stages are set running by the same append, unless *is_quiet*. Raises what loading or storing raises,
-        and what *decide* raises; then nothing of it is stored.
+        Resolved stages are set running by the same append. Raises what loading or storing raises, and what *decide*
+        raises; then nothing of it is stored.
         """
-        done: asyncio.Future[ExecutionGraph] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Recorded] = asyncio.get_running_loop().create_future()
         queue = self._queues.get(job_id)
-        asked = _Asked(decide, is_quiet, done)
+        asked = _Asked(decide, done)
         if queue is None:
             self._queues[job_id] = queue = deque([asked])
             task = asyncio.create_task(self._work_off(job_id, queue))
@@ -115,13 +125,12 @@ class JobWriters:
                     self.conflicts += 1
         for asked in taken:
             if not asked.done.done():
-                asked.done.set_result(graph)
+                asked.done.set_result(Recorded(graph, asked.events))
 
     def _decide(self, job: StoredJob, queue: deque[_Asked], taken: list[_Asked]) -> tuple[ExecutionGraph, list[Event]]:
         """Ask those of *taken* again, then more of *queue* until the round is full."""
         graph, events = job.graph, list[Event]()
         waiting = deque(taken)
-        wants_revival = False
         while waiting or (queue and len(events) < MAX_EVENTS_PER_APPEND):
             if waiting:
                 asked = waiting.popleft()
@@ -135,12 +144,11 @@ class JobWriters:
             except Exception as error:  # noqa: BLE001 - whoever asked gets it; the others of the round go on
                 asked.done.set_exception(error)
                 continue
-            wants_revival = wants_revival or not asked.is_quiet
             after = apply_all(graph, decided.events) if decided.after is None else decided.after
-            if after is not graph:
-                events += decided.events
-                graph = after
-        started = revive(graph, self._clock.now_ms()) if wants_revival and events else None
+            asked.events = () if after is graph else decided.events
+            events += asked.events
+            graph = after
+        started = revive(graph, self._clock.now_ms()) if events else None
         if started is not None:
             events.append(started)
             graph = apply_all(graph, (started,))

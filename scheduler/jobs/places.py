@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from onager.errors import BusyError, InvalidRequestError
 from onager.private_paths import PrivatePaths
-from scheduler.jobs.job_specs import check_place
+from onager.scheduler import timing
+from onager.scheduler.jobs.job_specs import check_place
 
 _THREADS: Final = 16
-_LOOK_S: Final = 10.0
 
 
 async def check_place_apart(path: str, private: PrivatePaths) -> None:
@@ -30,13 +30,14 @@ async def check_place_apart(path: str, private: PrivatePaths) -> None:
         check_place(path, private)
 
     try:
-        async with asyncio.timeout(_LOOK_S):
+        async with asyncio.timeout(timing.OUTPUT_LOOK_S):
             await asyncio.get_running_loop().run_in_executor(_daemons, look)
     except TimeoutError:
         if not begun.is_set():
             raise BusyError(f"{path} could not be looked at: the file systems of other outputs do not answer") from None
         raise InvalidRequestError(
-            f"{path} cannot be written: its file system did not answer within {_LOOK_S:g} s; give another directory"
+            f"{path} cannot be written: its file system did not answer within {timing.OUTPUT_LOOK_S:g} s; "
+            "give another directory"
         ) from None
 
 

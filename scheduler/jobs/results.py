@@ -5,7 +5,6 @@ import base64
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from execution_graph import ExecutionGraph, JobState, TaskOutput
 from onager.errors import (
     FetchFailedError,
     InvalidRequestError,
@@ -16,12 +15,13 @@ from onager.errors import (
     ResultNotReadyError,
 )
 from onager.exchange_layout import result_file
+from onager.execution_graph import ExecutionGraph, JobState, TaskOutput
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.limits import RESULT_CHUNK_BYTES
-from scheduler.records import pack_blob, unpack
-from state_backend import Committed, Keyspace, Op, Put, StateBackendClient, split_ops
+from onager.scheduler.records import pack_blob, unpack
+from onager.state_backend import Committed, Keyspace, Op, Put, StateBackendClient, split_ops
 
 _TRIES: Final = 20
 

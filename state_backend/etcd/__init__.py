@@ -4,7 +4,7 @@
 what a failure means, `backend` is the port, `watch`, `locks` and `compaction` are what their names say.
 """
 
-from state_backend.etcd.backend import EtcdBackend
-from state_backend.etcd.url import EtcdUrl
+from onager.state_backend.etcd.backend import EtcdBackend
+from onager.state_backend.etcd.url import EtcdUrl
 
 __all__ = ["EtcdBackend", "EtcdUrl"]

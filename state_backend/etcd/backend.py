@@ -17,13 +17,12 @@ from onager.errors import (
     StateCorruptError,
     StateUnavailableError,
 )
-from onager.supervision import restarted
-from state_backend.etcd.calls import Calls, Metadata
-from state_backend.etcd.compaction import Compactor, warn_when_history_grows
-from state_backend.etcd.endpoints import Endpoint
-from state_backend.etcd.keys import KeyLayout
-from state_backend.etcd.locks import Locks
-from state_backend.etcd.messages import (
+from onager.state_backend.etcd.calls import Calls, Metadata
+from onager.state_backend.etcd.compaction import Compactor, warn_when_history_grows
+from onager.state_backend.etcd.endpoints import Endpoint
+from onager.state_backend.etcd.keys import KeyLayout
+from onager.state_backend.etcd.locks import Locks
+from onager.state_backend.etcd.messages import (
     delete_request,
     get_op,
     is_created_at,
@@ -32,11 +31,11 @@ from state_backend.etcd.messages import (
     txn,
     watch_event,
 )
-from state_backend.etcd.reading import Reader
-from state_backend.etcd.streams import requested
-from state_backend.etcd.url import EtcdUrl
-from state_backend.etcd.watch import EtcdWatch
-from state_backend.model import (
+from onager.state_backend.etcd.reading import Reader
+from onager.state_backend.etcd.streams import requested
+from onager.state_backend.etcd.url import EtcdUrl
+from onager.state_backend.etcd.watch import EtcdWatch
+from onager.state_backend.model import (
     Committed,
     Conflict,
     Fenced,
@@ -53,7 +52,8 @@ from state_backend.model import (
     TxnResult,
     WatchEvent,
 )
-from state_backend.port import StateBackendClient
+from onager.state_backend.port import StateBackendClient
+from onager.supervision import restarted
 
 log = structlog.get_logger(__name__)
 

@@ -15,11 +15,11 @@ import structlog
 from aetcd import rpc
 
 from onager.errors import OutcomeUnknownError, StateFullError, StateUnavailableError
+from onager.state_backend.etcd.endpoints import Endpoint, Endpoints
+from onager.state_backend.etcd.failures import Meaning, access_refused, meaning, refusal
+from onager.state_backend.etcd.reasons import reason
+from onager.state_backend.etcd.url import EtcdUrl
 from onager.supervision import is_cancelled
-from state_backend.etcd.endpoints import Endpoint, Endpoints
-from state_backend.etcd.failures import Meaning, access_refused, meaning, refusal
-from state_backend.etcd.reasons import reason
-from state_backend.etcd.url import EtcdUrl
 
 log = structlog.get_logger(__name__)
 

@@ -12,11 +12,11 @@ import structlog
 from aetcd import rpc
 
 from onager.errors import OnagerError, StateAccessError, StateFullError
-from state_backend.etcd.calls import Calls, Metadata
-from state_backend.etcd.endpoints import Endpoint
-from state_backend.etcd.failures import is_compacted
-from state_backend.etcd.keys import KeyLayout
-from state_backend.etcd.messages import get_op, is_modified_at
+from onager.state_backend.etcd.calls import Calls, Metadata
+from onager.state_backend.etcd.endpoints import Endpoint
+from onager.state_backend.etcd.failures import is_compacted
+from onager.state_backend.etcd.keys import KeyLayout
+from onager.state_backend.etcd.messages import get_op, is_modified_at
 
 log = structlog.get_logger(__name__)
 

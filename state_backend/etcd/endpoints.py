@@ -7,7 +7,7 @@ from typing import Any, Final
 import grpc
 from aetcd import rpc
 
-from state_backend.etcd.url import EtcdUrl, Tls
+from onager.state_backend.etcd.url import EtcdUrl, Tls
 
 _OPTIONS: Final = [
     # Answers are as large as what was asked for; etcd bounds requests itself.

@@ -17,7 +17,7 @@ from onager.errors import (
     StateCorruptError,
     StateUnavailableError,
 )
-from state_backend.etcd.url import EtcdUrl
+from onager.state_backend.etcd.url import EtcdUrl
 
 
 class Meaning(Enum):

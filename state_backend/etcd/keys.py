@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from state_backend.model import KeyRange, Keyspace
+from onager.state_backend.model import KeyRange, Keyspace
 
 _AFTER_SLASH: Final = b"0"  # the byte after "/"
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 from aetcd import rpc
 
 from onager.errors import LeaseExpiredError, LockTimeoutError, StateBackendError
-from state_backend.etcd.calls import Calls, Metadata
-from state_backend.etcd.endpoints import Endpoint
-from state_backend.etcd.keys import KeyLayout
-from state_backend.etcd.messages import get_op, is_created_at
-from state_backend.etcd.watch import EtcdWatch
-from state_backend.model import Keyspace, LeaseId, LockToken
+from onager.state_backend.etcd.calls import Calls, Metadata
+from onager.state_backend.etcd.endpoints import Endpoint
+from onager.state_backend.etcd.keys import KeyLayout
+from onager.state_backend.etcd.messages import get_op, is_created_at
+from onager.state_backend.etcd.watch import EtcdWatch
+from onager.state_backend.model import Keyspace, LeaseId, LockToken
 
 _LOOK_AGAIN_S: Final = 2.0
 """A watch says when the lock is free; that the waiter's own lease is gone is found out by looking."""

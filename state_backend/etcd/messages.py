@@ -5,8 +5,18 @@ from typing import Any
 
 from aetcd import rpc
 
-from state_backend.etcd.keys import KeyLayout
-from state_backend.model import Delete, DeleteRange, EventKind, Keyspace, KeyValue, LockToken, Op, Put, WatchEvent
+from onager.state_backend.etcd.keys import KeyLayout
+from onager.state_backend.model import (
+    Delete,
+    DeleteRange,
+    EventKind,
+    Keyspace,
+    KeyValue,
+    LockToken,
+    Op,
+    Put,
+    WatchEvent,
+)
 
 
 def put_request(layout: KeyLayout, op: Put) -> Any:

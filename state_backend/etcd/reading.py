@@ -7,12 +7,12 @@ from typing import Any, Final
 from aetcd import rpc
 
 from onager.errors import StateUnavailableError
-from state_backend.etcd.calls import Calls, Metadata
-from state_backend.etcd.endpoints import Endpoint
-from state_backend.etcd.failures import is_compacted
-from state_backend.etcd.keys import KeyLayout
-from state_backend.etcd.messages import get_op, key_value, key_values
-from state_backend.model import KeyRange, Keyspace, KeyValue, Page, Snapshot
+from onager.state_backend.etcd.calls import Calls, Metadata
+from onager.state_backend.etcd.endpoints import Endpoint
+from onager.state_backend.etcd.failures import is_compacted
+from onager.state_backend.etcd.keys import KeyLayout
+from onager.state_backend.etcd.messages import get_op, key_value, key_values
+from onager.state_backend.model import KeyRange, Keyspace, KeyValue, Page, Snapshot
 
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
 """How large an answer should be: etcd holds it in memory as a whole, and so do we."""

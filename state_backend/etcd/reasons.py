@@ -6,7 +6,7 @@ from typing import Final
 import grpc
 from aetcd import rpc
 
-from state_backend.etcd.url import Tls
+from onager.state_backend.etcd.url import Tls
 
 # Such as "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:2379: Connection refused".
 _PREFIX: Final = re.compile(r"(?s)failed to connect to all addresses; last error: \w+: \S+: (.*)")

@@ -7,10 +7,10 @@ from typing import Any, Final, Self
 from aetcd import rpc
 
 from onager.errors import StateUnavailableError, WatchCompactedError
+from onager.state_backend.etcd.calls import Calls
+from onager.state_backend.etcd.failures import access_refused
+from onager.state_backend.etcd.streams import requested
 from onager.supervision import is_cancelled
-from state_backend.etcd.calls import Calls
-from state_backend.etcd.failures import access_refused
-from state_backend.etcd.streams import requested
 
 _BATCHES: Final = 64
 """Batches that are held for a slow reader before etcd has to hold them."""

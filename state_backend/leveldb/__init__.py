@@ -4,6 +4,6 @@
 `log` finds damage that LevelDB itself forgives.
 """
 
-from state_backend.leveldb.backend import LevelDBBackend
+from onager.state_backend.leveldb.backend import LevelDBBackend
 
 __all__ = ["LevelDBBackend"]

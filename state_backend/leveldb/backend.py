@@ -2,7 +2,7 @@
 
 One thread owns the database. Commands that arrive while it waits for the disk are run as one group, and
 written as one batch with one `fsync`. Everything is checked when the directory is opened
-(`state_backend.leveldb.directory`); each opening starts a new *epoch*: locks of the one before are free and
+(`onager.state_backend.leveldb.directory`); each opening starts a new *epoch*: locks of the one before are free and
 their tokens refused, while leases live on and have one whole TTL to be kept alive, so that executors can
 report after a restart before any is declared lost. Watches reach back no further than the opening.
 
@@ -22,8 +22,8 @@ import plyvel
 
 from onager.clock import Clock, SystemClock
 from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
-from state_backend.leveldb.directory import StateDirectory, damaged, reason, refused
-from state_backend.local import Command, Engine, Group, LocalBackend, WatchHub
+from onager.state_backend.leveldb.directory import StateDirectory, damaged, reason, refused
+from onager.state_backend.local import Command, Engine, Group, LocalBackend, WatchHub
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from onager.errors import (
     StateUnavailableError,
 )
 from onager.private_files import make_private_directory
-from state_backend.leveldb.log import find_damage
+from onager.state_backend.leveldb.log import find_damage
 
 SCHEMA_VERSION: Final = 1
 _SCHEMA_KEY: Final = b"mschema_version"

@@ -3,9 +3,9 @@
 Transactions over an ordered table, the watch hub, and the lease sweeper.
 """
 
-from state_backend.local.backend import Command, LocalBackend
-from state_backend.local.engine import Engine, Group
-from state_backend.local.hub import WatchHub
-from state_backend.local.table import DictTable, Table
+from onager.state_backend.local.backend import Command, LocalBackend
+from onager.state_backend.local.engine import Engine, Group
+from onager.state_backend.local.hub import WatchHub
+from onager.state_backend.local.table import DictTable, Table
 
 __all__ = ["Command", "DictTable", "Engine", "Group", "LocalBackend", "Table", "WatchHub"]

@@ -11,10 +11,9 @@ from typing import Final, TypeVar
 
 from onager.clock import Clock
 from onager.errors import LockTimeoutError, OutcomeUnknownError, StateBackendError, StateUnavailableError
-from onager.supervision import restarted
-from state_backend.local.engine import Engine, Group
-from state_backend.local.hub import WatchHub
-from state_backend.model import (
+from onager.state_backend.local.engine import Engine, Group
+from onager.state_backend.local.hub import WatchHub
+from onager.state_backend.model import (
     KeyRange,
     Keyspace,
     Lease,
@@ -27,7 +26,8 @@ from state_backend.model import (
     TxnResult,
     WatchEvent,
 )
-from state_backend.port import StateBackendClient
+from onager.state_backend.port import StateBackendClient
+from onager.supervision import restarted
 
 T = TypeVar("T")
 Command = Callable[[Engine], T]

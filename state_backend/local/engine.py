@@ -14,9 +14,9 @@ from typing import TypeVar, assert_never
 
 from onager.clock import Clock
 from onager.errors import LeaseExpiredError
-from state_backend.local import table as layout
-from state_backend.local.table import Table
-from state_backend.model import (
+from onager.state_backend.local import table as layout
+from onager.state_backend.local.table import Table
+from onager.state_backend.model import (
     Committed,
     Conflict,
     Delete,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from onager.errors import StateUnavailableError, WatchCompactedError
-from state_backend.model import Keyspace, WatchEvent
+from onager.state_backend.model import Keyspace, WatchEvent
 
 HISTORY_EVENTS: Final = 4096
 """Most events that are kept for each keyspace."""

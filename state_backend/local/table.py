@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from state_backend.model import Keyspace
+from onager.state_backend.model import Keyspace
 
 _HEADER = struct.Struct(">QQ")
 _LEASE = struct.Struct(">Q")

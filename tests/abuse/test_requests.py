@@ -208,3 +208,12 @@ def test_large_jobs_that_are_in_order_are_taken(unnoticed: Abused) -> None:
     answers = unnoticed.call("OnagerScheduler/GetJob", *[ask] * 12)
     assert {answer.code for answer in answers} == {StatusCode.OK}, answers
     assert unnoticed.ask_probe("end")["peak"] <= 256 * MIB, "few specifications are read at once"
+
+
+def test_what_is_refused_is_not_kept(unnoticed: Abused) -> None:
+    large = b"\xff" * 20_000_000
+    methods = [SUBMIT, "OnagerScheduler/WatchJob", f"{GATEWAY}/DeregisterExecutor", "/grpc.health.v1.Health/Check"]
+    for _ in range(4):
+        for method in [*methods, "/grpc.health.v1.Health/Watch"]:
+            (answer,) = unnoticed.call(method, large)
+            assert answer.code in REFUSED, answer

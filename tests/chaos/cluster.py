@@ -13,7 +13,7 @@ import psutil
 
 from deploy.local_cluster import LocalCluster
 from deploy.parts import HOST, Part, free_ports
-from tests.tcp_proxy import TcpProxy
+from tests.support.processes.tcp_proxy import TcpProxy
 
 EXECUTORS: Final = 3
 MARK: Final = "ONAGER_CHAOS_RUN"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from benchmarks.tpch.comparison import difference
-from execution_graph import RetryLimits
+from onager.execution_graph import RetryLimits
 from tests.chaos.faults import EndedByItself, Injected
 from tests.chaos.schedule import FaultKind
 from tests.chaos.workload import JobRecord

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from state_backend import StateBackendClient
-from tests.contract.harness import EtcdHarness, Harness, LevelDBHarness, MemoryHarness, WrappedHarness
+from onager.state_backend import StateBackendClient
+from tests.contract.stores import EtcdHarness, Harness, LevelDBHarness, MemoryHarness, WrappedHarness
 
 BACKENDS = ["memory", "wrapped", "leveldb", "etcd", "etcd3"]
 """What every test of the contract runs on; etcd has one member, or three, and memory is wrapped once, too."""

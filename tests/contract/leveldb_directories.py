@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from state_backend import Keyspace
-from state_backend.leveldb import LevelDBBackend
+from onager.state_backend import Keyspace
+from onager.state_backend.leveldb import LevelDBBackend
 
 LOG = Keyspace.JobLog
 

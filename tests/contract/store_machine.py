@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
 from onager.errors import LeaseExpiredError, LockTimeoutError
-from state_backend import (
+from onager.state_backend import (
     ABSENT,
     Committed,
     Conflict,
@@ -21,7 +21,7 @@ from state_backend import (
     Put,
     StateBackendClient,
 )
-from tests.contract.harness import Harness, LevelDBHarness
+from tests.contract.stores import Harness, LevelDBHarness
 
 KEYSPACES = [Keyspace.JobLog, Keyspace.Heartbeats]
 WATCHED = Keyspace.JobLog

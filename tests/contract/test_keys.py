@@ -7,7 +7,7 @@ import time
 import pytest
 
 from onager.errors import InvalidRequestError, LimitExceededError
-from state_backend import Delete, KeyRange, Keyspace, KeyValue, Put, StateBackendClient, split_ops, split_value
+from onager.state_backend import Delete, KeyRange, Keyspace, KeyValue, Put, StateBackendClient, split_ops, split_value
 
 LOG, HEADS, PLANS = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.Plans
 

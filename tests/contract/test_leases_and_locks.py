@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, LeaseExpiredError, LockTimeoutError
-from state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put, split_ops
-from state_backend.faulty import FaultKind, FaultyBackend, scripted
+from onager.state_backend import Committed, Conflict, Delete, Fenced, Keyspace, LeaseId, Put, split_ops
+from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted
 
 BEATS, HEADS, LOG = Keyspace.Heartbeats, Keyspace.JobHeads, Keyspace.JobLog
 

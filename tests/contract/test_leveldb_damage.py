@@ -11,7 +11,7 @@ import plyvel
 import pytest
 
 from onager.errors import SchemaVersionError, StateCorruptError
-from state_backend.leveldb import LevelDBBackend
+from onager.state_backend.leveldb import LevelDBBackend
 from tests.contract.leveldb_directories import LOG, files, fill, read_all
 
 

@@ -50,8 +50,8 @@ FULL = """
     import asyncio, os, sys
     from pathlib import Path
     from onager.errors import StateNotWritableError, StateUnavailableError
-    from state_backend import ABSENT, Committed, Keyspace, OutcomeUnknown, Put
-    from state_backend.leveldb import LevelDBBackend
+    from onager.state_backend import ABSENT, Committed, Keyspace, OutcomeUnknown, Put
+    from onager.state_backend.leveldb import LevelDBBackend
 
     disk = Path(sys.argv[1])
 
@@ -137,8 +137,8 @@ READ_ONLY = """
     import asyncio, subprocess, sys
     from pathlib import Path
     from onager.errors import StateNotWritableError
-    from state_backend import Keyspace
-    from state_backend.leveldb import LevelDBBackend
+    from onager.state_backend import Keyspace
+    from onager.state_backend.leveldb import LevelDBBackend
 
     disk = Path(sys.argv[1])
 

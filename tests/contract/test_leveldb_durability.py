@@ -20,8 +20,8 @@ from onager.errors import (
     StateNotWritableError,
     WatchCompactedError,
 )
-from state_backend import ABSENT, Committed, Fenced, Keyspace, Put, open_backend
-from state_backend.leveldb import LevelDBBackend
+from onager.state_backend import ABSENT, Committed, Fenced, Keyspace, Put, open_backend
+from onager.state_backend.leveldb import LevelDBBackend
 from tests.contract.leveldb_directories import LOG, fill, read_all
 
 HEADS, BEATS = Keyspace.JobHeads, Keyspace.Heartbeats
@@ -96,8 +96,8 @@ ROUNDS = 8
 WRITER = """
     import asyncio, sys
     from pathlib import Path
-    from state_backend import Keyspace, Put, ABSENT
-    from state_backend.leveldb import LevelDBBackend
+    from onager.state_backend import Keyspace, Put, ABSENT
+    from onager.state_backend.leveldb import LevelDBBackend
 
     async def main(path, name):
         async with await LevelDBBackend.open(Path(path)) as backend:
@@ -157,7 +157,7 @@ async def test_kill_9_loses_no_acknowledged_write(tmp_path, tell):
 async def test_a_second_process_is_refused_by_name(tmp_path):
     open_it = """
         import asyncio, sys
-        from state_backend import open_backend
+        from onager.state_backend import open_backend
         from onager.errors import StateLockedError
         try:
             asyncio.run(open_backend("leveldb:" + sys.argv[1]))
@@ -217,8 +217,8 @@ FULL_DISK = """
     import asyncio, os, resource, signal, sys
     from pathlib import Path
     from onager.errors import StateUnavailableError, WatchCompactedError
-    from state_backend import Keyspace, Put, ABSENT, Committed, OutcomeUnknown
-    from state_backend.leveldb import LevelDBBackend
+    from onager.state_backend import Keyspace, Put, ABSENT, Committed, OutcomeUnknown
+    from onager.state_backend.leveldb import LevelDBBackend
 
     async def main(path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -8,11 +8,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from state_backend.faulty import FaultKind, FaultyBackend, seeded
-from state_backend.forwarding import ForwardingBackend
-from tests.contract.harness import MemoryHarness
-from tests.histories import History, RecordingClient, run_clients
-from tests.linearizability import NotLinearizableError, check
+from onager.state_backend.faulty import FaultKind, FaultyBackend, seeded
+from onager.state_backend.forwarding import ForwardingBackend
+from tests.contract.stores import MemoryHarness
+from tests.support.histories import History, RecordingClient, run_clients
+from tests.support.linearizability import NotLinearizableError, check
 
 CLIENTS = 5
 OPERATIONS = 60

@@ -7,10 +7,21 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from onager.errors import LeaseExpiredError
-from state_backend import Conflict, Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Page, Put, Snapshot
-from state_backend.forwarding import ForwardingBackend
-from tests.contract.harness import MemoryHarness
+from onager.state_backend import (
+    Conflict,
+    Delete,
+    DeleteRange,
+    EventKind,
+    KeyRange,
+    Keyspace,
+    LeaseId,
+    Page,
+    Put,
+    Snapshot,
+)
+from onager.state_backend.forwarding import ForwardingBackend
 from tests.contract.store_machine import StoreMachine
+from tests.contract.stores import MemoryHarness
 
 EXAMPLES = {"memory": 80, "wrapped": 20, "leveldb": 40, "etcd": 30, "etcd3": 20}
 """Where calls take longer there are fewer."""

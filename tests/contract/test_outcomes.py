@@ -7,8 +7,18 @@ from collections import Counter
 import pytest
 
 from onager.errors import OutcomeUnknownError, StateUnavailableError
-from state_backend import ABSENT, Committed, Conflict, Delete, DeleteRange, EventKind, Keyspace, OutcomeUnknown, Put
-from state_backend.faulty import FaultKind, FaultyBackend, scripted, seeded
+from onager.state_backend import (
+    ABSENT,
+    Committed,
+    Conflict,
+    Delete,
+    DeleteRange,
+    EventKind,
+    Keyspace,
+    OutcomeUnknown,
+    Put,
+)
+from onager.state_backend.faulty import FaultKind, FaultyBackend, scripted, seeded
 
 LOG, HEADS, ACTIVE, DONE = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.ActiveJobs, Keyspace.CompletedJobs
 UNKNOWN = [FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_LATE]

@@ -6,7 +6,7 @@ import random  # noqa: TID251 seeded
 import pytest
 
 from onager.errors import InvalidRequestError, LimitExceededError
-from state_backend import (
+from onager.state_backend import (
     ABSENT,
     MAX_REQUEST_BYTES,
     MAX_TXN_OPS,
@@ -23,8 +23,8 @@ from state_backend import (
     split_ops,
     split_value,
 )
-from state_backend.forwarding import ForwardingBackend
-from state_backend.limits import OP_OVERHEAD_BYTES, request_bytes
+from onager.state_backend.forwarding import ForwardingBackend
+from onager.state_backend.limits import OP_OVERHEAD_BYTES, request_bytes
 
 LOG, HEADS, ACTIVE, DONE = Keyspace.JobLog, Keyspace.JobHeads, Keyspace.ActiveJobs, Keyspace.CompletedJobs
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onager.errors import InvalidRequestError, StateUnavailableError, WatchCompactedError
-from state_backend import Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Put, WatchEvent, split_ops
+from onager.state_backend import Delete, DeleteRange, EventKind, KeyRange, Keyspace, LeaseId, Put, WatchEvent, split_ops
 
 HEADS, LOG, BEATS = Keyspace.JobHeads, Keyspace.JobLog, Keyspace.Heartbeats
 PUT, DELETE = EventKind.PUT, EventKind.DELETE

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from state_backend import Committed, Delete, DeleteRange, Fenced, Keyspace, Put, open_backend
+from onager.state_backend import Committed, Delete, DeleteRange, Fenced, Keyspace, Put, open_backend
 
 JOBS, SWEEPS = Keyspace.JobHeads, Keyspace.ActiveJobs
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ HOLDER = """
     import asyncio, ctypes, signal, sys
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # end with the test
     from onager.clock import SystemClock
-    from state_backend import keep_lease, open_backend
+    from onager.state_backend import keep_lease, open_backend
     from tests.contract.test_zombie import SWEEPS, late_write
 
     async def main(url, is_fenced):

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from onager.errors import JobFailedError, OnagerError
-from tests.e2e.cluster import Cluster, until
 from tests.e2e.conftest import JOBS, UNFUSED
+from tests.support.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.e2e.cluster import Cluster, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
+from tests.support.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.timeout(300)
 

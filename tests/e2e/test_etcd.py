@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 import onager
-from tests.e2e.cluster import Cluster, free_port, until
 from tests.e2e.conftest import rows
-from tests.etcd import EtcdCluster
+from tests.support.etcd import EtcdCluster
+from tests.support.processes.cluster import Cluster, free_port, until
 
 pytestmark = pytest.mark.timeout(300)
 

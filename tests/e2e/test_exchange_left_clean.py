@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from onager.errors import JobCancelledError
-from tests.e2e.cluster import Cluster, Process, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
+from tests.support.processes.cluster import Cluster, Process, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from onager.errors import JobCancelledError, JobFailedError
-from tests.e2e.cluster import ROOT, Cluster, lives, until
 from tests.e2e.conftest import JOBS, Gate
+from tests.support.processes.cluster import ROOT, Cluster, lives, until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -29,7 +29,9 @@ def cluster(lone_cluster) -> Cluster:
 
 
 def warm_process(cluster: Cluster) -> psutil.Process:
-    found = (p for p in cluster.the_executor().descendants() if "executor.spark.functions" in " ".join(p.cmdline()))
+    found = (
+        p for p in cluster.the_executor().descendants() if "onager.executor.spark.functions" in " ".join(p.cmdline())
+    )
     return next(found)
 
 

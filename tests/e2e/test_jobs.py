@@ -9,8 +9,8 @@ import pytest
 
 import onager
 from onager.errors import JobCancelledError, JobFailedError
-from tests.e2e.cluster import Cluster, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
+from tests.support.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,8 +6,8 @@ import signal
 import psutil
 import pytest
 
-from tests.e2e.cluster import Cluster, lives, until
 from tests.e2e.conftest import JOBS, rows
+from tests.support.processes.cluster import Cluster, lives, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import onager
-from tests.e2e.cluster import Cluster
+from tests.support.processes.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(300)
 

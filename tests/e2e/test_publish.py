@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onager.client import JobState
-from tests.e2e.cluster import Cluster
+from tests.support.processes.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -4,8 +4,8 @@ import secrets
 
 import pytest
 
-from tests.e2e.cluster import Cluster, lives, until
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
+from tests.support.processes.cluster import Cluster, lives, until
 
 pytestmark = pytest.mark.timeout(300)
 

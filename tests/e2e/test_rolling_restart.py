@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(600)
 
 QUERIES = (3, 6, 12)
 CLIENTS = 2
-REST_S = 0.7
+REST_S = 1.5
 """Between a client's queries: load, and not all that two cores can do."""
 # Each executor starts twice: what is compiled well is not worth its compilation.
 SPARK = ("spark.driver.memory=768m", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import onager
-from tests.e2e.cluster import free_port, until
+from tests.support.processes.cluster import free_port, until
 
 pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from tests.e2e.cluster import Process, until
+from tests.support.processes.cluster import Process, until
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.etcd import EtcdCluster
-from tests.tcp_proxy import TcpProxy
+from tests.support.etcd import EtcdCluster
+from tests.support.processes.tcp_proxy import TcpProxy
 
 _NUMBERS = itertools.count()
 

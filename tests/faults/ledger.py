@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from onager.errors import StateUnavailableError
-from state_backend import ABSENT, Committed, Conflict, Keyspace, OutcomeUnknown, Put, StateBackendClient
+from onager.state_backend import ABSENT, Committed, Conflict, Keyspace, OutcomeUnknown, Put, StateBackendClient
 
 LOG, HEADS = Keyspace.JobLog, Keyspace.JobHeads
 LAST = "last"

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from onager.errors import OutcomeUnknownError, StateUnavailableError
-from state_backend import ABSENT, Committed, Keyspace, OutcomeUnknown, Put, StateBackendClient
-from state_backend.etcd import EtcdBackend
-from tests.etcd import EtcdCluster
-from tests.tcp_proxy import TcpProxy
+from onager.state_backend import ABSENT, Committed, Keyspace, OutcomeUnknown, Put, StateBackendClient
+from onager.state_backend.etcd import EtcdBackend
+from tests.support.etcd import EtcdCluster
+from tests.support.processes.tcp_proxy import TcpProxy
 
 HEADS, LOG = Keyspace.JobHeads, Keyspace.JobLog
 

@@ -6,10 +6,10 @@ import pytest
 
 from onager.clock import ManualClock, SystemClock
 from onager.errors import LeaseExpiredError, LockTimeoutError
-from state_backend import Committed, Fenced, Keyspace, Put, keep_lease
-from state_backend.etcd import EtcdBackend
-from tests.etcd import EtcdCluster
-from tests.tcp_proxy import TcpProxy
+from onager.state_backend import Committed, Fenced, Keyspace, Put, keep_lease
+from onager.state_backend.etcd import EtcdBackend
+from tests.support.etcd import EtcdCluster
+from tests.support.processes.tcp_proxy import TcpProxy
 
 BEATS, HEADS = Keyspace.Heartbeats, Keyspace.JobHeads
 _TTL_S = 2.0  # etcd's shortest

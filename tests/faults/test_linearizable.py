@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from state_backend.etcd import EtcdBackend
-from tests.etcd import EtcdCluster
-from tests.etcd.known_bugs import STALE_READS, about
-from tests.etcd.programs import etcd_version
-from tests.histories import REGISTERS, History, RecordingClient, run_clients
-from tests.linearizability import Kind, NotLinearizableError, check
+from onager.state_backend.etcd import EtcdBackend
+from tests.support.etcd import EtcdCluster
+from tests.support.etcd.known_bugs import STALE_READS, about
+from tests.support.etcd.programs import etcd_version
+from tests.support.histories import REGISTERS, History, RecordingClient, run_clients
+from tests.support.linearizability import Kind, NotLinearizableError, check
 
 CLIENTS = 5
 OPERATIONS = 250

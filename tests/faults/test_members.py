@@ -6,12 +6,12 @@ import contextlib
 import pytest
 
 from onager.errors import StateUnavailableError
-from state_backend import ABSENT, Committed, Keyspace, OutcomeUnknown, Put
-from state_backend.etcd import EtcdBackend
-from tests.etcd import EtcdCluster
-from tests.etcd.known_bugs import LOST_WRITES, STALE_READS, about
+from onager.state_backend import ABSENT, Committed, Keyspace, OutcomeUnknown, Put
+from onager.state_backend.etcd import EtcdBackend
 from tests.faults.ledger import LOG, Ledger
-from tests.tcp_proxy import TcpProxy
+from tests.support.etcd import EtcdCluster
+from tests.support.etcd.known_bugs import LOST_WRITES, STALE_READS, about
+from tests.support.processes.tcp_proxy import TcpProxy
 
 HEADS = Keyspace.JobHeads
 

@@ -12,7 +12,7 @@ from onager.errors import (
     StateUnavailableError,
     WatchCompactedError,
 )
-from state_backend import (
+from onager.state_backend import (
     ABSENT,
     MAX_REQUEST_BYTES,
     MAX_TXN_OPS,
@@ -22,8 +22,8 @@ from state_backend import (
     split_ops,
     split_value,
 )
-from state_backend.etcd import EtcdBackend
-from tests.etcd import EtcdCluster
+from onager.state_backend.etcd import EtcdBackend
+from tests.support.etcd import EtcdCluster
 
 HEADS, LOG, PLANS = Keyspace.JobHeads, Keyspace.JobLog, Keyspace.Plans
 _QUOTA_BYTES = 16 << 20

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from state_backend.etcd import EtcdBackend
-from tests.etcd import EtcdCluster
-from tests.etcd.known_bugs import STALE_READS, about
+from onager.state_backend.etcd import EtcdBackend
 from tests.faults.ledger import LOG, Ledger
-from tests.tcp_proxy import TcpProxy
+from tests.support.etcd import EtcdCluster
+from tests.support.etcd.known_bugs import STALE_READS, about
+from tests.support.processes.tcp_proxy import TcpProxy
 
 _WRITES = 1_000
 

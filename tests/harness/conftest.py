@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from onager.testing.kernel import jvm_with_kernel
 from onager.testing.plugin import assert_distributed_eq, onager_config
 from tests.integration.planner.small_tables import FORMATS, write_tables
-from tests.one_spark import stop_with_its_jvm
+from tests.support.spark.one_spark import stop_with_its_jvm
 
 __all__ = ["assert_distributed_eq", "onager_config"]
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from executor.spark.functions import warm as warm_process
-from executor.spark.functions.calls import _tell_end
-from executor.spark.functions.processes import FunctionProcess, FunctionProcesses, _fork, _start_warm
 from onager.errors import FunctionLostError
+from onager.executor.spark.functions import warm as warm_process
+from onager.executor.spark.functions.calls import _tell_end
+from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses, _fork, _start_warm
 from onager.protocol import onager_pb2 as pb
-from tests.e2e.cluster import lives, until
+from tests.support.processes.cluster import lives, until
 
 TIMEOUT_S = 60.0
 
@@ -148,13 +148,13 @@ def test_who_is_gone_without_having_read_a_word_ends_the_warm_process_as_usual()
 
 
 def test_a_warm_process_that_cannot_be_started_is_started_when_it_can(monkeypatch, tmp_path):
-    monkeypatch.setattr("executor.spark.functions.processes._START_S", 0.2)
+    monkeypatch.setattr("onager.executor.spark.functions.processes._START_S", 0.2)
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/nowhere/python")
         made = FunctionProcesses()
         with pytest.raises(FunctionLostError, match=r"No such file or directory: '/nowhere/python'.*pids"):
             until(made.fork, TIMEOUT_S, "an error")
-    monkeypatch.setattr("executor.spark.functions.processes._START_S", TIMEOUT_S)
+    monkeypatch.setattr("onager.executor.spark.functions.processes._START_S", TIMEOUT_S)
     assert ask(made, tmp_path)["kind"] == "broken"
     made.close()
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from execution_graph import StageSpec, StageWork
+from onager.execution_graph import StageSpec, StageWork
 from tests.unit.execution_graph.builder import stage
 
 PARTITIONS = [1, 2, 2, 3, 4, 0]

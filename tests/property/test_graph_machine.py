@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from immutables import Map
 
-from execution_graph import (
+from onager.execution_graph import (
     Event,
     EventBatch,
     ExecutionGraph,
@@ -24,7 +24,6 @@ from execution_graph import (
     JobCancelled,
     JobPlanned,
     JobState,
-    LaunchTask,
     Pipeline,
     RetryLimits,
     RunningStage,
@@ -55,7 +54,6 @@ from execution_graph import (
     is_streaming,
     lost_launches,
     paused_tasks,
-    pending_effects,
     pop_next_tasks,
     revive,
     running_count,
@@ -63,7 +61,7 @@ from execution_graph import (
     violations,
     wanted_tasks,
 )
-from execution_graph.failures import UNCOUNTED_PAUSE_MS
+from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS
 from tests.property.graphs import plans
 from tests.unit.execution_graph.builder import METRICS, SINK, failure, new_graph, output, summary
 
@@ -620,15 +618,17 @@ class World(RuleBasedStateMachine):
     def views_agree(self) -> None:
         if not hasattr(self, "graph") or not self.graph.is_active:
             return
-        effects = pending_effects(self.graph)
-        launches = [e for e in effects if isinstance(e, LaunchTask)]
-        assert len(launches) == running_count(self.graph)
+        in_hand = [
+            (task.executor_id, task.incarnation, HeldTask(stage.spec.stage_id, stage.attempt, partition, task.attempt))
+            for stage in self.graph.stages
+            if isinstance(stage, RunningStage)
+            for partition, task in stage.in_hand()
+        ]
+        assert len(in_hand) == running_count(self.graph)
         for executor in EXECUTORS_SEEN:
             life = self.incarnation(executor)
             assert wanted_tasks(self.graph, executor, life) == {
-                HeldTask(e.stage_id, e.stage_attempt, e.partition, e.task_attempt)
-                for e in launches
-                if (e.executor_id, e.incarnation) == (executor, life)
+                task for executor_id, incarnation, task in in_hand if (executor_id, incarnation) == (executor, life)
             }
         assert has_runnable_work(self.graph) or running_count(self.graph) > 0, "an active job has nothing to do"
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from execution_graph import JobState, RunningStage, StageSpec, SuccessfulStage
+from onager.execution_graph import JobState, RunningStage, StageSpec, SuccessfulStage
 from tests.unit.execution_graph.builder import planned, stage
 
 

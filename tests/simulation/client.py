@@ -28,7 +28,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
 from onager.protocol.status import from_rpc_error
-from state_backend import Keyspace
+from onager.state_backend import Keyspace
 from tests.simulation.data import JobPlan
 from tests.simulation.network import Channel
 

@@ -4,8 +4,8 @@ import random  # noqa: TID251 seeded
 from typing import TYPE_CHECKING, Final
 
 from onager.errors import StateCorruptError
-from state_backend import Keyspace
-from state_backend.local import table
+from onager.state_backend import Keyspace
+from onager.state_backend.local import table
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -168,7 +168,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Exchange:
-    """Everything that executions wrote, by nonce, and datasets that were published."""
+    """StoreContents that executions wrote, by nonce, and datasets that were published."""
 
     written: dict[str, Written] = field(default_factory=dict)
     streams: dict[TaskKey, Stream] = field(default_factory=dict)

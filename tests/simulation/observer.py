@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from execution_graph import (
+from onager.execution_graph import (
     PIPELINED_MAJOR,
     SPECULATION_MAJOR,
     Event,
@@ -30,11 +30,11 @@ from execution_graph import (
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
-from scheduler.executors.executor_records import ExecutorRecord
-from scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
-from scheduler.records import unpack
-from state_backend import EventKind, Keyspace, KeyValue, WatchEvent
-from state_backend.local import Group
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
+from onager.scheduler.records import unpack
+from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
+from onager.state_backend.local import Group
 from tests.simulation.data import Exchange, Written
 from tests.simulation.views import WATCHED
 from tests.simulation.worker import RunLedger

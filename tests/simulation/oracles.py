@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
+from onager.execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
-from scheduler.executors.slots import SlotsRecord
-from scheduler.jobs.job_heads import JobHead
-from scheduler.jobs.retention import blobs_of
-from state_backend import KeyRange, Keyspace
+from onager.scheduler.executors.slots import SlotsRecord
+from onager.scheduler.jobs.blobs import blobs_of
+from onager.scheduler.jobs.job_heads import JobHead
+from onager.state_backend import KeyRange, Keyspace
 from tests.simulation.client import SimulatedClient
 from tests.simulation.data import JobPlan, rows_of, value_of
 from tests.simulation.observer import SeenJob, Violation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from immutables import Map
 
-from execution_graph import (
+from onager.execution_graph import (
     ExecutionGraph,
     ExecutorSlot,
     ResolvedStage,
@@ -22,8 +22,8 @@ from execution_graph import (
     pop_next_tasks,
     running_count,
 )
-from executor.agent import Agent
-from executor.attempts import AttemptState
+from onager.executor.agent.agent import Agent
+from onager.executor.agent.attempts import AttemptState
 from onager.ids import TaskKey
 from tests.simulation.observer import SeenJob
 

@@ -8,9 +8,9 @@ import random  # noqa: TID251 seeded
 from typing import TYPE_CHECKING
 
 from onager.ids import JobId
-from scheduler.jobs.blobs import BlobStore, digest_of
-from scheduler.jobs.planning import explanation
-from state_backend.memory import MemoryBackend
+from onager.scheduler.engine.planning import explanation
+from onager.scheduler.jobs.blobs import BlobStore, digest_of
+from onager.state_backend.memory import MemoryBackend
 from tests.simulation.data import JobPlan, outcome_of
 from tests.simulation.processes import SimulatedBackend
 

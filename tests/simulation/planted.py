@@ -9,50 +9,52 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from execution_graph import RunningStage, RunningTask
-from execution_graph.attempts import held as _held
-from execution_graph.outcomes import on_tasks_succeeded
-from executor.attempts import AttemptTable, Launch
 from onager.errors import StateBackendError
+from onager.execution_graph import RunningStage, RunningTask
+from onager.execution_graph.attempts import held as _held
+from onager.execution_graph.outcomes import on_tasks_succeeded
+from onager.executor.agent.attempts import AttemptTable, Launch
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
-from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.executors.executor_watch import ExecutorWatch
-from scheduler.executors.slots import SlotPool
-from scheduler.jobs import housekeeping, job_heads, job_log
-from scheduler.jobs.blobs import BlobStore
-from scheduler.jobs.held_tasks import HeldTasks
-from scheduler.jobs.job_heads import JobHead
-from scheduler.jobs.job_store import JobStore
-from scheduler.jobs.retention import Retention
-from scheduler.replicas import peer_calls
-from scheduler.replicas.peers import Peers
-from scheduler.replicas.remote_actor import RemoteActor
-from scheduler.tasks.fair_queue import FairQueue
-from scheduler.tasks.job_actor import LocalActor, NotActingError, _JobReports
-from scheduler.tasks.job_loads import JobLoads
-from scheduler.tasks.push_scheduler import PushScheduler
-from scheduler.tasks.reservations import Updated
-from scheduler.tasks.slot_keeper import SlotKeeper
-from scheduler.tasks.slot_ledger import SlotLedger
-from state_backend import (
+from onager.scheduler.cluster import member_calls
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.remote_driver import RemoteDriver
+from onager.scheduler.engine import clean_ups
+from onager.scheduler.engine.local_driver import LocalDriver, _JobReports
+from onager.scheduler.engine.push_scheduler import PushScheduler
+from onager.scheduler.engine.retention import Retention
+from onager.scheduler.engine.slot_keeper import SlotKeeper
+from onager.scheduler.executors.failure_detector import FailureDetector
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.slots import SlotPool
+from onager.scheduler.jobs import job_heads, job_log
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.held_tasks import HeldTasks
+from onager.scheduler.jobs.job_heads import JobHead
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.reservations import Updated
+from onager.scheduler.policy.slot_books import SlotBooks
+from onager.state_backend import (
     Committed as TxnCommitted,
 )
-from state_backend import (
+from onager.state_backend import (
     Delete,
     DeleteRange,
     Keyspace,
     OutcomeUnknown,
     Put,
 )
-from state_backend.kept_lease import KeptLease
+from onager.state_backend.kept_lease import KeptLease
 from tests.simulation.planted_pipelines import OF_PIPELINES
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_watches import OF_WATCHES
 
 _settle = JobStore._settle
-_update_job = LocalActor._update_job
-_update_elsewhere = RemoteActor.update
+_update_job = LocalDriver._update_job
+_update_elsewhere = RemoteDriver.update
 _accept = AttemptTable.accept
 _submit = JobStore.submit
 _on_head = JobLoads.on_head
@@ -105,11 +107,11 @@ def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
 def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
     """What could not be stored is acknowledged all the same (X6, X13: only memory knows it)."""
 
-    async def update(self: LocalActor, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
+    async def update(self: LocalDriver, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
         _, _, freed_now, launches = await _update_job(self, job_id, mine, executor, freed)
         return job_id, mine.keys, freed_now, launches
 
-    return mock.patch.object(LocalActor, "_update_job", update)
+    return mock.patch.object(LocalDriver, "_update_job", update)
 
 
 @contextmanager
@@ -124,8 +126,8 @@ def _late_report_counts_for_a_newer_attempt() -> Iterator[None]:
         return isinstance(stage, RunningStage) and key.partition in stage.running
 
     with (
-        mock.patch("execution_graph.outcomes.held", held),
-        mock.patch("scheduler.jobs.reports.is_held", is_held),
+        mock.patch("onager.execution_graph.outcomes.held", held),
+        mock.patch("onager.scheduler.engine.reports.is_held", is_held),
     ):
         yield
 
@@ -141,12 +143,12 @@ def _both_attempts_count() -> Iterator[None]:
         return found
 
     def succeeded(graph: Any, events: Any) -> Any:
-        with mock.patch("execution_graph.outcomes.held", held):
+        with mock.patch("onager.execution_graph.outcomes.held", held):
             return on_tasks_succeeded(graph, events)
 
     with (
-        mock.patch("execution_graph.transitions.on_tasks_succeeded", succeeded),
-        mock.patch("execution_graph.scheduling.held", held),
+        mock.patch("onager.execution_graph.transitions.on_tasks_succeeded", succeeded),
+        mock.patch("onager.execution_graph.scheduling.held", held),
     ):
         yield
 
@@ -155,20 +157,20 @@ def _both_attempts_count() -> Iterator[None]:
 def _a_loser_counts() -> Iterator[None]:
     """A failure counts though another attempt of the partition runs."""
     with (
-        mock.patch("execution_graph.outcomes.has_another", return_value=False),
-        mock.patch("execution_graph.losses.has_another", return_value=False),
+        mock.patch("onager.execution_graph.outcomes.has_another", return_value=False),
+        mock.patch("onager.execution_graph.losses.has_another", return_value=False),
     ):
         yield
 
 
 def _outputs_of_a_lost_executor_stay() -> AbstractContextManager[Any]:
     """The store goes on to name files on executors that are dead (X13)."""
-    return mock.patch("execution_graph.rollback.outputs_of", return_value=frozenset())
+    return mock.patch("onager.execution_graph.rollback.outputs_of", return_value=frozenset())
 
 
 def _lost_launch_is_not_repeated() -> AbstractContextManager[Any]:
     """An answer that was lost leaves its tasks running for ever, where nobody has them (X6)."""
-    return mock.patch("scheduler.tasks.query_coordinator.lost_launches", return_value=())
+    return mock.patch("onager.scheduler.engine.query_coordinator.lost_launches", return_value=())
 
 
 def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
@@ -176,7 +178,8 @@ def _repeated_launch_runs_twice() -> AbstractContextManager[Any]:
 
     def accept(self: AttemptTable, task_set: pb.TaskSet, **how: Any) -> Launch:
         self._held = {key: a for key, a in self._held.items() if key.job_id != task_set.job_id or a.report is not None}
-        self._acknowledged.clear()
+        self._lately.clear()
+        self._before.clear()
         return _accept(self, task_set, **how)
 
     return mock.patch.object(AttemptTable, "accept", accept)
@@ -216,7 +219,7 @@ def _clean_up_while_readers_run() -> Iterator[None]:
     def early(graph: Any) -> Any:
         return "all" if graph.is_active and sum(bool(s.ledger.outputs) for s in graph.stages) > 1 else owed(graph)
 
-    with mock.patch("scheduler.jobs.job_heads._clean_up_owed", early):
+    with mock.patch("onager.scheduler.jobs.job_heads._clean_up_owed", early):
         yield
 
 
@@ -227,18 +230,18 @@ def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
         del keeps_result
         return pb.CleanUp(job_id=graph.job_id)
 
-    return mock.patch.object(housekeeping, "clean_up_of", everything)
+    return mock.patch.object(clean_ups, "clean_up_of", everything)
 
 
 @contextmanager
 def _lease_that_ran_out_is_not_told() -> Iterator[None]:
     """Nobody acts when an executor's lease runs out, or its connection breaks."""
 
-    async def bury(self: ExecutorWatch) -> None:
+    async def bury(self: FailureDetector) -> None:
         return None
 
     with (
-        mock.patch.object(ExecutorWatch, "bury", bury),
+        mock.patch.object(FailureDetector, "bury", bury),
         mock.patch.object(ExecutorManager, "suspect"),
     ):
         yield
@@ -247,7 +250,7 @@ def _lease_that_ran_out_is_not_told() -> Iterator[None]:
 @contextmanager
 def _loss_of_the_own_lease_is_not_told() -> Iterator[None]:
     """A scheduler does not hear that its registration is gone (X1: a lease that silently ran out)."""
-    with mock.patch.object(KeptLease, "lose"), mock.patch.object(Peers, "_put_if_gone"):
+    with mock.patch.object(KeptLease, "lose"), mock.patch.object(Members, "_put_if_gone"):
         yield
 
 
@@ -289,13 +292,13 @@ def _accepted_job_is_in_memory_alone() -> AbstractContextManager[Any]:
 def _late_report_breaks_the_call() -> AbstractContextManager[Any]:
     """A report of a job that has ended finds no task there, and breaks off (X20: an unwrapped option)."""
 
-    async def update(self: LocalActor, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
+    async def update(self: LocalDriver, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
         head = self._jobs.heads.get(job_id)
         if head is not None and head.state.is_terminal:
             raise KeyError(job_id)
         return await _update_job(self, job_id, mine, executor, freed)
 
-    return mock.patch.object(LocalActor, "_update_job", update)
+    return mock.patch.object(LocalDriver, "_update_job", update)
 
 
 def _slots_are_written_over() -> AbstractContextManager[Any]:
@@ -330,14 +333,14 @@ def _conflict_is_ignored() -> AbstractContextManager[Any]:
 def _other_replicas_are_not_woken() -> Iterator[None]:
     """A replica works on what was submitted to itself alone (L10: jobs of the other one starve)."""
 
-    async def adopt(self: LocalActor, job_id: Any) -> None:
+    async def adopt(self: LocalDriver, job_id: Any) -> None:
         return None
 
     def on_head(self: JobLoads, job_id: Any, head: JobHead | None) -> None:
         if head is None or not head.is_active or job_id in self._known:
             _on_head(self, job_id, head)
 
-    with mock.patch.object(LocalActor, "adopt", adopt), mock.patch.object(JobLoads, "on_head", on_head):
+    with mock.patch.object(LocalDriver, "adopt", adopt), mock.patch.object(JobLoads, "on_head", on_head):
         yield
 
 
@@ -356,7 +359,7 @@ def _retention_forgets_results() -> AbstractContextManager[Any]:
 
 def _slot_is_never_given_back() -> AbstractContextManager[Any]:
     """A reserved slot for which there is no task stays in the scheduler's hand (Ballista: leaked reservations)."""
-    return mock.patch.object(SlotLedger, "give_back")
+    return mock.patch.object(SlotBooks, "give_back")
 
 
 def _slots_of_dead_schedulers_stay_theirs() -> AbstractContextManager[Any]:
@@ -378,8 +381,8 @@ def _pushed_launch_runs_twice() -> AbstractContextManager[Any]:
 
     def accept(self: AttemptTable, task_set: pb.TaskSet, **how: Any) -> Launch:
         if how.get("origin") is not None:
-            self._acknowledged.clear()
-            self._cleaned_up.clear()
+            self._lately.clear()
+            self._before.clear()
             self._held = {key: a for key, a in self._held.items() if a.report is None}
         return _accept(self, task_set, **how)
 
@@ -389,13 +392,13 @@ def _pushed_launch_runs_twice() -> AbstractContextManager[Any]:
 def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
     """A replica answers for another one which it could not reach."""
 
-    async def update(self: RemoteActor, executor: Any, reports: Any, freed: int) -> Any:
+    async def update(self: RemoteDriver, executor: Any, reports: Any, freed: int) -> Any:
         try:
             return await _update_elsewhere(self, executor, reports, freed)
-        except NotActingError:
+        except NotDrivingError:
             return Updated([task_key(report.task) for report in reports], [], [])
 
-    return mock.patch.object(RemoteActor, "update", update)
+    return mock.patch.object(RemoteDriver, "update", update)
 
 
 @contextmanager
@@ -406,7 +409,7 @@ def _dry_job_stays_dry() -> Iterator[None]:
 
     def on_load(self: JobLoads, job_id: Any, head: Any) -> None:
         load = self._known[job_id]
-        if load.seq > 0 and not load.available and not self._acting.is_mine(job_id):
+        if load.seq > 0 and not load.available and not self._ownership.is_mine(job_id):
             dry[id(self), job_id] = None
         if (id(self), job_id) in dry:
             self._known[job_id] = replace(load, available=0)
@@ -428,11 +431,11 @@ def _cut_call_cancels_its_caller() -> Iterator[None]:
     async def unless_cut(call: Awaitable[Any], error: Exception) -> Any:
         return await call
 
-    async def call(self: RemoteActor) -> None:
+    async def call(self: RemoteDriver) -> None:
         parts: list[Any] = []
         try:
             await self._call_with(parts)
-        except NotActingError as error:
+        except NotDrivingError as error:
             for part in parts:
                 if not part.done.done():
                     part.done.set_exception(error)
@@ -440,7 +443,7 @@ def _cut_call_cancels_its_caller() -> Iterator[None]:
             for part in parts:
                 part.done.cancel()
 
-    with mock.patch.object(peer_calls, "unless_cut", unless_cut), mock.patch.object(RemoteActor, "_call", call):
+    with mock.patch.object(member_calls, "unless_cut", unless_cut), mock.patch.object(RemoteDriver, "_call", call):
         yield
 
 

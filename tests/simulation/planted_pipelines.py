@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from execution_graph import ExecutionGraph, RunningStage, StreamedInput, SuccessfulStage, streams_of
-from execution_graph.pipelined import _begun_anew
-from executor.agent import Agent
+from onager.execution_graph import ExecutionGraph, RunningStage, StreamedInput, SuccessfulStage, streams_of
+from onager.execution_graph.pipelined import _begun_anew
+from onager.executor.agent.agent import Agent
 
 
 def _outputs_are_kept() -> AbstractContextManager[Any]:
     """What was streamed counts as written when the job goes on over the durable exchange."""
-    return mock.patch("execution_graph.pipelined._without_outputs", lambda ledger: ledger)
+    return mock.patch("onager.execution_graph.pipelined._without_outputs", lambda ledger: ledger)
 
 
 def _attempts_are_not_raised() -> AbstractContextManager[Any]:
@@ -23,7 +23,7 @@ def _attempts_are_not_raised() -> AbstractContextManager[Any]:
         after = _begun_anew(stage)
         return replace(after, attempt=stage.attempt)
 
-    return mock.patch("execution_graph.pipelined._begun_anew", begun_anew)
+    return mock.patch("onager.execution_graph.pipelined._begun_anew", begun_anew)
 
 
 def _readers_are_told_first_attempts() -> AbstractContextManager[Any]:
@@ -32,7 +32,7 @@ def _readers_are_told_first_attempts() -> AbstractContextManager[Any]:
     def first(graph: ExecutionGraph, stage_id: int) -> tuple[StreamedInput, ...]:
         return tuple(replace(s, tasks=tuple((0, life) for _, life in s.tasks)) for s in streams_of(graph, stage_id))
 
-    return mock.patch("scheduler.tasks.streams.streams_of", first)
+    return mock.patch("onager.scheduler.engine.streams.streams_of", first)
 
 
 def _readers_start_before_all_are_at_work() -> AbstractContextManager[Any]:
@@ -43,12 +43,12 @@ def _readers_start_before_all_are_at_work() -> AbstractContextManager[Any]:
             may_read_early and isinstance(producer, RunningStage) and bool(producer.running)
         )
 
-    return mock.patch("execution_graph.settling._can_be_read", can_be_read)
+    return mock.patch("onager.execution_graph.settling._can_be_read", can_be_read)
 
 
 def _failures_are_tried_again_alone() -> AbstractContextManager[Any]:
     """A task that failed is tried again, while its readers wait for the attempt that they were told of."""
-    return mock.patch("execution_graph.outcomes.is_streaming", return_value=False)
+    return mock.patch("onager.execution_graph.outcomes.is_streaming", return_value=False)
 
 
 def _full_executors_are_silent() -> AbstractContextManager[Any]:

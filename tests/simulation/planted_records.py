@@ -1,22 +1,22 @@
 """Bugs in what is written, read and told of jobs and executors that others have had; see `planted`."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from execution_graph import SCHEMA_MAJOR, ExecutionGraph, ResolvedStage, RunningStage
-from execution_graph.attempts import held as _held
-from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.jobs import job_log
-from scheduler.jobs.blobs import BlobStore
-from scheduler.jobs.job_heads import JobHead, JobHeads
-from scheduler.replicas.peers import Peers
-from scheduler.tasks.query_coordinator import QueryCoordinator
-from scheduler.tasks.reservations import Launch
-from scheduler.tasks.stage_coordinator import StageCoordinator
-from state_backend import ABSENT, Conflict, KeyValue
+from onager.execution_graph import SCHEMA_MAJOR, Event, ExecutionGraph, LaunchEvent, ResolvedStage, RunningStage
+from onager.execution_graph.attempts import held as _held
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.engine.query_coordinator import QueryCoordinator
+from onager.scheduler.engine.stage_coordinator import StageCoordinator
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.jobs import job_log
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.policy.reservations import Launch
+from onager.state_backend import ABSENT, Conflict, KeyValue
 
 _blob_store = BlobStore.__init__
 _register = ExecutorManager.register
@@ -69,9 +69,13 @@ def _running_is_read_as_resolved() -> AbstractContextManager[Any]:
 def _stage_plans_stay() -> AbstractContextManager[Any]:
     """What a stage's tasks are sent is made once, and goes on to name lost outputs after a rollback (X14)."""
 
-    async def launches(self: QueryCoordinator, graph: ExecutionGraph, decided: Any, cluster_slots: int) -> list[Launch]:
+    async def launches(
+        self: QueryCoordinator, graph: ExecutionGraph, events: Iterable[Event], cluster_slots: int
+    ) -> list[Launch]:
         found = []
-        for event in decided.launches:
+        for event in events:
+            if not isinstance(event, LaunchEvent):
+                continue
             stage = graph.stages[event.stage_id]
             if not graph.is_active or not isinstance(stage, RunningStage) or stage.attempt != event.stage_attempt:
                 continue
@@ -81,7 +85,7 @@ def _stage_plans_stay() -> AbstractContextManager[Any]:
             found.append(Launch(event.executor_id, task_set))
         return found
 
-    return mock.patch.object(QueryCoordinator, "_launches", launches)
+    return mock.patch.object(QueryCoordinator, "launches", launches)
 
 
 def _partition_is_one_off() -> AbstractContextManager[Any]:
@@ -93,7 +97,7 @@ def _partition_is_one_off() -> AbstractContextManager[Any]:
         tasks = [stage.running.get(p) for p in range(stage.spec.partitions)]
         return _held(stage, partition, attempt, executor_id) if partition < 0 or tasks[partition] else None
 
-    return mock.patch("execution_graph.scheduling.held", held)
+    return mock.patch("onager.execution_graph.scheduling.held", held)
 
 
 def _one_head_fails_all() -> AbstractContextManager[Any]:
@@ -131,7 +135,7 @@ def _known_blob_is_named_unseen() -> AbstractContextManager[Any]:
 
 def _newest_is_written_at_once() -> AbstractContextManager[Any]:
     """A scheduler writes what those of the version before, that are still there, cannot read."""
-    return mock.patch.object(Peers, "writes_major", SCHEMA_MAJOR)
+    return mock.patch.object(Members, "writes_major", SCHEMA_MAJOR)
 
 
 OF_RECORDS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {

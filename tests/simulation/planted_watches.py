@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from state_backend import Keyspace
-from state_backend.local.backend import LocalBackend
-from state_backend.local.hub import WatchHub
+from onager.state_backend import Keyspace
+from onager.state_backend.local.backend import LocalBackend
+from onager.state_backend.local.hub import WatchHub
 
 _watch = LocalBackend._watch
 _hub_watch = WatchHub.watch

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from executor.agent import Agent, Ending
-from executor.gateway import SchedulerGateway
-from executor.membership import Identity
-from executor.push import ExecutorService
-from executor.settings import ExecutorSettings
 from onager.errors import OnagerError
+from onager.executor.agent.agent import Agent, Ending
+from onager.executor.agent.gateway import SchedulerGateway
+from onager.executor.agent.membership import Identity
+from onager.executor.agent.push import ExecutorService
+from onager.executor.settings import ExecutorSettings
 from onager.ids import Incarnation
-from scheduler import main
-from scheduler.replica import Replica
-from scheduler.settings import SchedulerSettings
-from state_backend.faulty import FaultPlan, FaultyBackend
-from state_backend.memory import MemoryBackend
+from onager.scheduler import main
+from onager.scheduler.app import Replica
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend.faulty import FaultPlan, FaultyBackend
+from onager.state_backend.memory import MemoryBackend
 from tests.simulation import versions
 from tests.simulation.loop import Process, VirtualClock
 from tests.simulation.network import Network
@@ -97,7 +97,7 @@ class SimulatedReplica:
             own = {**world.scheduler_settings, **settings, "scheduler_id": self.name, "listen": self.address}
             replica = Replica(_SCHEDULER.model_copy(update=own), backend, self.clock)
             if self.is_old:
-                replica.peers.record = versions.old_registration(replica.peers.record)
+                replica.members.record = versions.old_registration(replica.members.record)
             try:
                 await replica.start()
                 break

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from execution_graph import ExecutionGraph, codec
 from onager.errors import SchemaVersionError
-from scheduler.api import service
-from scheduler.jobs import job_log
-from scheduler.replicas.peers import SchedulerRecord
+from onager.execution_graph import ExecutionGraph, codec
+from onager.scheduler.api import service
+from onager.scheduler.cluster.members import SchedulerRecord
+from onager.scheduler.jobs import job_log
 from tests.simulation.loop import current
 
 OLD_MAJOR = 1
@@ -36,10 +36,10 @@ def two_versions() -> Iterator[None]:
     """Let processes that are old behave so."""
     with ExitStack() as stack:
         for target, replacement in (
-            ("execution_graph.codec._check_version", _version_checked),
-            ("scheduler.jobs.job_log.decoding_graph", _graph_decoded),
-            ("scheduler.api.service.speculation_of", _speculation_read),
-            ("scheduler.api.service.pipeline_of", _pipeline_read),
+            ("onager.execution_graph.codec._check_version", _version_checked),
+            ("onager.scheduler.jobs.job_log.decoding_graph", _graph_decoded),
+            ("onager.scheduler.api.service.speculation_of", _speculation_read),
+            ("onager.scheduler.api.service.pipeline_of", _pipeline_read),
         ):
             stack.enter_context(mock.patch(target, replacement))
         yield

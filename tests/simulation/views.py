@@ -7,8 +7,8 @@ whatever comes of it.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from scheduler.replica import Replica
-from state_backend import Keyspace
+from onager.scheduler.app import Replica
+from onager.state_backend import Keyspace
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -44,13 +44,13 @@ class Views:
 
 def _known(replica: Replica, keyspace: Keyspace) -> dict[str, float]:
     """Return what the replica believes to be stored, and as of which revision."""
-    roster = replica.executors.roster
+    registry = replica.executors.registry
     match keyspace:
         case Keyspace.Schedulers:
-            return {key: revision for key, (revision, _) in replica.peers._records.items()}
+            return {key: revision for key, (revision, _) in replica.members._records.items()}
         case Keyspace.Executors:
-            return {key: revision for key, (revision, _) in roster._records.items()}
+            return {key: revision for key, (revision, _) in registry._records.items()}
         case Keyspace.Heartbeats:
-            return dict.fromkeys(roster._hearts, float("inf"))  # of which only it is known whether they beat
+            return dict.fromkeys(registry._hearts, float("inf"))  # of which only it is known whether they beat
         case _:
             return {head.job_id: replica.heads.revision(head.job_id) for head in replica.heads}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from state_backend.faulty import APPLIES_TO, FaultKind
+from onager.state_backend.faulty import APPLIES_TO, FaultKind
 from tests.simulation.network import Rates
 from tests.simulation.processes import SimulatedExecutor, SimulatedReplica
 from tests.simulation.worker import TaskRates
@@ -20,7 +20,7 @@ class Kind(StrEnum):
     """What sort of weather a cluster has."""
 
     STORM = "storm"
-    """Everything, again and again, and much of it at once."""
+    """StoreContents, again and again, and much of it at once."""
     ONE_FAULT = "one fault"
     """One replica is killed, hung, stopped or added, and nothing else happens: so what it costs can be told."""
     CALM = "calm"

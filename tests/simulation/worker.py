@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from executor.work import Assignment, OnReport, failure_report
 from onager import result_files
+from onager.executor.work import Assignment, OnReport, failure_report
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
-from scheduler.jobs.job_specs import decode_spec
+from onager.scheduler.jobs.job_specs import decode_spec
 from tests.simulation.data import Exchange, JobPlan, Stream, arrow_stream, digest, outcome_of, rows_of, value_of
 from tests.simulation.loop import VirtualClock
 
@@ -35,7 +35,7 @@ _EARLY = 0.15
 
 
 class SimulatedWorker:
-    """What `executor.agent.Agent` hands work to, in one life of an executor."""
+    """What `onager.executor.agent.agent.Agent` hands work to, in one life of an executor."""
 
     def __init__(
         self,

@@ -15,11 +15,11 @@ from unittest import mock
 import structlog
 
 from onager.errors import OnagerError
-from scheduler.tasks.distribution import TaskDistribution
-from state_backend import Keyspace
-from state_backend.faulty import FaultKind
-from state_backend.local import Engine
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.policy.distribution import TaskDistribution
+from onager.state_backend import Keyspace
+from onager.state_backend.faulty import FaultKind
+from onager.state_backend.local import Engine
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
 from tests.simulation.data import Exchange, draw_plan
@@ -356,11 +356,11 @@ class World:
                     "onager.result_files.read_result",
                     lambda _, path, __, first: iter(read_result(self.exchange, path)[first:]),
                 ),
-                ("state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes who waits for it
-                ("scheduler.jobs.retention._ORPHAN_AGE_S", _ORPHAN_AGE_S),
-                ("scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
-                ("scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
-                *([("scheduler.tasks.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
+                ("onager.state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes who waits for it
+                ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
+                ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
+                ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
+                *([("onager.scheduler.engine.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
             ):
                 stack.enter_context(mock.patch(target, replacement))
             stack.enter_context(two_versions())

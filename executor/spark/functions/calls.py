@@ -15,12 +15,6 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import UnknownException, convert_exception
 from pyspark.sql import DataFrame, SparkSession
 
-from executor.spark.cancellation import Cancellation
-from executor.spark.functions.job_spark import described_context
-from executor.spark.functions.printed import Printed
-from executor.spark.functions.processes import FunctionProcess, FunctionProcesses, not_started
-from executor.spark.jvm import Jvm
-from executor.spark.planner.job_session import jvm_session
 from onager.errors import (
     FunctionLostError,
     InvalidSettingError,
@@ -29,6 +23,12 @@ from onager.errors import (
     SideEffectError,
     UserCodeError,
 )
+from onager.executor.spark.cancellation import Cancellation
+from onager.executor.spark.functions.job_spark import described_context
+from onager.executor.spark.functions.printed import Printed
+from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses, not_started
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planner.job_session import jvm_session
 from onager.job_settings import PLANNING_TIMEOUT
 from onager.protocol import onager_pb2 as pb
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from executor.spark.functions import job_spark
-from executor.spark.functions.user_code import call_function, jvm_error, make_importable
 from onager.errors import OnagerError, SideEffectError, UserCodeError
+from onager.executor.spark.functions import job_spark
+from onager.executor.spark.functions.user_code import call_function, jvm_error, make_importable
 from onager.protocol import onager_pb2 as pb
 
 _LENGTH: Final = struct.Struct("!Q")

@@ -14,8 +14,8 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming import DataStreamWriter
 
-from executor.spark.planner.sql_script import refuse_commands
 from onager.errors import SideEffectError
+from onager.executor.spark.planner.sql_script import refuse_commands
 
 RETURN_IT = "return the DataFrame instead; where its result goes is said when the job is submitted (--output)"
 REFUSED: dict[type, tuple[str, ...]] = {

@@ -15,11 +15,13 @@ from typing import Any, Final, Self
 
 import structlog
 
-from executor.spark.functions.child import framed, unframed
-from executor.spark.functions.warm import REQUEST
 from onager.errors import FunctionLostError
+from onager.executor.spark.functions.child import framed, unframed
+from onager.executor.spark.functions.warm import REQUEST
 
-_PROGRAM: Final = "import sys; sys.path[:] = {path!r}; from executor.spark.functions import warm; warm.main({control})"
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = {path!r}; from onager.executor.spark.functions import warm; warm.main({control})"
+)
 _MOST_ANSWER: Final = 1 << 20
 _CHUNK: Final = 64 * 1024
 _LAST_CHUNKS: Final = 32

@@ -174,8 +174,8 @@ def _become(warm: int, libc: ctypes.CDLL, output: int, others: list[int]) -> Non
 
 def main(control: int) -> None:
     """Import, then serve the socket *control*."""
-    from executor.spark.functions import guard
-    from executor.spark.functions.child import answer_and_end
+    from onager.executor.spark.functions import guard
+    from onager.executor.spark.functions.child import answer_and_end
 
     for name in IMPORTED:
         importlib.import_module(name)

@@ -16,16 +16,25 @@ from typing import Any, TypeGuard
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from executor.spark import leaves
-from executor.spark.jvm import Jvm
-from executor.spark.planner.determinism import is_deterministic
-from executor.spark.planner.job_session import jvm_session, planned_settings
-from executor.spark.planner.naming import stage_name
-from executor.spark.planner.nodes import ADVICE, DEFAULT_ADVICE, EXCHANGES, KNOWN, LIMITS_TO_ONE, SUBQUERIES, Tasks
-from executor.spark.planner.outline import Outline, PlanNode
-from executor.spark.planner.python_code import check_python_functions
-from executor.spark.planner.sizing import samples_of_run
-from executor.spark.stage_plan import (
+from onager.errors import UnsupportedPlanError
+from onager.executor.spark import leaves
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planner.determinism import is_deterministic
+from onager.executor.spark.planner.job_session import jvm_session, planned_settings
+from onager.executor.spark.planner.naming import stage_name
+from onager.executor.spark.planner.nodes import (
+    ADVICE,
+    DEFAULT_ADVICE,
+    EXCHANGES,
+    KNOWN,
+    LIMITS_TO_ONE,
+    SUBQUERIES,
+    Tasks,
+)
+from onager.executor.spark.planner.outline import Outline, PlanNode
+from onager.executor.spark.planner.python_code import check_python_functions
+from onager.executor.spark.planner.sizing import samples_of_run
+from onager.executor.spark.stage_plan import (
     PLACEHOLDER_PREFIX,
     ExchangeInput,
     HashOutput,
@@ -38,7 +47,6 @@ from executor.spark.stage_plan import (
     StagePlan,
     StageSource,
 )
-from onager.errors import UnsupportedPlanError
 
 HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
 """Those with an expression for the bucket; the second one is that of `repartitionById`."""

@@ -7,10 +7,10 @@ again whole when any of its output is lost.
 
 from collections.abc import Set as AbstractSet
 
-from executor.spark.leaves import LEAVES, SOURCE_LEAF
-from executor.spark.planner.nodes import EXCHANGES, KNOWN
-from executor.spark.planner.outline import Outline, PlanNode
-from executor.spark.stage_plan import RoundRobinOutput, StageOutput
+from onager.executor.spark.leaves import LEAVES, SOURCE_LEAF
+from onager.executor.spark.planner.nodes import EXCHANGES, KNOWN
+from onager.executor.spark.planner.outline import Outline, PlanNode
+from onager.executor.spark.stage_plan import RoundRobinOutput, StageOutput
 
 
 def is_deterministic(

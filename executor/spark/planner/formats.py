@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from executor.exchange import has_odd_keys
-from executor.spark.jvm import Jvm
 from onager.errors import PlanningError
+from onager.executor.exchange import has_odd_keys
+from onager.executor.spark.jvm import Jvm
 from onager.protocol import onager_pb2 as pb
 
 _SPARK = "org.apache.spark.sql."

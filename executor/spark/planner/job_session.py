@@ -13,12 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from executor.exchange import Description, null_text, read_description
-from executor.spark.jvm import Jvm
-from executor.spark.planner.formats import check_options, merged, says
-from executor.spark.planner.view_schemas import ViewSchemas, schema_key
 from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
+from onager.executor.exchange import Description, null_text, read_description
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planner.formats import check_options, merged, says
+from onager.executor.spark.planner.view_schemas import ViewSchemas, schema_key
 from onager.job_settings import PREFIX, check_known
 from onager.protocol import onager_pb2 as pb
 

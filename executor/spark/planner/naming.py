@@ -2,9 +2,9 @@
 
 from collections.abc import Set as AbstractSet
 
-from executor.spark.leaves import LEAVES, DescribedLeaf
-from executor.spark.planner.nodes import EXCHANGES, KNOWN
-from executor.spark.planner.outline import Outline, PlanNode
+from onager.executor.spark.leaves import LEAVES, DescribedLeaf
+from onager.executor.spark.planner.nodes import EXCHANGES, KNOWN
+from onager.executor.spark.planner.outline import Outline, PlanNode
 
 MOST_PARTS = 6
 

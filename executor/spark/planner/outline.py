@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from executor.spark.jvm import Jvm
+from onager.executor.spark.jvm import Jvm
 
 
 @dataclass(slots=True, eq=False)

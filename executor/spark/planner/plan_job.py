@@ -9,22 +9,22 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from executor.exchange import check_appended, check_target
-from executor.spark import plan_codec
-from executor.spark.jvm import Jvm
-from executor.spark.planner.cutter import CutStage, cut_plan
-from executor.spark.planner.formats import check_options, completed
-from executor.spark.planner.job_session import (
+from onager.errors import PlanningError, UnsupportedPlanError
+from onager.executor.exchange import check_appended, check_target
+from onager.executor.spark import plan_codec
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planner.cutter import CutStage, cut_plan
+from onager.executor.spark.planner.formats import check_options, completed
+from onager.executor.spark.planner.job_session import (
     changed_settings,
     job_session,
     jvm_session,
     planned_settings,
     register_views,
 )
-from executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, setting_bytes, sizes
-from executor.spark.planner.sql_script import plan_script
-from executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
-from onager.errors import PlanningError, UnsupportedPlanError
+from onager.executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, setting_bytes, sizes
+from onager.executor.spark.planner.sql_script import plan_script
+from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.job_settings import SORT_PARALLEL_FROM_BYTES
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from executor.spark.jvm import Jvm
 from onager.errors import UnsupportedPlanError
+from onager.executor.spark.jvm import Jvm
 
 
 def check_python_functions(jvm: Jvm, node: Any) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from executor.spark.jvm import Jvm, kind
-from executor.spark.planner.job_session import jvm_session
 from onager.errors import OnagerError, PlanningError, SideEffectError
+from onager.executor.spark.jvm import Jvm, kind
+from onager.executor.spark.planner.job_session import jvm_session
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 

@@ -3,7 +3,7 @@
 import pytest
 
 from onager.errors import StateBackendError
-from state_backend import Keyspace, open_backend
+from onager.state_backend import Keyspace, open_backend
 
 QUICK = "timeout=1s&compact_history=off"
 """Parameters for URLs that will not work."""

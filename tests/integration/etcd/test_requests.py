@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 
-from state_backend import ABSENT, Keyspace, Put, open_backend, split_ops
-from tests.etcd import EtcdCluster
+from onager.state_backend import ABSENT, Keyspace, Put, open_backend, split_ops
+from tests.support.etcd import EtcdCluster
 
 
 def handled(cluster: EtcdCluster) -> Counter[str]:

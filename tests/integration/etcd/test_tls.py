@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from onager.errors import StateUnavailableError
-from tests.etcd import EtcdCluster, TlsFiles
-from tests.etcd.certificates import Authority
 from tests.integration.etcd.access import QUICK, refused, works
+from tests.support.etcd import EtcdCluster, TlsFiles
+from tests.support.etcd.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.etcd import EtcdCluster, programs
-from tests.etcd.cluster import RUNNING
-from tests.etcd.known_bugs import LOST_WRITES, STALE_READS
+from tests.support.etcd import EtcdCluster, programs
+from tests.support.etcd.cluster import RUNNING
+from tests.support.etcd.known_bugs import LOST_WRITES, STALE_READS
 
 ROOT = Path(__file__).resolve().parents[3]
 
 PARENT = """
 import time
-from tests.etcd import EtcdCluster
+from tests.support.etcd import EtcdCluster
 
 cluster = EtcdCluster(1)
 cluster.start()

@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from onager.errors import SchemaVersionError, StateCorruptError, StateUnavailableError
-from state_backend import Keyspace, open_backend
-from tests.etcd import EtcdCluster
-from tests.etcd.process import free_ports
+from onager.state_backend import Keyspace, open_backend
 from tests.integration.etcd.access import QUICK, refused
+from tests.support.etcd import EtcdCluster
+from tests.support.processes.children import free_ports
 
 
 @pytest.fixture

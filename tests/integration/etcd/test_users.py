@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from structlog.testing import capture_logs
 
 from onager.errors import OnagerError, StateAccessError
-from state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient, open_backend
-from state_backend.etcd import EtcdBackend
-from state_backend.etcd.url import PASSWORD_VARIABLE, USER_VARIABLE
-from tests.etcd import EtcdCluster, TlsFiles
-from tests.etcd.certificates import Authority, Pair
-from tests.etcd.process import free_ports
+from onager.state_backend import ABSENT, Committed, Keyspace, Put, StateBackendClient, open_backend
+from onager.state_backend.etcd import EtcdBackend
+from onager.state_backend.etcd.url import PASSWORD_VARIABLE, USER_VARIABLE
 from tests.integration.etcd.access import PATIENT, QUICK, refused, works
+from tests.support.etcd import EtcdCluster, TlsFiles
+from tests.support.etcd.certificates import Authority, Pair
+from tests.support.processes.children import free_ports
 
 PASSWORD = "s3cret-of-alice"
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.one_executor import CUT, OneExecutor, as_multiset, rows_of
+from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 
 IMPORTS = """
 import pandas as pd

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow.ipc
 
-from executor.spark.plan_codec import decode, digest
-from executor.spark.session import start_session
-from executor.spark.task_runner import StageRunner
 from onager.clock import SystemClock
+from onager.executor.spark.plan_codec import decode, digest
+from onager.executor.spark.session import start_session
+from onager.executor.spark.task_runner import StageRunner
 from onager.protocol import onager_pb2 as pb
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from executor.spark.planner.sql_script import SHOWING
 from onager.errors import PlanningError
-from tests.integration.planner.one_executor import OneExecutor
+from onager.executor.spark.planner.sql_script import SHOWING
+from tests.support.spark.one_executor import OneExecutor
 
 SHOWN: dict[str, tuple[str, str]] = {
     "DescribeColumn": ("DESCRIBE shown.pages k", "k"),

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from executor.spark import leaves
-from executor.spark.jvm import Jvm
-from executor.spark.leaves import rebuild
-from executor.spark.plan_codec import decode
-from executor.spark.planner import plan_job
-from executor.spark.planner.job_session import jvm_session
+from onager.executor.spark import leaves
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.leaves import rebuild
+from onager.executor.spark.plan_codec import decode
+from onager.executor.spark.planner import plan_job
+from onager.executor.spark.planner.job_session import jvm_session
 from tests.integration.planner.python_jobs import compare, source
 
 NUMBERS = """

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 
-from executor.exchange import carry_out, check_appended, plan_publish
 from onager.errors import PlanningError, SinkError
+from onager.executor.exchange import carry_out, check_appended, plan_publish
 from onager.ids import new_nonce
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.one_executor import OneExecutor, as_multiset
+from tests.support.spark.one_executor import OneExecutor, as_multiset
 
 MOMENTS = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))  # noqa: DTZ001  (Hypothesis wants them so)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planner.drawn_queries import DrawnQuery, queries
-from tests.integration.planner.one_executor import CUT, OneExecutor, as_multiset, rows_of
 from tests.integration.planner.small_tables import make_views
-from tests.one_spark import stop_with_its_jvm
+from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
+from tests.support.spark.one_spark import stop_with_its_jvm
 
 IN_THE_GATE = 8
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]

@@ -4,8 +4,8 @@
 import pytest
 
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.one_executor import CUT, as_multiset, rows_of
 from tests.integration.planner.shop_tables import NAMES, write_shop
+from tests.support.spark.one_executor import CUT, as_multiset, rows_of
 
 QUERIES = {
     "customers who send back more than others of their town": """

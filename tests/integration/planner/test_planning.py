@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from executor.spark.plan_codec import decode
-from executor.spark.stage_plan import LeafInput
 from onager.errors import TargetExistsError, UnsupportedPlanError
+from onager.executor.spark.plan_codec import decode
+from onager.executor.spark.stage_plan import LeafInput
 from onager.protocol import onager_pb2 as pb
 
 

@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException
 
 from onager.errors import PlanningError, PlanningTimeoutError, SideEffectError, UserCodeError
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.one_executor import CUT
 from tests.integration.planner.python_jobs import compare, source
+from tests.support.spark.one_executor import CUT
 
 SHAPES = {
     "udf": "return spark.table('sales').select(udf(add_offset, 'long')('id').alias('v'))",

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from executor.spark.failures import from_exception
-from tests.integration.planner.one_executor import OneExecutor, as_multiset, rows_of
+from onager.executor.spark.failures import from_exception
 from tests.integration.planner.script_corpus import Script, scripts
+from tests.support.spark.one_executor import OneExecutor, as_multiset, rows_of
 
 PARTS = 4
 NUMBERS = re.compile(r"#\d+L?")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.one_executor import CUT, OneExecutor
+from tests.support.spark.one_executor import CUT, OneExecutor
 
 PARALLEL = {"onager.sort.parallelFromBytes": "0"}
 LIMITED = {"spark.sql.execution.topKSortFallbackThreshold": "10"}

@@ -4,8 +4,8 @@
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 
-from executor.spark.failures import from_exception
 from onager.errors import InvalidSettingError, PlanningError, SideEffectError
+from onager.executor.spark.failures import from_exception
 from onager.protocol import onager_pb2 as pb
 
 

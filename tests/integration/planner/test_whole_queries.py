@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from executor.spark import leaves
-from executor.spark.planner import plan_job
-from executor.spark.planner.nodes import KNOWN
 from onager.errors import UnsupportedPlanError
+from onager.executor.spark import leaves
+from onager.executor.spark.planner import plan_job
+from onager.executor.spark.planner.nodes import KNOWN
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planner.python_jobs import compare, source
 

@@ -1,21 +1,16 @@
 import asyncio
 import secrets
-import sys
 import uuid
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from scripted import Client
-
 from onager.clock import SystemClock
-from scheduler.replica import Replica
-from scheduler.server import serve
-from scheduler.settings import SchedulerSettings
-from state_backend import open_backend
+from onager.scheduler.app import Replica
+from onager.scheduler.server import serve
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import open_backend
+from tests.support.fakes.scripted_executor import Client
 
 
 class Running:

@@ -5,16 +5,15 @@ import contextlib
 import json
 import os
 
-from scripted import Client, arrow_stream, executor, success
-from test_jobs import two_stages
-from test_process import free_port, process
-
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from scheduler.state_admin.backing_up import LEASE_BOUND
-from scheduler.state_admin.everything import read_everything
-from state_backend import Keyspace, Put, open_backend
-from tests.forked import fork_onager
+from onager.state_admin.backing_up import LEASE_BOUND
+from onager.state_admin.contents import read_contents
+from onager.state_backend import Keyspace, Put, open_backend
+from tests.integration.scheduler.test_jobs import two_stages
+from tests.integration.scheduler.test_process import free_port, process
+from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, success
+from tests.support.processes.forked import fork_onager
 
 
 async def start_onager(*arguments, **environment):
@@ -78,7 +77,7 @@ async def filled(url, records):
 
 async def contents(url):
     async with await open_backend(url, clock=SystemClock()) as backend:
-        store = await read_everything(backend)
+        store = await read_contents(backend)
     return {
         (keyspace, key): item.value
         for keyspace, found in store.records.items()

@@ -4,12 +4,12 @@ import asyncio
 import json
 
 import pytest
-from conftest import serving
-from scripted import Client, arrow_stream, executor, failure, plan_outcome, success
-from state_commands import onager
-from test_jobs import RESULT, eventually, planned, two_stages
 
 from onager.protocol import onager_pb2 as pb
+from tests.integration.scheduler.conftest import serving
+from tests.integration.scheduler.state_commands import onager
+from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
+from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, failure, plan_outcome, success
 
 
 def broken(executor_id):

@@ -14,12 +14,12 @@ import pytest
 import onager
 from onager.errors import JobConflictError
 from onager.protocol import onager_pb2 as pb
-from state_backend import Keyspace, open_backend
-from tests.etcd.process import free_ports
-from tests.integration.scheduler.agents import agent
-from tests.integration.scheduler.scripted import arrow_stream, plan_outcome, success
+from onager.state_backend import Keyspace, open_backend
 from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
 from tests.integration.scheduler.test_process import process
+from tests.support.fakes.agents import agent
+from tests.support.fakes.scripted_executor import arrow_stream, plan_outcome, success
+from tests.support.processes.children import free_ports
 
 WIDTH = 8
 

@@ -5,15 +5,15 @@ import random  # noqa: TID251 seeded
 from collections import Counter
 
 import pytest
-from scripted import Client, executor
-from test_jobs import RESULT, eventually, two_stages
-from test_replicas import replica
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from state_backend import Keyspace
-from state_backend.faulty import FaultKind, FaultyBackend, seeded
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.state_backend import Keyspace
+from onager.state_backend.faulty import FaultKind, FaultyBackend, seeded
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.integration.scheduler.test_replicas import replica
+from tests.support.fakes.scripted_executor import Client, executor
 
 RATES = {
     FaultKind.UNAVAILABLE: 0.03,

@@ -5,13 +5,21 @@ import struct
 
 import grpc
 import pytest
-from conftest import serving
-from scripted import Client, ScriptedExecutor, arrow_stream, executor, failure, plan_outcome, success
-from test_jobs import eventually, planned, refused
 
 from onager.errors import FetchFailedError, InvalidRequestError
 from onager.protocol import onager_pb2 as pb
-from tests.damage import sealed
+from tests.integration.scheduler.conftest import serving
+from tests.integration.scheduler.test_jobs import eventually, planned, refused
+from tests.support.damage import sealed
+from tests.support.fakes.scripted_executor import (
+    Client,
+    ScriptedExecutor,
+    arrow_stream,
+    executor,
+    failure,
+    plan_outcome,
+    success,
+)
 
 SECRET = arrow_stream([13, 14])
 NAMES = [

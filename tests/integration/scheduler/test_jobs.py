@@ -5,8 +5,13 @@ from collections import Counter
 
 import grpc
 import pytest
-from conftest import serving
-from scripted import (
+
+from onager.errors import JobConflictError, JobFailedError, ResultExpiredError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.status import from_rpc_error
+from onager.state_backend import Keyspace
+from tests.integration.scheduler.conftest import serving
+from tests.support.fakes.scripted_executor import (
     Client,
     ScriptedExecutor,
     arrow_stream,
@@ -16,11 +21,6 @@ from scripted import (
     plan_outcome,
     success,
 )
-
-from onager.errors import JobConflictError, JobFailedError, ResultExpiredError
-from onager.protocol import onager_pb2 as pb
-from onager.protocol.status import from_rpc_error
-from state_backend import Keyspace
 
 
 def planned(task_set, task, outcome):

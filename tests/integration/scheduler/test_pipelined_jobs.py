@@ -4,16 +4,16 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from conftest import serving
-from test_failover import Watching, replicas
-from test_jobs import RESULT, eventually, two_stages
 
 import onager
 from onager.cli.admin import exchange_told
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
-from tests.integration.scheduler.agents import agent
-from tests.integration.scheduler.scripted import failure
+from tests.integration.scheduler.conftest import serving
+from tests.integration.scheduler.test_failover import Watching, replicas
+from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.support.fakes.agents import agent
+from tests.support.fakes.scripted_executor import failure
 
 WIDTH = 4
 STREAMING = {"onager.exchange": "streaming"}

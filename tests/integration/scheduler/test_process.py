@@ -10,13 +10,13 @@ from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
-from scripted import Client, executor
-from test_jobs import RESULT, eventually, two_stages
 
 from onager.protocol import onager_pb2 as pb
-from scheduler.jobs.job_heads import JobHead
-from state_backend import Keyspace, open_backend
-from tests.forked import fork_onager
+from onager.scheduler.jobs.job_heads import JobHead
+from onager.state_backend import Keyspace, open_backend
+from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.processes.forked import fork_onager
 
 
 def free_port():

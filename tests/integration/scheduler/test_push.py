@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import grpc
 import pytest
 
-from executor.agent import Ending
 from onager.clock import SystemClock
 from onager.errors import UnknownExecutorError
+from onager.executor.agent.agent import Ending
 from onager.protocol import onager_pb2 as pb
 from onager.protocol import status
 from onager.protocol.limits import CHANNEL_OPTIONS, PROTOCOL_VERSION, SERVER_OPTIONS
@@ -21,18 +21,18 @@ from onager.protocol.onager_pb2_grpc import (
     OnagerExecutorServicer,
     add_OnagerExecutorServicer_to_server,
 )
-from scheduler.executors.slots import SlotsRecord
-from scheduler.replica import Replica
-from scheduler.server import serve
-from scheduler.settings import SchedulerSettings
-from state_backend import Keyspace
-from tests.etcd.process import free_ports
-from tests.integration.scheduler.agents import agent
+from onager.scheduler.app import Replica
+from onager.scheduler.executors.slots import SlotsRecord
+from onager.scheduler.server import serve
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
 from tests.integration.scheduler.conftest import Running
-from tests.integration.scheduler.scripted import Client, arrow_stream, executor, identity, plan_outcome, success
 from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
 from tests.integration.scheduler.test_process import process
 from tests.integration.scheduler.test_replicas import connect as connect  # noqa: PLC0414 - a fixture
+from tests.support.fakes.agents import agent
+from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, identity, plan_outcome, success
+from tests.support.processes.children import free_ports
 
 WIDE = 12
 
@@ -267,7 +267,7 @@ async def test_a_stages_plan_travels_once_and_its_tasks_together(scheduler, clie
         assert set(made.blobs.values()) == {1}
         assert max(len(t.tasks) for launch in made.launches for t in launch.task_sets) == 4
         assert {(launch.holder, launch.reply_to) for launch in made.launches} == {
-            (scheduler.replica.peers.record.incarnation, scheduler.address)
+            (scheduler.replica.members.record.incarnation, scheduler.address)
         }
 
 
@@ -413,13 +413,15 @@ async def replicas(connect, tmp_path):
         for name in ("s1", "s2"):
             backend = await stack.enter_async_context(await connect())
             made.append(await stack.enter_async_context(replica(backend, tmp_path, name)))
-        await eventually(lambda: all(len(r.replica.peers.live) == 2 and r.replica.peers.is_registered for r in made))
+        await eventually(
+            lambda: all(len(r.replica.members.live) == 2 and r.replica.members.is_registered for r in made)
+        )
         yield made
 
 
 def holder_of(replicas, record):
     """Return a replica that holds slots by *record*: now and then, each of them holds one."""
-    return next(r for r in replicas if r.replica.peers.record.incarnation in record.holders)
+    return next(r for r in replicas if r.replica.members.record.incarnation in record.holders)
 
 
 async def test_a_scheduler_dies_with_slots_in_its_hand(replicas):

@@ -5,17 +5,17 @@ import uuid
 from contextlib import asynccontextmanager
 
 import pytest
-from conftest import Running
-from scripted import Client, executor
-from test_jobs import RESULT, eventually, two_stages
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from scheduler.replica import Replica
-from scheduler.server import serve
-from scheduler.settings import SchedulerSettings
-from state_backend import open_backend
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.app import Replica
+from onager.scheduler.server import serve
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import open_backend
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.integration.scheduler.conftest import Running
+from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.support.fakes.scripted_executor import Client, executor
 
 
 @asynccontextmanager

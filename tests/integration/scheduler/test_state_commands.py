@@ -8,16 +8,16 @@ import secrets
 import signal
 
 import pytest
-from scripted import Client, executor
-from state_commands import busy_cluster, filled, onager, start_onager, state, state_json
-from test_jobs import RESULT, two_stages
-from test_process import free_port, process, start
 
 from onager.protocol import onager_pb2 as pb
-from scheduler.state_admin.backing_up import LEASE_BOUND
-from scheduler.state_admin.backup_file import BackupReader
-from state_backend import Keyspace, open_backend
-from tests.etcd import EtcdCluster
+from onager.state_admin.backing_up import LEASE_BOUND
+from onager.state_admin.backup_file import BackupReader
+from onager.state_backend import Keyspace, open_backend
+from tests.integration.scheduler.state_commands import busy_cluster, filled, onager, start_onager, state, state_json
+from tests.integration.scheduler.test_jobs import RESULT, two_stages
+from tests.integration.scheduler.test_process import free_port, process, start
+from tests.support.etcd import EtcdCluster
+from tests.support.fakes.scripted_executor import Client, executor
 
 # ---------------------------------------------------------------- through a scheduler
 

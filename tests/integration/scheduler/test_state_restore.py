@@ -5,13 +5,13 @@ import itertools
 import secrets
 
 import pytest
-from scripted import Client, executor
-from state_commands import busy_cluster, contents, filled, start_onager, state, state_json
-from test_jobs import RESULT, eventually, two_stages
-from test_process import free_port, process, start
 
 from onager.protocol import onager_pb2 as pb
-from state_backend import Keyspace, open_backend
+from onager.state_backend import Keyspace, open_backend
+from tests.integration.scheduler.state_commands import busy_cluster, contents, filled, start_onager, state, state_json
+from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.integration.scheduler.test_process import free_port, process, start
+from tests.support.fakes.scripted_executor import Client, executor
 
 
 async def test_a_backup_goes_from_any_store_into_any_other(tmp_path, etcd):

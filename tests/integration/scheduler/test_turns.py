@@ -8,15 +8,15 @@ import pytest
 
 from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
-from scheduler.replica import Replica
-from scheduler.replicas.turns import Turns
-from scheduler.server import serve
-from scheduler.settings import SchedulerSettings
-from state_backend import Committed, Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.app import Replica
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.server import serve
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Committed, Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.conftest import Running
-from tests.integration.scheduler.scripted import Client, executor
 from tests.integration.scheduler.test_jobs import eventually, two_stages
+from tests.support.fakes.scripted_executor import Client, executor
 
 JOBS = 15
 
@@ -58,7 +58,7 @@ async def live_through(tmp_path):
             server, port = await serve(replica, "127.0.0.1:0")
             made.append(Running(replica, server, port, asyncio.create_task(replica.run())))
             stack.push_async_callback(made[-1].stop)
-        await eventually(lambda: all(len(one.replica.peers.live) == 3 for one in made))
+        await eventually(lambda: all(len(one.replica.members.live) == 3 for one in made))
         clients = [Client(one.address) for one in made]
         for client in clients:
             stack.push_async_callback(client.close)
@@ -95,7 +95,7 @@ async def live_through(tmp_path):
 
 async def test_what_one_can_do_is_seldom_done_twice(tmp_path, tell, monkeypatch):
     doubled, appends, conflicts = await live_through(tmp_path)
-    monkeypatch.setattr(Turns, "place", lambda *_: 0)
+    monkeypatch.setattr(Precedence, "place", lambda *_: 0)
     without, appends_without, conflicts_without = await live_through(tmp_path)
     tell(
         f"{JOBS} jobs, three schedulers: {doubled} things done twice ({without} without turns), {conflicts} conflicts "
@@ -122,7 +122,7 @@ async def test_others_act_when_the_first_does_not(tmp_path, busy):
             SystemClock(),
         )
         for n in range(busy):
-            record = replica.peers.record.model_copy(update={"scheduler_id": f"dead-{n}"})
+            record = replica.members.record.model_copy(update={"scheduler_id": f"dead-{n}"})
             await MemoryBackend(memory).put(Keyspace.Schedulers, f"dead-{n}", record.encoded())
         await replica.start()
         server, port = await serve(replica, "127.0.0.1:0")
@@ -130,7 +130,7 @@ async def test_others_act_when_the_first_does_not(tmp_path, busy):
         stack.push_async_callback(running.stop)
         client = Client(running.address)
         stack.push_async_callback(client.close)
-        assert len(replica.peers.live) == busy + 1
+        assert len(replica.members.live) == busy + 1
         async with executor(running.address, "e1", two_stages()):
             for n in range(6):
                 await client.submit(f"job-{n}")

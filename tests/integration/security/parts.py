@@ -12,7 +12,7 @@ from pathlib import Path
 from onager.client.connection import Connection
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientSecurity
-from tests.etcd.process import end, start
+from tests.support.processes.children import end, start
 
 ROOT = Path(__file__).parents[3]
 

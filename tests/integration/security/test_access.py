@@ -8,14 +8,14 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from executor.gateway import SchedulerGateway
 from onager.errors import OnagerError, SchedulerUnreachableError, TlsError, TokenMissingError, TokenRefusedError
+from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.security import ClientAccess, ClientSecurity
-from tests.etcd.certificates import Authority
-from tests.etcd.process import end, free_ports, start
 from tests.integration.security.parts import ROOT, Scheduler, ask, cli, environment, new_token, scheduler
+from tests.support.etcd.certificates import Authority
+from tests.support.processes.children import end, free_ports, start
 
 
 @pytest.fixture(scope="module")

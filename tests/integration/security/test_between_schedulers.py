@@ -8,13 +8,13 @@ import pytest
 from onager.clock import SystemClock
 from onager.ids import SchedulerId
 from onager.protocol import onager_pb2 as pb
-from scheduler.replica import Replica
-from scheduler.server import serve
-from scheduler.settings import SchedulerSettings
-from scheduler.tasks.job_actor import NotActingError
-from state_backend.memory import MemoryBackend, MemoryStore
-from tests.etcd.certificates import Authority
+from onager.scheduler.app import Replica
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.server import serve
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.security.parts import new_token
+from tests.support.etcd.certificates import Authority
 
 
 @asynccontextmanager
@@ -43,11 +43,11 @@ async def forward(tmp_path, here, there):
         one = await stack.enter_async_context(replica(store, tmp_path, "one", **here))
         await stack.enter_async_context(replica(store, tmp_path, "two", **there))
         both = asyncio.Event()
-        one.peers.listen(lambda: both.set() if len(one.peers.live) == 2 else None)
-        if len(one.peers.live) < 2:
+        one.members.listen(lambda: both.set() if len(one.members.live) == 2 else None)
+        if len(one.members.live) < 2:
             async with asyncio.timeout(30):
                 await both.wait()
-        return await one.others._calls.forward(SchedulerId("two"), pb.ForwardRequest(scheduler_id="one"))
+        return await one.forwarding._calls.forward(SchedulerId("two"), pb.ForwardRequest(scheduler_id="one"))
 
 
 @pytest.fixture
@@ -90,5 +90,5 @@ async def test_they_reach_each_other(tmp_path, kinds, kind):
     ],
 )
 async def test_who_does_not_fit_is_refused_and_passed_over(tmp_path, kinds, here, there, why):
-    with pytest.raises(NotActingError, match=why):
+    with pytest.raises(NotDrivingError, match=why):
         await forward(tmp_path, kinds[here], kinds[there])

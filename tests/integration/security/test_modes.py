@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from onager.private_files import make_private_directory
-from tests.etcd.process import end, start
 from tests.integration.security.parts import Scheduler, environment, new_token
+from tests.support.processes.children import end, start
 
 
 def mode(path: Path) -> str:

@@ -13,10 +13,10 @@ from onager.protocol.limits import CHANNEL_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.protocol.status import from_rpc_error
-from tests.etcd.certificates import Authority
-from tests.integration.scheduler.agents import agent
-from tests.integration.scheduler.scripted import arrow_stream, identity, plan_outcome, success
 from tests.integration.security.parts import new_token, scheduler
+from tests.support.etcd.certificates import Authority
+from tests.support.fakes.agents import agent
+from tests.support.fakes.scripted_executor import arrow_stream, identity, plan_outcome, success
 
 
 @pytest.fixture

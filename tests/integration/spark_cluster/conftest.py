@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from executor.spark.session import start_session
-from executor.spark.task_runner import StageRunner
 from onager.clock import SystemClock
-from tests.integration.spark_runner.harness import PLANNING_CONF
-from tests.one_spark import stop_with_its_jvm
-from tests.spark_standalone import SparkCluster
+from onager.executor.spark.session import start_session
+from onager.executor.spark.task_runner import StageRunner
+from tests.support.spark.one_spark import stop_with_its_jvm
+from tests.support.spark.runner import PLANNING_CONF
+from tests.support.spark.standalone import SparkCluster
 
 SLOTS = 2
 INCARNATION = "0123456789abcdef"

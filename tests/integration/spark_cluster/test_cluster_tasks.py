@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql.functions import udf
 
-from executor.spark.cluster import SparkCluster as Connection
-from executor.spark.cluster import executor_count
 from onager.clock import ManualClock
+from onager.executor.spark.cluster import SparkCluster as Connection
+from onager.executor.spark.cluster import executor_count
 from onager.ids import JobId, TaskKey
-from tests.e2e.cluster import until
 from tests.integration.spark_cluster.conftest import INCARNATION
-from tests.integration.spark_runner.harness import JobRun, cut
+from tests.support.processes.cluster import until
+from tests.support.spark.runner import JobRun, cut
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from executor.spark.session import start_session
-from executor.spark.task_runner import StageRunner
 from onager.clock import SystemClock
+from onager.executor.spark.session import start_session
+from onager.executor.spark.task_runner import StageRunner
 from onager.private_paths import PrivatePaths
-from tests.integration.spark_runner.harness import PLANNING_CONF, JobRun
-from tests.one_spark import stop_with_its_jvm
+from tests.support.spark.one_spark import stop_with_its_jvm
+from tests.support.spark.runner import PLANNING_CONF, JobRun
 
 SLOTS = 2
 _numbers = itertools.count(1)

@@ -9,10 +9,10 @@ import time
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from executor.spark.session import start_session
-from executor.spark.task_runner import StageRunner
 from onager.clock import SystemClock
-from tests.integration.spark_runner.harness import PLANNING_CONF, JobRun, cut
+from onager.executor.spark.session import start_session
+from onager.executor.spark.task_runner import StageRunner
+from tests.support.spark.runner import PLANNING_CONF, JobRun, cut
 
 
 @udf(LongType())

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from executor.spark import failures
-from executor.spark.binder import stage_key
-from tests.integration.spark_runner.harness import cut
+from onager.executor.spark import failures
+from onager.executor.spark.binder import stage_key
+from tests.support.spark.runner import cut
 
 MIB = 1024 * 1024
 TABLES = 6

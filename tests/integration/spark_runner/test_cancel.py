@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType
 
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
-from tests.integration.spark_runner.harness import cut
+from tests.support.spark.runner import cut
 
 SOON_S = 20.0
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from executor.spark.control_tasks import ControlTasks
-from executor.work import Assignment
 from onager.clock import SystemClock
+from onager.executor.spark.control_tasks import ControlTasks
+from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
 

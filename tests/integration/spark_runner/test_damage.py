@@ -8,8 +8,8 @@ import pytest
 from onager.errors import FetchFailedError
 from onager.exchange_layout import result_file
 from onager.result_files import read_inline, read_result, split_messages
-from tests.damage import TIMES, damaged
-from tests.integration.spark_runner.harness import cut
+from tests.support.damage import TIMES, damaged
+from tests.support.spark.runner import cut
 
 
 @pytest.fixture

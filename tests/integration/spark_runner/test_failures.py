@@ -18,9 +18,6 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import pandas_udf, udf, udtf
 from pyspark.sql.types import LongType
 
-from executor.spark import failures, plan_codec
-from executor.spark.jvm import Jvm
-from executor.spark.stage_plan import MadeBy
 from onager.errors import (
     ExchangeFullError,
     InvalidSettingError,
@@ -29,8 +26,11 @@ from onager.errors import (
     UnsupportedPlanError,
     VersionMismatchError,
 )
+from onager.executor.spark import failures, plan_codec
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.stage_plan import MadeBy
 from onager.protocol import onager_pb2 as pb
-from tests.integration.spark_runner.harness import JobRun, cut
+from tests.support.spark.runner import JobRun, cut
 
 
 def failure_of(reports: list[pb.TaskReport]) -> pb.Failure:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from executor.spark.planner.sizing import HASHED_BYTES
-from tests.integration.spark_runner.harness import cut, settings
+from onager.executor.spark.planner.sizing import HASHED_BYTES
+from tests.support.spark.runner import cut, settings
 
 SORTED_SIDES = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 AMPLE = SORTED_SIDES | {HASHED_BYTES: "1m"}

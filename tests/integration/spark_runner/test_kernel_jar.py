@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from executor.spark.kernel_jar import SOURCES, kernel_jar
-from executor.spark.session import start_session
 from onager.errors import VersionMismatchError
+from onager.executor.spark.kernel_jar import SOURCES, kernel_jar
+from onager.executor.spark.session import start_session
 
 ROOT = Path(__file__).parents[3]
-SHOW = (
-    "import psutil; from executor.spark.kernel_jar import kernel_jar; print(kernel_jar(), psutil.Process().children())"
-)
+SHOW = """
+import psutil
+from onager.executor.spark.kernel_jar import kernel_jar
+print(kernel_jar(), psutil.Process().children())
+"""
 
 
 def test_two_first_starts_at_once_make_one_whole_jar(tmp_path, monkeypatch):

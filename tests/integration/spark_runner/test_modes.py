@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.spark.jvm import Jvm
-from tests.integration.spark_runner.harness import cut
+from onager.executor.spark.jvm import Jvm
+from tests.support.spark.runner import cut
 
 
 def modes(directory: Path) -> dict[str, set[str]]:

@@ -5,7 +5,7 @@ import pytest
 from pyspark.sql import functions as fn
 
 from onager.result_files import split_messages
-from tests.integration.spark_runner.harness import cut, settings
+from tests.support.spark.runner import cut, settings
 
 EVERY_TYPE = """
 SELECT id, CAST(id AS BYTE) b, CAST(id AS SHORT) s, CAST(id AS INT) i, id * 0.5f f, IF(id % 5 = 0, NULL, id / 3.0d) d,

@@ -12,15 +12,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from executor.spark.control_tasks import ControlTasks
-from executor.spark.jvm import Jvm
-from executor.spark.outcomes import unpack
-from executor.spark.planner import sizing
-from executor.work import Assignment
 from onager.clock import SystemClock
 from onager.errors import VersionMismatchError
+from onager.executor.spark.control_tasks import ControlTasks
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.outcomes import unpack
+from onager.executor.spark.planner import sizing
+from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
-from tests.integration.spark_runner.harness import cut
+from tests.support.spark.runner import cut
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from executor.exchange import carry_out, plan_publish
 from onager.exchange_layout import staging_directory
+from onager.executor.exchange import carry_out, plan_publish
 from onager.ids import Nonce
 from onager.protocol import onager_pb2 as pb
-from tests.integration.spark_runner.harness import cut
+from tests.support.spark.runner import cut
 
 READ_BACK = {"parquet": {}, "orc": {}, "csv": {"header": "true", "inferSchema": "true"}, "json": {}}
 

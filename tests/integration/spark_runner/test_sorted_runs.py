@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.spark_runner.harness import cut
+from tests.support.spark.runner import cut
 
 ROWS = 60_000
 MANY = f"SELECT id * 7919 % {ROWS + 7} AS n, sha2(string(id), 256) AS filler FROM RANGE(0, {ROWS}, 1, 4)"

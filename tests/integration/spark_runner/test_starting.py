@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 START = """
-from executor.spark.session import start_session
-from executor.work import WorkerDiedError
+from onager.executor.spark.session import start_session
+from onager.executor.work import WorkerDiedError
 try:
     start_session(1, {}, "/tmp")
 except Exception as error:

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import ArithmeticException
 
-from executor.spark import failures
-from executor.spark.outcomes import unpack
+from onager.executor.spark import failures
+from onager.executor.spark.outcomes import unpack
 
 
 def run_whole(runner, spark, frame, job_id, **spec):

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.exchange.runner_process import RunnerOptions, RunnerProcess
-from executor.spark.session import start_session
-from executor.spark.streams import StreamSettings
-from executor.spark.task_runner import StageRunner
 from onager.clock import SystemClock
-from tests.integration.spark_runner.harness import PLANNING_CONF
+from onager.executor.spark.session import start_session
+from onager.executor.spark.streams import StreamSettings
+from onager.executor.spark.task_runner import StageRunner
 from tests.integration.spark_streams.pipelined import PipelinedJob, StartOther
-from tests.one_spark import stop_with_its_jvm
+from tests.support.spark.one_spark import stop_with_its_jvm
+from tests.support.spark.runner import PLANNING_CONF
 
 SLOTS = 8
 """More than there are cores: all tasks of a query are to run at once."""

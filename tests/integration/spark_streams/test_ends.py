@@ -11,11 +11,11 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from executor.spark.streams import StreamSettings
-from tests.integration.spark_runner.harness import cut
+from onager.executor.spark.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS, TOKENS
 from tests.integration.spark_streams.pipelined import await_true, busy, stream_use
-from tests.tcp_proxy import TcpProxy
+from tests.support.processes.tcp_proxy import TcpProxy
+from tests.support.spark.runner import cut
 
 _SOON_S = 10.0
 """It is two seconds on a machine that has nothing else to do."""

@@ -4,9 +4,9 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from tests.integration.spark_runner.harness import cut
 from tests.integration.spark_runner.test_rows import EVERY_TYPE, sorted_rows
 from tests.integration.spark_streams.pipelined import stream_use
+from tests.support.spark.runner import cut
 
 
 def test_every_type_comes_as_it_was(spark, job):

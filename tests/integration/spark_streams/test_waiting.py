@@ -6,10 +6,10 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from executor.spark.streams import StreamSettings
-from tests.integration.spark_runner.harness import cut
+from onager.executor.spark.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS
 from tests.integration.spark_streams.pipelined import await_true, stream_use
+from tests.support.spark.runner import cut
 
 PATIENT = LIMITS | {"patience_ms": 60_000, "reader_patience_ms": 60_000}
 

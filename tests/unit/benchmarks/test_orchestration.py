@@ -8,7 +8,7 @@ from benchmarks.bare_cluster import BareCluster, Counters
 from benchmarks.bare_executor import BareJob, BareWorker, plan_of
 from benchmarks.orchestration.__main__ import COLUMNS, configurations
 from benchmarks.orchestration.measure import Sample, first_starts_ms, median_row, quantile, sample
-from executor.work import Assignment
+from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key, task_keys
 

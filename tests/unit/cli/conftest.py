@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from onager.cli import main
-from tests.unit.client.fake_scheduler import FakeScheduler
+from tests.support.fakes.scheduler import FakeScheduler
 
 
 class Outcome(NamedTuple):

@@ -58,7 +58,7 @@ def test_the_executor_does_not_get_the_stores_password(monkeypatch, tmp_path):
     monkeypatch.setenv("ONAGER_ETCD_PASSWORD", "s3cret")
     monkeypatch.setenv("ONAGER_EXECUTOR_SLOTS", "1")
     shell = tmp_path / "shell"
-    shell.write_text('#!/bin/sh\nenv > "$3"\n')
+    shell.write_text('#!/bin/sh\nenv > "$4"\n')
     shell.chmod(0o755)
     monkeypatch.setattr(standalone.sys, "executable", str(shell))
     supervisor = Standalone(layout("etcd://h:1", None, str(tmp_path)), "127.0.0.1:0", 1, {})

@@ -6,7 +6,7 @@ import pytest
 
 import onager
 from onager.client import OnagerClient
-from tests.unit.client.fake_scheduler import FakeScheduler
+from tests.support.fakes.scheduler import FakeScheduler
 
 
 @pytest.fixture

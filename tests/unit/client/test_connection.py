@@ -18,7 +18,7 @@ from onager.errors import (
 )
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from tests.unit.client.fake_scheduler import FakeScheduler
+from tests.support.fakes.scheduler import FakeScheduler
 
 
 def _free_address() -> str:

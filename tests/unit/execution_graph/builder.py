@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from execution_graph import (
+from onager.execution_graph import (
     Event,
     ExecutionGraph,
     ExecutorLost,

@@ -7,7 +7,8 @@ from typing import get_args
 
 import pytest
 
-from execution_graph import (
+from onager.errors import SchemaVersionError, StateCorruptError
+from onager.execution_graph import (
     Event,
     EventBatch,
     ExecutionGraph,
@@ -29,8 +30,7 @@ from execution_graph import (
     encoding_graph,
     find_stragglers,
 )
-from execution_graph.stages import FailedStage, RunningStage
-from onager.errors import SchemaVersionError, StateCorruptError
+from onager.execution_graph.stages import FailedStage, RunningStage
 from tests.unit.execution_graph.builder import Job, chain, failure, new_graph, output, planned, stage, with_sink
 
 

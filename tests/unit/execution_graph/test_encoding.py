@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from execution_graph import EventBatch, ExecutionGraph, TaskMetrics, TaskOutput
-from execution_graph.encoding import encoder
-from execution_graph.stages import TaskLedger
+from onager.execution_graph import EventBatch, ExecutionGraph, TaskMetrics, TaskOutput
+from onager.execution_graph.encoding import encoder
+from onager.execution_graph.stages import TaskLedger
 from tests.unit.execution_graph.test_codec import JOBS
 
 GRAPHS, BATCHES, LEDGERS = TypeAdapter(ExecutionGraph), TypeAdapter(EventBatch), TypeAdapter(TaskLedger)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from execution_graph import (
+from onager.execution_graph import (
     EventBatch,
     ExecutorSlot,
     Failed,
@@ -18,7 +18,7 @@ from execution_graph import (
     paused_tasks,
     pop_next_tasks,
 )
-from execution_graph.failures import UNCOUNTED_PAUSE_MS
+from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS
 from tests.unit.execution_graph.builder import Job, planned, stage
 
 KIND = {

@@ -4,28 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from execution_graph import (
+from onager.execution_graph import (
     ExecutorSlot,
     Failed,
     FailureKind,
     JobCancelled,
     JobState,
-    LaunchTask,
     StagesStarted,
     StageWork,
-    StartStages,
     Succeeded,
     apply,
     available_tasks,
     check_stages,
     has_runnable_work,
-    pending_effects,
     pop_next_tasks,
     revive,
     running_count,
     violations,
 )
-from execution_graph.effects import EndJob
 from tests.unit.execution_graph.builder import METRICS, Job, chain, output, planned, stage, summary, with_sink
 
 SLOT = ExecutorSlot("a", "a1", 0)
@@ -55,7 +51,7 @@ def test_finalize() -> None:
     result = job.graph.result_stage
     assert result is not None
     assert sorted(result.ledger.outputs) == [0, 1]
-    assert pending_effects(job.graph) == (EndJob(JobState.SUCCESSFUL),)
+    assert job.graph.state is JobState.SUCCESSFUL
 
 
 def test_states_that_a_person_is_told() -> None:
@@ -144,7 +140,7 @@ def test_nothing_is_popped_from_a_job_that_has_ended() -> None:
     assert pop_next_tasks(job.graph, SLOT, 10, 2) is None
     assert revive(job.graph, 2) is None
     assert (available_tasks(job.graph), running_count(job.graph), has_runnable_work(job.graph)) == (0, 0, False)
-    assert pending_effects(job.graph) == (EndJob(JobState.CANCELLED),)
+    assert job.graph.state is JobState.CANCELLED
 
 
 @pytest.mark.parametrize("limit", [0, -1])
@@ -175,17 +171,6 @@ def test_a_launch_may_leave_fresh_partitions_out() -> None:
 
     assert job.running(1).returned == (0, 1, 3, 4)
     assert [p for p, _ in job.launch("a", 10).tasks] == [0, 1, 3, 4]
-
-
-def test_effects_are_owed_until_the_state_says_otherwise() -> None:
-    job = planned(stage(1, 2), stage(2, 1, reads=(1,)))
-    assert pending_effects(job.graph) == (StartStages((1,)),)
-
-    job.launch("a", 1)
-    assert pending_effects(job.graph) == (LaunchTask("a", "a1", 1, 0, 0, 0),)
-    assert pending_effects(job.graph) == pending_effects(job.graph)
-    job.succeed(1, 0)
-    assert pending_effects(job.graph) == ()
 
 
 def test_metrics_carry_their_merge_rule() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from execution_graph import (
+from onager.execution_graph import (
     Event,
     ExecutorLost,
     ExecutorSlot,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from execution_graph import Failed, FailureKind, JobState, RunningStage, decode_graph, encode_graph
+from onager.execution_graph import Failed, FailureKind, JobState, RunningStage, decode_graph, encode_graph
 from tests.unit.execution_graph.builder import chain, planned, stage, with_sink
 
 # ---------------------------------------------------------------- executors lost

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from execution_graph import (
+from onager.execution_graph import (
     Cancelled,
     ExecutorSlot,
     FailureKind,
@@ -13,7 +13,6 @@ from execution_graph import (
     JobCancelled,
     JobState,
     LaunchesRepeated,
-    LaunchTask,
     SpeculationPolicy,
     StageWork,
     StragglersFound,
@@ -26,7 +25,6 @@ from execution_graph import (
     is_held,
     lost_launches,
     not_held,
-    pending_effects,
     pop_next_tasks,
     running_count,
     wanted_tasks,
@@ -162,8 +160,8 @@ def test_both_attempts_are_wanted_judged_and_owed() -> None:
     assert is_held(job.graph, first, "a")
     assert is_held(job.graph, second, "s")
     assert not is_held(job.graph, second, "a")
-    launches = [e for e in pending_effects(job.graph) if isinstance(e, LaunchTask)]
-    assert [(e.executor_id, e.partition, e.task_attempt) for e in launches] == [("a", 3, 0), ("s", 3, 1)]
+    in_hand = job.graph.stages[1].in_hand()
+    assert sorted((t.executor_id, partition, t.attempt) for partition, t in in_hand) == [("a", 3, 0), ("s", 3, 1)]
 
 
 def test_what_an_executor_does_not_hold_is_found_for_many_at_once() -> None:

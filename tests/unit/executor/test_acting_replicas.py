@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from executor.backoff import Pace
+from onager.executor.agent.backoff import Pace
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
-from tests.unit.executor.scripted import PLAN_BLOB, PLAN_DIGEST, key, rig, task_set, until
+from tests.support.fakes.scripted_gateway import PLAN_BLOB, PLAN_DIGEST, key, rig, task_set, until
 
 
 async def polled(r, *task_sets):

@@ -7,14 +7,14 @@ import threading
 import grpc
 import pytest
 
-from executor.agent import Ending
-from executor.exchange import Contents, JobFiles
 from onager.errors import UnknownExecutorError, VersionMismatchError
+from onager.executor.agent.agent import Ending
+from onager.executor.exchange import Contents, JobFiles
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.task_keys import task_id
 from onager.supervision import LoopEndedError
-from tests.unit.executor.scripted import PLAN_BLOB, PLAN_DIGEST, key, lose, refuse, rig, serve, task_set, until
+from tests.support.fakes.scripted_gateway import PLAN_BLOB, PLAN_DIGEST, key, lose, refuse, rig, serve, task_set, until
 
 
 async def test_a_task_goes_from_poll_to_acknowledged_report():
@@ -447,6 +447,18 @@ async def test_a_job_is_cleaned_up_and_that_is_acknowledged_once():
         assert sum(list(poll.cleaned_up) == ["job-1"] for poll in r.gateway.polls) == 1
 
 
+async def test_an_executor_whose_slots_are_always_taken_cleans_up_all_the_same():
+    async with rig(slots=1, poll_wait_ms=60_000, heartbeat_interval_ms=20) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: r.worker.started)
+        r.gateway.clean_ups = [pb.CleanUp(job_id=f"job-{n}") for n in range(2, 500)]
+        await until(lambda: len(r.worker.cleaned) == 498)
+        count = len(r.gateway.heartbeats)
+        await until(lambda: len(r.gateway.heartbeats) > count + 2)
+    told = [job_id for request in r.gateway.heartbeats for job_id in request.cleaned_up]
+    assert sorted(told) == sorted(r.worker.cleaned)
+
+
 @pytest.mark.parametrize("mode", ["pull", "push"])
 async def test_an_exchange_that_a_task_found_full_is_told_of_until_there_is_space(mode):
     async with rig(mode=mode, heartbeat_interval_ms=60_000) as r:
@@ -525,7 +537,7 @@ async def test_an_agent_of_which_a_loop_ends_ends_and_says_which(how, monkeypatc
         if how == "is cut":
             raise asyncio.CancelledError
 
-    monkeypatch.setattr("executor.membership.Membership.keep_alive", end)
+    monkeypatch.setattr("onager.executor.agent.membership.Membership.keep_alive", end)
     async with rig() as r, asyncio.timeout(10):
         with pytest.raises(LoopEndedError, match="heartbeats"):
             await r.outcome

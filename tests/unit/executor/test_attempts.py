@@ -1,11 +1,11 @@
 """The attempt table: what is new, what is held, what is free."""
 
-from executor.attempts import AttemptState, AttemptTable, Origin
-from executor.reporting import killed
-from onager.ids import JobId
+from onager.clock import ManualClock
+from onager.executor.agent.attempts import AttemptState, AttemptTable, Origin
+from onager.executor.agent.reporting import killed
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
-from tests.unit.executor.scripted import key, task_set
+from tests.support.fakes.scripted_gateway import key, task_set
 
 
 def done(k):
@@ -19,7 +19,7 @@ def running(table, *partitions):
 
 
 def test_a_slot_is_free_only_when_its_report_is_acknowledged():
-    table = AttemptTable(2)
+    table = AttemptTable(2, ManualClock())
     running(table, 0)
     assert (table.free_slots, table.active) == (1, 1)
     assert table.finish(done(key(0)))
@@ -30,21 +30,37 @@ def test_a_slot_is_free_only_when_its_report_is_acknowledged():
     assert table.is_empty
 
 
-def test_an_acknowledged_attempt_is_known_for_a_while_after_its_job_is_cleaned_up():
-    table = AttemptTable(1)
-    running(table, 0)
-    table.finish(done(key(0)))
-    table.acknowledge([key(0)])
-    assert table.accept(task_set(0)).known == (key(0),)
-    table.forget(key(0).job_id)
-    assert table.accept(task_set(0)).over == (key(0),)  # it may have been under way for long
-    for n in range(256):
-        table.forget(JobId(f"other-{n}"))
+def test_an_acknowledged_attempt_is_known_for_a_while():
+    clock = ManualClock()
+    table = AttemptTable(1, clock)
+    for partition in range(3):
+        running(table, partition)
+        table.finish(done(key(partition)))
+        table.acknowledge([key(partition)])
+        for earlier in range(partition + 1):
+            launch = table.accept(task_set(earlier))
+            assert launch.known == launch.over == (key(earlier),)  # it may have been under way for long
+        clock.advance(50_000)
+    clock.advance(50_000)
+    table.acknowledge([])
+    clock.advance(60_000)
+    table.acknowledge([])
     assert table.accept(task_set(0)).accepted == (key(0),)
 
 
+def test_few_of_many_acknowledged_attempts_are_remembered(monkeypatch):
+    monkeypatch.setattr("onager.executor.agent.attempts._REMEMBERED", 100)
+    table = AttemptTable(1, ManualClock())
+    for partition in range(250):
+        running(table, partition)
+        table.finish(done(key(partition)))
+        table.acknowledge([key(partition)])
+    assert table.accept(task_set(249)).over
+    assert table.accept(task_set(0)).accepted
+
+
 def test_no_more_is_taken_of_what_is_pushed_than_there_are_slots_for():
-    table = AttemptTable(2)
+    table = AttemptTable(2, ManualClock())
     origin = Origin("life", "h:1")
     launch = table.accept(task_set(0, 1, 2), origin=origin)
     assert (launch.accepted, launch.refused) == ((key(0), key(1)), (key(2),))
@@ -57,7 +73,7 @@ def test_no_more_is_taken_of_what_is_pushed_than_there_are_slots_for():
 
 
 def test_a_task_that_streams_waits_for_no_slot_behind_tasks_that_may_read_from_it():
-    table = AttemptTable(2)
+    table = AttemptTable(2, ManualClock())
     running(table, 0)
     streams = task_set(1, 2, stage=2)
     streams.pipelined = True
@@ -68,7 +84,7 @@ def test_a_task_that_streams_waits_for_no_slot_behind_tasks_that_may_read_from_i
 
 
 def test_who_launched_an_attempt_last_hears_of_it():
-    table = AttemptTable(1)
+    table = AttemptTable(1, ManualClock())
     table.accept(task_set(0), origin=Origin("one", "h:1"))
     assert table.accept(task_set(0), origin=Origin("two", "h:2")).known == (key(0),)
     assert table.origin(key(0)) == Origin("two", "h:2")
@@ -78,20 +94,20 @@ def test_who_launched_an_attempt_last_hears_of_it():
 
 
 def test_another_attempt_of_the_same_partition_is_a_new_one():
-    table = AttemptTable(2)
+    table = AttemptTable(2, ManualClock())
     running(table, 0)
     assert table.accept(task_set(0, attempt=1)).accepted == (key(0, attempt=1),)
 
 
 def test_tasks_of_one_launch_start_together_and_others_apart():
-    table = AttemptTable(4)
+    table = AttemptTable(4, ManualClock())
     table.accept(task_set(0, 1))
     table.accept(task_set(5, stage=2))
     assert [[k.partition for k in task_keys(part)] for part in table.take_startable()] == [[0, 1], [5]]
 
 
 def test_what_exceeds_the_slots_waits_in_order():
-    table = AttemptTable(2)
+    table = AttemptTable(2, ManualClock())
     running(table, 0, 1, 2, 3)
     assert table.take_startable() == []
     table.finish(done(key(1)))
@@ -99,7 +115,7 @@ def test_what_exceeds_the_slots_waits_in_order():
 
 
 def test_tasks_beyond_the_queue_are_refused_but_held_until_that_is_acknowledged():
-    table = AttemptTable(1)
+    table = AttemptTable(1, ManualClock())
     launch = table.accept(task_set(0, 1, 2))
     assert (launch.accepted, launch.refused) == ((key(0), key(1)), (key(2),))
     assert key(2) in table.held()
@@ -110,7 +126,7 @@ def test_tasks_beyond_the_queue_are_refused_but_held_until_that_is_acknowledged(
 
 
 def test_freed_slots_are_none_while_more_is_held_than_there_are_slots():
-    table = AttemptTable(2)
+    table = AttemptTable(2, ManualClock())
     running(table, 0, 1, 2, 3)
     table.finish(done(key(0)))
     assert table.freed_by(1) == 0
@@ -118,7 +134,7 @@ def test_freed_slots_are_none_while_more_is_held_than_there_are_slots():
 
 
 def test_a_second_report_of_an_attempt_is_dropped():
-    table = AttemptTable(1)
+    table = AttemptTable(1, ManualClock())
     running(table, 0)
     assert table.finish(done(key(0)))
     assert not table.finish(killed([key(0)], "late", 0)[0])
@@ -127,11 +143,11 @@ def test_a_second_report_of_an_attempt_is_dropped():
 
 
 def test_a_report_of_an_attempt_that_is_not_held_is_dropped():
-    assert not AttemptTable(1).finish(done(key(0)))
+    assert not AttemptTable(1, ManualClock()).finish(done(key(0)))
 
 
 def test_cancelled_before_it_ran_an_attempt_is_not_handed_to_the_worker():
-    table = AttemptTable(1)
+    table = AttemptTable(1, ManualClock())
     table.accept(task_set(0))
     (part,) = table.take_startable()
     assert table.in_state([key(0)], AttemptState.PREPARING) == [key(0)]
@@ -141,14 +157,7 @@ def test_cancelled_before_it_ran_an_attempt_is_not_handed_to_the_worker():
 
 
 def test_an_acknowledgement_of_a_running_attempt_is_ignored():
-    table = AttemptTable(1)
+    table = AttemptTable(1, ManualClock())
     running(table, 0)
     table.acknowledge([key(0)])
-    assert table.held() == [key(0)]
-
-
-def test_a_job_cleaned_up_while_a_task_is_held_keeps_that_task():
-    table = AttemptTable(1)
-    running(table, 0)
-    table.forget(key(0).job_id)
     assert table.held() == [key(0)]

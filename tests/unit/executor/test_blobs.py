@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from executor.blobs import BlobCache
 from onager.errors import NotFoundError
+from onager.executor.agent.blobs import BlobCache
 from onager.ids import BlobDigest
 
 A, B, C = BlobDigest("a"), BlobDigest("b"), BlobDigest("c")
@@ -39,6 +39,16 @@ async def test_the_longest_unused_goes_first():
     for digest in (A, B, A, C, A, B):
         await cache.get(digest)
     assert source.asked == ["a", "b", "c", "b"]
+    assert cache.size_bytes == 20
+
+
+async def test_no_more_than_so_many_small_ones_are_kept(monkeypatch):
+    monkeypatch.setattr("onager.executor.agent.blobs._MOST", 2)
+    source = Source()
+    cache = BlobCache(source.fetch, 1_000)
+    for digest in (A, B, C, B, A):
+        await cache.get(digest)
+    assert source.asked == ["a", "b", "c", "a"]
     assert cache.size_bytes == 20
 
 

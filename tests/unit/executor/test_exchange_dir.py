@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import CapturingLogger
 
-from executor.main import await_exchange_dir
 from onager.errors import ExchangeNotWritableError
+from onager.executor.main import await_exchange_dir
 
 
 def test_it_waits_for_space_longer_and_longer_and_says_so(tmp_path, monkeypatch):

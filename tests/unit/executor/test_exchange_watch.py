@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from executor.exchange import Contents, JobFiles
-from executor.exchange_watch import ExchangeWatch
 from onager.clock import ManualClock
+from onager.executor.agent.exchange_watch import ExchangeWatch
+from onager.executor.exchange import Contents, JobFiles
 from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 

@@ -3,9 +3,9 @@
 import pytest
 import structlog
 
-from executor.spark.functions.calls import timeout_of
-from executor.spark.functions.printed import KEPT_BYTES, MOST_LINES, Printed
 from onager.errors import InvalidSettingError
+from onager.executor.spark.functions.calls import timeout_of
+from onager.executor.spark.functions.printed import KEPT_BYTES, MOST_LINES, Printed
 
 
 @pytest.mark.parametrize(

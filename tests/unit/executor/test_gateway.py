@@ -4,9 +4,9 @@ import asyncio
 
 import grpc
 
-from executor.gateway import SchedulerGateway
+from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
-from tests.unit.executor.scripted import ScriptedGateway, serve, task_set, until
+from tests.support.fakes.scripted_gateway import ScriptedGateway, serve, task_set, until
 
 
 async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbeats() -> None:

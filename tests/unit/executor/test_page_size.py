@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.spark.session import page_size
+from onager.executor.spark.session import page_size
 
 MIB = 1024**2
 

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from executor import main
-from executor.agent import Ending
-from executor.push import Port
-from executor.settings import ExecutorSettings
 from onager.errors import InvalidSettingError
+from onager.executor import main
+from onager.executor.agent.agent import Ending
+from onager.executor.agent.push import Port
+from onager.executor.settings import ExecutorSettings
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.ports import check_address
 from onager.protocol.security import ServerAccess
 from onager.protocol.task_keys import task_id, task_key
-from tests.unit.executor.scripted import PLAN_BLOB, PLAN_DIGEST, key, rig, serve, task_set, until
+from tests.support.fakes.scripted_gateway import PLAN_BLOB, PLAN_DIGEST, key, rig, serve, task_set, until
 
 
 @asynccontextmanager

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from executor.reply_channels import _MAX_CHANNELS, ReplyChannels
 from onager.clock import ManualClock
 from onager.errors import TokenRefusedError, UnknownExecutorError
+from onager.executor.agent.reply_channels import _MAX_CHANNELS, ReplyChannels
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, ClientSecurity
-from tests.unit.executor.scripted import ScriptedGateway, refuse, serve
+from tests.support.fakes.scripted_gateway import ScriptedGateway, refuse, serve
 
 REQUEST = pb.ReportTasksRequest(executor_id="e-1")
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from executor.attempts import AttemptTable
-from executor.gateway import SchedulerGateway
-from executor.reporting import Reporter, _Batch
+from onager.clock import ManualClock
+from onager.executor.agent.attempts import AttemptTable
+from onager.executor.agent.gateway import SchedulerGateway
+from onager.executor.agent.reporting import Reporter, _Batch
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 
@@ -26,7 +27,12 @@ class Silence(SchedulerGateway):
 async def test_who_waits_for_the_reporter_can_be_cancelled_in_the_moment_that_it_gets_idle(steps: int) -> None:
     gateway = Silence()
     reporter = Reporter(
-        AttemptTable(1), gateway, executor_id="e", incarnation="i", on_answer=lambda _: None, on_unknown=lambda: None
+        AttemptTable(1, ManualClock()),
+        gateway,
+        executor_id="e",
+        incarnation="i",
+        on_answer=lambda _: None,
+        on_unknown=lambda: None,
     )
     sending = asyncio.create_task(reporter._send(_Batch("")))
     await asyncio.sleep(0)
@@ -54,9 +60,9 @@ class Counting(SchedulerGateway):
 
 
 async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait_for_each_other(monkeypatch) -> None:
-    monkeypatch.setattr("executor.reporting._RARE_S", 0.02)
-    monkeypatch.setattr("executor.reporting._BATCH_WINDOW_S", 0.01)
-    gateway, attempts = Counting(), AttemptTable(8)
+    monkeypatch.setattr("onager.executor.agent.reporting._RARE_S", 0.02)
+    monkeypatch.setattr("onager.executor.agent.reporting._BATCH_WINDOW_S", 0.01)
+    gateway, attempts = Counting(), AttemptTable(8, ManualClock())
     reporter = Reporter(
         attempts, gateway, executor_id="e", incarnation="i", on_answer=lambda _: None, on_unknown=lambda: None
     )

@@ -1,6 +1,6 @@
 from structlog.testing import capture_logs
 
-from executor.set_aside import SetAsideNotice
+from onager.executor.agent.set_aside import SetAsideNotice
 from onager.protocol import onager_pb2 as pb
 
 

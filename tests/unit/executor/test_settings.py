@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from executor.main import pause_s
-from executor.settings import ExecutorSettings
 from onager.errors import InvalidSettingError
+from onager.executor.main import pause_s
+from onager.executor.settings import ExecutorSettings
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:70000", "a:1,b"])

@@ -4,10 +4,10 @@ import socket
 
 import pytest
 
-from executor.spark import cluster
-from executor.spark.session import start_session
-from executor.work import ClusterAwayError
 from onager.errors import InvalidSettingError
+from onager.executor.spark import cluster
+from onager.executor.spark.session import start_session
+from onager.executor.work import ClusterAwayError
 
 MASTER = "spark://127.0.0.1:7077"
 

@@ -5,14 +5,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from executor.exchange import (
-    check_exchange_dir,
-    look_through,
-    remove_job_data,
-    remove_output,
-    remove_staging,
-    remove_unfinished,
-)
 from onager.errors import ExchangeFullError, ExchangeNotWritableError, FetchFailedError
 from onager.exchange_layout import (
     has_scheme,
@@ -21,8 +13,16 @@ from onager.exchange_layout import (
     stage_directory,
     staging_directory,
 )
+from onager.executor.exchange import (
+    check_exchange_dir,
+    look_through,
+    remove_job_data,
+    remove_output,
+    remove_staging,
+    remove_unfinished,
+)
 from onager.result_files import read_result, split_messages
-from tests.damage import sealed
+from tests.support.damage import sealed
 
 
 def fill(base: Path, *names: str) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from executor.exchange.publish import Files, Manifest, Move, carry_out, check_target, plan_publish
-from executor.spark import failures
 from onager.errors import SinkError, TargetExistsError, VersionMismatchError
+from onager.executor.exchange.publish import Files, Manifest, Move, carry_out, check_target, plan_publish
+from onager.executor.spark import failures
 from onager.ids import Nonce, new_nonce
 from onager.private_paths import PrivatePaths
 from onager.protocol import onager_pb2 as pb

@@ -2,8 +2,8 @@
 
 import pytest
 
-from executor.spark.planner.job_session import apply_settings
 from onager.errors import InvalidSettingError
+from onager.executor.spark.planner.job_session import apply_settings
 from onager.job_settings import PLANNERS, SCHEDULERS
 
 NO_SESSION = None

@@ -1,8 +1,9 @@
 import pytest
 
-from executor.spark import plan_codec
-from executor.spark.plan_codec import MAGIC, decode, digest, encode
-from executor.spark.stage_plan import (
+from onager.errors import VersionMismatchError
+from onager.executor.spark import plan_codec
+from onager.executor.spark.plan_codec import MAGIC, decode, digest, encode
+from onager.executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
     LeafInput,
@@ -13,7 +14,6 @@ from executor.spark.stage_plan import (
     SortedOutput,
     StagePlan,
 )
-from onager.errors import VersionMismatchError
 
 SINGLE = SingleOutput()
 

@@ -105,6 +105,25 @@ logging.getLogger("grpc").info("not of interest")
         assert json.loads(done.stderr)["level"] == "error"
 
 
+def test_what_py4j_raises_it_does_not_log_besides() -> None:
+    script = """
+import socket, threading
+from py4j.java_gateway import GatewayClient, GatewayParameters
+from onager.logs import configure_logging
+configure_logging("info", "json")
+jvm = socket.create_server(("127.0.0.1", 0))
+def dies():
+    while True:
+        jvm.accept()[0].close()
+threading.Thread(target=dies, daemon=True).start()
+parameters = GatewayParameters(port=jvm.getsockname()[1])
+print(GatewayClient(gateway_parameters=parameters).send_command("a command", retry=False))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "x\n", "it was told of its error"
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_both_styles_leave_out_what_variables_hold(style: str) -> None:
     script = f"""

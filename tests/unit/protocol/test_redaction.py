@@ -9,8 +9,8 @@ import pytest
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
 from onager.redaction import REDACTED, shown_json, shown_script, shown_text, shown_value, words_of
-from scheduler.jobs.job_specs import decode_spec, decode_spec_shown, encode_spec
-from scheduler.state_admin.decoding import content
+from onager.scheduler.jobs.job_specs import decode_spec, decode_spec_shown, encode_spec
+from onager.state_admin.decoding import content
 
 SECRET = "do-not-show-me"
 

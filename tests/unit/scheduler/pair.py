@@ -1,19 +1,19 @@
 """Two replicas in one process that act on some jobs each, and whoever calls them."""
 
-from execution_graph import ExecutorSlot, RunningStage
+from onager.execution_graph import ExecutorSlot, RunningStage
 from onager.ids import JobId, SchedulerId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.task_keys import task_id, task_keys
-from scheduler.jobs.job_writers import Decision
-from scheduler.replica import Replica
-from scheduler.replicas import rendezvous
-from scheduler.settings import SchedulerSettings
-from scheduler.tasks.job_actor import NotActingError
-from scheduler.tasks.reservations import ExecutorReservation
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
-from tests.unit.scheduler.world import graph, planned
+from onager.scheduler.app import Replica
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.policy import rendezvous
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.small_graphs import graph, planned
 
 HERE, THERE = SchedulerId("here"), SchedulerId("there")
 SLOT = ExecutorSlot("e1", "life", 1)
@@ -45,19 +45,19 @@ class Pair:
 
     async def start(self):
         for replica in self.replicas.values():
-            await replica._backend.put(Keyspace.Schedulers, replica.peers.id, replica.peers.record.encoded())
+            await replica._backend.put(Keyspace.Schedulers, replica.members.id, replica.members.record.encoded())
         for replica in self.replicas.values():
             await replica.start()
-            replica.others._calls.forward = self.forward
+            replica.forwarding._calls.forward = self.forward
 
     async def forward(self, scheduler_id, request):
         self.calls.append(request)
         sent = pb.ForwardRequest.FromString(request.SerializeToString())
         if self.fate == "silent":
-            raise NotActingError("silent")
+            raise NotDrivingError("silent")
         answer = await self.replicas[scheduler_id].for_replicas.Forward(sent, None)
         if self.fate == "answer lost":
-            raise NotActingError("lost")
+            raise NotDrivingError("lost")
         return pb.ForwardResponse.FromString(answer.SerializeToString())
 
     async def settle(self):
@@ -65,10 +65,10 @@ class Pair:
         for replica in self.replicas.values():
             await replica.heads.refresh()
             await replica.adoption.adopt_all()
-            for actor in replica.others.actors().values():
+            for actor in replica.forwarding.drivers().values():
                 await actor.tell()
         for replica in self.replicas.values():
-            for actor in replica.others.actors().values():
+            for actor in replica.forwarding.drivers().values():
                 await actor.tell()
 
     async def run_job(self, job_id, tasks, *, at_ms=1, terms=None):

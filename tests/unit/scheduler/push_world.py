@@ -2,16 +2,16 @@
 
 from types import SimpleNamespace
 
-from execution_graph import SpeculationPolicy, submit
+from onager.execution_graph import SpeculationPolicy, submit
 from onager.ids import ExecutorId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.jobs.job_writers import Decision
-from scheduler.replica import Replica
-from scheduler.settings import SchedulerSettings
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
-from tests.unit.scheduler.world import planned
+from onager.scheduler.app import Replica
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.small_graphs import planned
 
 
 class Context:
@@ -34,8 +34,8 @@ class PushWorld:
         )
 
     async def start(self):
-        record = self.replica.peers.record
-        await self.backend.put(Keyspace.Schedulers, self.replica.peers.id, record.encoded())
+        record = self.replica.members.record
+        await self.backend.put(Keyspace.Schedulers, self.replica.members.id, record.encoded())
         await self.replica.start()
 
     async def register(self, executor_id, slots):

@@ -5,7 +5,7 @@ import json
 
 import pyarrow as pa
 
-from execution_graph import (
+from onager.execution_graph import (
     JobPlanned,
     OutputLayout,
     PlanSummary,
@@ -18,14 +18,15 @@ from execution_graph import (
     TaskSucceeded,
     submit,
 )
-from execution_graph.events import JobCancelled
+from onager.execution_graph.events import JobCancelled
 from onager.ids import JobId
-from scheduler.executors.executor_records import ExecutorRecord
-from scheduler.jobs.blobs import BlobStore, digest_of
-from scheduler.jobs.job_heads import JobHeads
-from scheduler.jobs.job_store import JobStore
-from scheduler.jobs.results import InlineResult, ResultStore
-from state_backend import Keyspace, Put
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.blobs import BlobStore, digest_of
+from onager.scheduler.jobs.job_heads import JobHeads
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.results import InlineResult, ResultStore
+from onager.state_backend import Keyspace, Put
+from tests.unit.scheduler.small_graphs import append
 
 SCHEMA = pa.schema([("n", pa.int64())])
 LIFE = "life-1"
@@ -153,4 +154,4 @@ class SoundStore:
         return job
 
     async def append(self, job, *events):
-        return (await self.jobs.append(job, events)).job
+        return (await append(self.jobs, job, events)).job

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from onager.ids import JobId
-from scheduler.tasks import job_loads
-from scheduler.tasks.reservations import ExecutorReservation
+from onager.scheduler.cluster import job_loads
+from onager.scheduler.policy.reservations import ExecutorReservation
 from tests.unit.scheduler.pair import HERE, SLOT, THERE, job_of
-from tests.unit.scheduler.world import graph
+from tests.unit.scheduler.small_graphs import graph
 
 # ---------------------------------------------------------------- telling of many jobs
 
@@ -23,14 +23,14 @@ async def test_of_more_jobs_than_a_call_may_tell_the_rest_is_told_by_later_ones(
     for _ in range(3):
         assert {pair.there.loads.position(job_id)[0] for job_id in job_ids} != {0}
         if asks:
-            await pair.there.others.actors()[HERE].compare(SLOT, [], disproves=False)
+            await pair.there.forwarding.drivers()[HERE].compare(SLOT, [], disproves=False)
         else:
-            await pair.here.others.actors()[THERE].tell()
+            await pair.here.forwarding.drivers()[THERE].tell()
     assert {pair.there.loads.position(job_id)[0] for job_id in job_ids} == {0}
     assert all(len(call.loads) <= 2 for call in pair.calls)
     pair.calls.clear()
-    await pair.here.others.actors()[THERE].tell()
-    await pair.here.others.actors()[THERE].tell()
+    await pair.here.forwarding.drivers()[THERE].tell()
+    await pair.here.forwarding.drivers()[THERE].tell()
     assert len(pair.calls) == asks, "nothing is told twice, unless it is not sure to have arrived"
 
 
@@ -41,9 +41,9 @@ async def test_all_who_watch_a_job_of_another_replica_share_what_it_is_asked(pai
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     pair.calls.clear()
-    told, teller = [], pair.there.for_replicas.teller
-    monkeypatch.setattr(teller, "progress", lambda found, progress=teller.progress: told.append(1) or progress(found))
-    actor = pair.here.others.actor_of(job_id)
+    told, view = [], pair.there.for_replicas._view
+    monkeypatch.setattr(view, "progress", lambda found, progress=view.progress: told.append(1) or progress(found))
+    actor = pair.here.forwarding.driver_of(job_id)
     first, *others = [asyncio.create_task(actor.progress(job_id)) for _ in range(30)]
     await asyncio.sleep(0)
     first.cancel()  # who leaves takes nothing from the others
@@ -60,7 +60,7 @@ async def test_who_watches_asks_anew_while_a_call_is_under_way(pair):
     """What that one brings may be older than the change that the watcher has heard of."""
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
-    actor, is_made, may_arrive = pair.here.others.actor_of(job_id), asyncio.Event(), asyncio.Event()
+    actor, is_made, may_arrive = pair.here.forwarding.driver_of(job_id), asyncio.Event(), asyncio.Event()
 
     async def slow(scheduler_id, request):
         answer = await pair.forward(scheduler_id, request)
@@ -68,7 +68,7 @@ async def test_who_watches_asks_anew_while_a_call_is_under_way(pair):
         await may_arrive.wait()
         return answer
 
-    pair.here.others._calls.forward = slow
+    pair.here.forwarding._calls.forward = slow
     early = asyncio.create_task(actor.progress(job_id))
     await is_made.wait()
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
@@ -80,7 +80,7 @@ async def test_who_watches_asks_anew_while_a_call_is_under_way(pair):
 
 async def test_no_call_has_more_parts_than_the_other_replica_takes(pair):
     jobs = [JobId(f"none-{n}") for n in range(1_500)]
-    actor = pair.here.others.actors()[THERE]
+    actor = pair.here.forwarding.drivers()[THERE]
     pair.calls.clear()
     watchers = (actor.progress(job_id) for job_id in jobs)
     found = await asyncio.gather(*watchers, return_exceptions=True)

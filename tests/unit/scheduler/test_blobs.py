@@ -6,10 +6,10 @@ import pytest
 
 from onager.errors import NotFoundError, SchemaVersionError, StateCorruptError
 from onager.ids import JobId
-from scheduler.jobs.blobs import BlobStore, digest_of
-from state_backend import VALUE_CHUNK_BYTES, Conflict, Keyspace
-from tests.damage import damaged
-from tests.unit.scheduler.world import keys
+from onager.scheduler.jobs.blobs import BlobStore, digest_of
+from onager.state_backend import VALUE_CHUNK_BYTES, Conflict, Keyspace
+from tests.support.damage import damaged
+from tests.unit.scheduler.small_graphs import keys
 
 A, B = JobId("a"), JobId("b")
 

@@ -7,22 +7,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import FailureKind, SpeculationPolicy, TasksLost
+from onager.execution_graph import FailureKind, SpeculationPolicy, TasksLost
 from onager.ids import JobId
+from onager.scheduler import timing
+from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.engine.dispatcher import Dispatcher
+from onager.scheduler.engine.fitness import Fitness
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.reports import ReportReader
+from onager.scheduler.engine.speculation import Speculation
+from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.scheduler.jobs.results import ResultStore
+from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.supervision import LoopEndedError
-from scheduler.jobs.blobs import BlobStore
-from scheduler.jobs.job_writers import Decision, JobWriters
-from scheduler.jobs.reports import ReportReader
-from scheduler.jobs.results import ResultStore
-from scheduler.tasks.dispatcher import _ROUND_S, Dispatcher
-from scheduler.tasks.fair_queue import FairQueue
-from scheduler.tasks.fitness import Fitness
-from scheduler.tasks.job_actor import LocalActor
-from scheduler.tasks.job_loads import JobLoads
-from scheduler.tasks.reservations import ExecutorReservation
-from scheduler.tasks.speculation import Speculation
-from scheduler.tasks.task_manager import TaskManager
-from tests.unit.scheduler.world import acting_alone, graph, planned, session_of, store, succeeded
+from tests.unit.scheduler.small_graphs import acting_alone, graph, planned, session_of, store, succeeded
 
 JOB = JobId("job-1")
 
@@ -34,14 +35,14 @@ class Hall:
         self.writers = JobWriters(self.jobs, clock)
         self.queue = FairQueue()
         reader = ReportReader(BlobStore(backend), ResultStore(backend), clock)
-        self.acting = acting = acting_alone(backend, clock)
-        loads = JobLoads(self.queue, self.jobs.heads, acting, clock)
-        self.jobs.listen(lambda job, _: acting.read(job.graph.job_id))
-        self.local = local = LocalActor(
-            self.jobs, self.writers, reader, self.queue, acting, clock, max_launches=100, cluster_slots=lambda: 4
+        self.ownership = ownership = acting_alone(backend, clock)
+        loads = JobLoads(self.queue, self.jobs.heads, ownership, clock)
+        self.jobs.listen(lambda job, _: ownership.read(job.graph.job_id))
+        self.local = local = LocalDriver(
+            self.jobs, self.writers, reader, self.queue, ownership, clock, max_launches=100, cluster_slots=lambda: 4
         )
-        fitness = Fitness(self.jobs, acting, loads, clock, lambda: frozenset({"e1", "e2"}))
-        self.tasks = TaskManager(local, self.queue, loads, fitness, actor_of=lambda _: local, max_launches=100)
+        fitness = Fitness(self.jobs, ownership, loads, clock, lambda: frozenset({"e1", "e2"}))
+        self.tasks = TaskManager(local, self.queue, loads, fitness, driver_of=lambda _: local, max_launches=100)
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
         self.jobs.listen(loads.on_commit)
         self.jobs.listen(lambda *_: self.dispatcher.wake())
@@ -250,11 +251,13 @@ async def test_stragglers_are_looked_for_where_this_replica_acts(hall):
     (task_set,) = await hall.dispatcher.wait_for_work(session_of("e1"), 1, 5)
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)
-    acting = SimpleNamespace(followed=[])
-    speculation = Speculation(hall.jobs, hall.local, acting, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"})
+    ownership = SimpleNamespace(followed=[])
+    speculation = Speculation(
+        hall.jobs, hall.local, ownership, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"}
+    )
     await speculation.look()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another replica acts"
-    acting.followed = hall.acting.followed
+    ownership.followed = hall.ownership.followed
     await speculation.look()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (3,)
 
@@ -272,7 +275,7 @@ async def test_a_round_that_fails_late_ends_the_dispatcher(backend, clock):
 
     async def fail(_):
         is_slow.set()
-        await asyncio.sleep(2 * _ROUND_S)
+        await asyncio.sleep(2 * timing.DISPATCH_ROUND_S)
         raise ValueError("a defect")
 
     hall.tasks.fill_reservations = fail

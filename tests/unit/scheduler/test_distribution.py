@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.tasks.distribution import FreeSlots, TaskDistribution, distribute
+from onager.scheduler.policy.distribution import FreeSlots, TaskDistribution, distribute
 
 BIAS, ROUND_ROBIN, LOCALITY = TaskDistribution
 

@@ -8,11 +8,11 @@ from onager.errors import ExecutorReplacedError, InvalidRequestError, UnknownExe
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.executors.executor_manager import ExecutorManager
-from scheduler.replicas.peers import Peers
-from scheduler.replicas.turns import Turns
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend
 
 PEER = "ipv4:10.0.0.1:1"
 
@@ -30,7 +30,7 @@ def request(executor_id="e1", incarnation="one", **changes):
     return pb.RegisterExecutorRequest(**{**given, **changes})
 
 
-ALONE = Turns(Peers(MemoryBackend(), ManualClock(), scheduler_id="s", address="", lease_ttl_s=1))
+ALONE = Precedence(Members(MemoryBackend(), ManualClock(), scheduler_id="s", address="", lease_ttl_s=1))
 
 
 async def nothing():
@@ -43,16 +43,16 @@ def lost():
 
 
 def made(backend, clock, on_lost):
-    return ExecutorManager(
+    manager = ExecutorManager(
         backend,
         clock,
         lease_ttl_s=6,
         connection_grace_s=1,
         lost_retention_s=600,
-        on_lost=on_lost,
-        on_take_over=nothing,
-        turns=ALONE,
+        precedence=ALONE,
     )
+    manager.serve(on_lost=on_lost, on_take_over=nothing)
+    return manager
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import ExecutorSlot, Failure, FailureCause, FailureKind
+from onager.execution_graph import ExecutorSlot, Failure, FailureCause, FailureKind
 from onager.protocol import onager_pb2 as pb
-from scheduler import wire
-from scheduler.jobs.reports import ReportReader
+from onager.scheduler import wire
+from onager.scheduler.engine.reports import ReportReader
 from tests.unit.execution_graph.builder import Job, planned, stage
 
 SLOT = ExecutorSlot("a", "a1", 1)

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from onager.ids import JobId
-from scheduler.tasks.fair_queue import FairQueue
+from onager.scheduler.policy.fair_queue import FairQueue
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")
 

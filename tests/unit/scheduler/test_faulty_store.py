@@ -7,15 +7,15 @@ from contextlib import suppress
 
 import pytest
 
-from execution_graph import SuccessfulStage
 from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
+from onager.execution_graph import SuccessfulStage
 from onager.ids import JobId
-from scheduler.jobs.job_writers import Decision, JobWriters
-from scheduler.tasks.query_coordinator import QueryCoordinator, Share
-from state_backend import EventKind, Keyspace
-from state_backend.faulty import FaultKind, FaultyBackend, seeded
-from state_backend.memory import MemoryBackend, MemoryStore
-from tests.unit.scheduler.world import SLOT, graph, keys, planned, store, succeeded
+from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.state_backend import EventKind, Keyspace
+from onager.state_backend.faulty import FaultKind, FaultyBackend, seeded
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.small_graphs import SLOT, graph, keys, planned, store, succeeded
 
 RATES = {
     FaultKind.UNAVAILABLE: 0.1,

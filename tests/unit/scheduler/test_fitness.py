@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import StragglersFound
+from onager.execution_graph import StragglersFound
 from onager.ids import ExecutorId, JobId
-from scheduler.jobs.job_writers import Decision
-from scheduler.tasks.fitness import Fitness
+from onager.scheduler.engine.fitness import Fitness
+from onager.scheduler.jobs.job_writers import Decision
 from tests.unit.scheduler.push_world import PushWorld
 
 STRAGGLING, OTHER = JobId("job-1"), JobId("job-2")
@@ -52,9 +52,9 @@ class Elsewhere:
 
     def __init__(self, clock):
         self.place = (3, 1)
-        acting = SimpleNamespace(follows=lambda _: False)
+        ownership = SimpleNamespace(follows=lambda _: False)
         loads = SimpleNamespace(position=lambda _: self.place)
-        self.fitness = Fitness(None, acting, loads, clock, frozenset)
+        self.fitness = Fitness(None, ownership, loads, clock, frozenset)
 
     def fits(self, executor_id="e1"):
         return self.fitness.as_of_now()(STRAGGLING, ExecutorId(executor_id))

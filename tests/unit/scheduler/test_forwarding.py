@@ -5,16 +5,15 @@ from collections import Counter
 
 import pytest
 
-from execution_graph import ExecutorLost
+from onager.execution_graph import ExecutorLost
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_keys
-from scheduler.replicas.peer_calls import PASSED_OVER_S
-from scheduler.tasks.job_actor import NotActingError
-from scheduler.tasks.list_comparison import YOUNG_S
-from scheduler.tasks.reservations import ExecutorReservation
-from state_backend import Keyspace
+from onager.scheduler import timing
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.state_backend import Keyspace
 from tests.unit.scheduler.pair import HERE, SLOT, THERE, job_of
-from tests.unit.scheduler.world import session_of
+from tests.unit.scheduler.small_graphs import session_of
 
 # ---------------------------------------------------------------- handing over
 
@@ -56,8 +55,8 @@ async def test_a_follower_keeps_no_graph_of_its_own(pair):
     await pair.finish(await pair.fill(2))
     await pair.settle()
     assert pair.here.jobs.cached(job_id) is None
-    assert pair.there.acting.follows(job_id)
-    assert not pair.here.acting.follows(job_id)
+    assert pair.there.ownership.follows(job_id)
+    assert not pair.here.ownership.follows(job_id)
 
 
 # ---------------------------------------------------------------- no answer
@@ -107,7 +106,7 @@ async def with_a_launch_that_waits_for_a_poll(pair, monkeypatch):
     monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
     await pair.here.lists.compare_all()
     assert [task_set.stage_id for task_set in asked.late_task_sets] == [1]
-    pair.clock.advance(int(2 * YOUNG_S * 1000))
+    pair.clock.advance(int(2 * timing.LAUNCH_YOUNG_S * 1000))
     return job_id, asked
 
 
@@ -122,7 +121,7 @@ async def test_a_launch_that_waits_for_a_poll_is_not_given_to_another_by_the_lis
     await pair.here.lists.take(asked, 4, set())
     await pair.here.lists.compare_all()
     assert (await pair.stored(job_id)).running, "it is on its way"
-    pair.clock.advance(int(2 * YOUNG_S * 1000))
+    pair.clock.advance(int(2 * timing.LAUNCH_YOUNG_S * 1000))
     await pair.here.lists.take(asked, 5, set())
     await pair.here.lists.compare_all()
     assert not (await pair.stored(job_id)).running, "that answer was lost, too"
@@ -154,7 +153,7 @@ async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_aw
             await go_on.wait()
         return answer
 
-    monkeypatch.setattr(pair.here.others._calls, "forward", slow)
+    monkeypatch.setattr(pair.here.forwarding._calls, "forward", slow)
     first = asyncio.create_task(pair.here.lists.compare_all())
     await is_held.wait()
     asked.list_number = 3
@@ -169,22 +168,22 @@ async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
-    pair.here.others.actors()[THERE]._busy["e1"] += 1
+    pair.here.forwarding.drivers()[THERE]._busy["e1"] += 1
     launches, _ = await pair.here.lists.take(session_of(list_number=1), 2, set())
     assert launches == []
 
 
 async def test_a_silent_replica_is_passed_over_for_a_while(pair, monkeypatch):
-    calls = pair.here.others._calls
+    calls = pair.here.forwarding._calls
     del calls.forward  # the real one, to an address where nobody listens
     assert calls.answers(THERE)
-    with pytest.raises(NotActingError, match="there"):
+    with pytest.raises(NotDrivingError, match="there"):
         await calls.forward(THERE, pb.ForwardRequest())
     assert not calls.answers(THERE)
-    assert pair.here.others.actor_of(job_of(THERE)) is None
-    pair.clock.advance(int(PASSED_OVER_S * 1000) + 1)
+    assert pair.here.forwarding.driver_of(job_of(THERE)) is None
+    pair.clock.advance(int(timing.MEMBER_PASSED_OVER_S * 1000) + 1)
     assert calls.answers(THERE)
-    assert pair.here.others.actor_of(job_of(THERE)) is not None
+    assert pair.here.forwarding.driver_of(job_of(THERE)) is not None
 
 
 async def test_reports_that_the_other_replica_could_not_store_are_stored_here(pair, monkeypatch):
@@ -238,12 +237,12 @@ async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
     pair.here.executors._losses._recent["e1", "life"] = (pair.clock.monotonic_s(), lost)
     heard = []
-    pair.here.acting.listen(lambda: heard.append(pair.here.acting.who(job_id)))
+    pair.here.ownership.listen(lambda: heard.append(pair.here.ownership.who(job_id)))
     await pair.here._backend.delete(Keyspace.Schedulers, THERE)
-    await pair.here.peers.refresh()
+    await pair.here.members.refresh()
     assert heard == [HERE]
     await pair.here.adoption.adopt_all()
-    assert pair.here.acting.follows(job_id)
+    assert pair.here.ownership.follows(job_id)
     stage = pair.here.jobs.cached(job_id).graph.stages[1]
     assert not stage.running, "what the lost executor ran waits again"
     assert stage.ledger.next_attempt(key.partition) == 1
@@ -254,9 +253,9 @@ async def test_who_acts_no_more_reads_before_it_writes(pair):
     await pair.run_job(job_id, 3)
     keys = await pair.fill(2)
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
-    await pair.here.peers.leave(0.1)
-    assert pair.here.acting.who(job_id) == THERE
-    assert not pair.here.acting.follows(job_id)
+    await pair.here.members.leave(0.1)
+    assert pair.here.ownership.who(job_id) == THERE
+    assert not pair.here.ownership.follows(job_id)
     pair.fate = "silent"
     await pair.finish(keys)
     assert pair.here.writers.conflicts == 0

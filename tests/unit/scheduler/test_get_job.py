@@ -6,12 +6,12 @@ import pytest
 
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.jobs.blobs import digest_of
-from scheduler.jobs.job_specs import encode_spec
-from scheduler.replica import Replica
-from scheduler.settings import SchedulerSettings
-from state_backend import Keyspace
-from tests.unit.scheduler.world import graph
+from onager.scheduler.app import Replica
+from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.jobs.job_specs import encode_spec
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+from tests.unit.scheduler.small_graphs import graph
 
 JOB = JobId("job-1")
 SQL = f"SELECT {'1' * 70_000}"

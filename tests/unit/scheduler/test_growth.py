@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import (
+from onager.clock import ManualClock
+from onager.execution_graph import (
     ExecutorLife,
     ExecutorLost,
     ExecutorSlot,
@@ -22,21 +23,20 @@ from execution_graph import (
     pop_next_tasks,
     revive,
 )
-from onager.clock import ManualClock
 from onager.ids import ExecutorId, Incarnation, JobId, Partition, StageId, TaskKey
-from scheduler.executors.slots import SlotsRecord
-from scheduler.jobs.exchange_sizes import ExchangeSizes
-from scheduler.jobs.held_tasks import HeldTasks
-from scheduler.tasks.fair_queue import FairQueue
-from scheduler.tasks.input_locality import InputLocality
-from scheduler.tasks.slot_keeper import SlotKeeper
-from scheduler.tasks.slot_ledger import SlotLedger
-from state_backend.memory import MemoryBackend
+from onager.scheduler.engine.slot_keeper import SlotKeeper
+from onager.scheduler.executors.slots import SlotsRecord
+from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
+from onager.scheduler.jobs.held_tasks import HeldTasks
+from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.input_locality import InputLocality
+from onager.scheduler.policy.slot_books import SlotBooks
+from onager.state_backend.memory import MemoryBackend
 from tests.unit.scheduler.push_world import Context, PushWorld
+from tests.unit.scheduler.small_graphs import graph, planned, succeeded
 from tests.unit.scheduler.steps import steps
 from tests.unit.scheduler.test_executor_manager import request
 from tests.unit.scheduler.test_job_store import launches
-from tests.unit.scheduler.world import graph, planned, succeeded
 
 SMALL, LARGE = 30, 120
 JOB = JobId("job-1")
@@ -134,7 +134,7 @@ def test_a_launch_is_held_at_once():
 
 
 def books(executors):
-    ledger = SlotLedger()
+    ledger = SlotBooks()
     for number in range(executors):
         ledger.adopt(executor(number), LIFE, [key(number)], 0.0)
     return ledger
@@ -144,8 +144,8 @@ def test_the_list_of_one_executor_is_held_against_its_own_books():
     def work(size):
         ledger = books(size)
         push = SimpleNamespace(ledger=ledger, pool=None, confirmed={})
-        peers = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
-        keeper = SlotKeeper(push, None, None, peers, None, ManualClock())
+        members = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
+        keeper = SlotKeeper(push, None, None, None, members, None, ManualClock())
         session = SimpleNamespace(executor_id=executor(1), incarnation=LIFE, held={}, list_number=3)
         return steps(lambda: keeper.heard_list(session, 5, {key(1)}))
 
@@ -163,10 +163,10 @@ def test_a_round_over_all_books_takes_a_step_for_each_task_and_not_for_each_pair
             holder = "me"
 
         push = SimpleNamespace(ledger=ledger, pool=Pool(records), confirmed={})
-        peers = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
+        members = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
         jobs = SimpleNamespace(cached=lambda _: SimpleNamespace(graph=found))
-        turns = SimpleNamespace(place=lambda _: 0)
-        keeper = SlotKeeper(push, jobs, None, peers, turns, ManualClock())
+        precedence = SimpleNamespace(place=lambda _: 0)
+        keeper = SlotKeeper(push, None, jobs, None, members, precedence, ManualClock())
         taken = steps(lambda: asyncio.run(keeper._verify()))
         assert all(ledger.has(executor(n), key(n)) for n in range(size))
         return taken

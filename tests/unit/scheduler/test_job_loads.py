@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import RetryLimits, apply_all
 from onager.clock import SystemClock
+from onager.execution_graph import RetryLimits, apply_all
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.jobs.job_heads import JobTerms, head_of
-from scheduler.tasks.fair_queue import FairQueue
-from scheduler.tasks.job_loads import JobLoads
+from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.jobs.job_heads import JobTerms, head_of
+from onager.scheduler.policy.fair_queue import FairQueue
+from tests.unit.scheduler.small_graphs import failed, graph, planned
 from tests.unit.scheduler.test_job_store import launches
-from tests.unit.scheduler.world import failed, graph, planned
 
 JOB = JobId("job-1")
 
@@ -67,10 +67,10 @@ async def failing():
     failure = failed(0, 1_000)
     found = apply_all(found, [failure])
     head = head_of(found, JobTerms())
-    acting = SimpleNamespace(follows=lambda _: True, is_mine=lambda _: True)
-    world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, acting=acting, told=[])
+    ownership = SimpleNamespace(follows=lambda _: True, is_mine=lambda _: True)
+    world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, ownership=ownership, told=[])
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
-    world.loads = JobLoads(world.queue, heads, acting, SimpleNamespace(now_ms=lambda: world.now_ms))
+    world.loads = JobLoads(world.queue, heads, ownership, SimpleNamespace(now_ms=lambda: world.now_ms))
     world.loads.on_commit(SimpleNamespace(graph=found, seq=7), head)
     world.loads.listen(world.told.append)
     return world
@@ -101,7 +101,7 @@ async def test_a_job_that_ended_while_a_task_waited_is_not_taken_up_again(failin
 
 
 async def test_what_came_after_a_pause_began_is_not_forgotten_at_its_end(failing):
-    failing.acting.follows = lambda _: False  # another replica acts now
+    failing.ownership.follows = lambda _: False  # another replica acts now
     failing.loads.take([pb.JobLoad(job_id=JOB, running=1, available=0, log_seq=8, head_revision=5)])
     failing.now_ms = 1_100
     await asyncio.sleep(0.15)

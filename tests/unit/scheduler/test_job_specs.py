@@ -1,12 +1,12 @@
 import pytest
 
-from execution_graph import PIPELINED_MAJOR, Pipeline, SpeculationPolicy
 from onager.errors import InvalidRequestError, InvalidSettingError, RequestTooLargeError, VersionMismatchError
+from onager.execution_graph import PIPELINED_MAJOR, Pipeline, SpeculationPolicy
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES
-from scheduler.jobs.job_exchange import pipeline_of
-from scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
-from scheduler.jobs.job_speculation import speculation_of
+from onager.scheduler.jobs.job_exchange import pipeline_of
+from onager.scheduler.jobs.job_specs import check_submission, decode_spec, encode_spec, weight_of
+from onager.scheduler.jobs.job_speculation import speculation_of
 
 
 def request(job_id="job-1", **spec):

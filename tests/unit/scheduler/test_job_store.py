@@ -4,17 +4,25 @@ import asyncio
 
 import pytest
 
-from execution_graph import ExecutorLost, JobCancelled, StagesStarted, apply_all, encode_graph, pop_next_tasks, revive
 from onager.errors import JobConflictError, JobNotFoundError, SchemaVersionError, StateCorruptError
+from onager.execution_graph import (
+    ExecutorLost,
+    JobCancelled,
+    StagesStarted,
+    apply_all,
+    encode_graph,
+    pop_next_tasks,
+    revive,
+)
 from onager.ids import JobId
-from scheduler.jobs import job_store
-from scheduler.jobs.blobs import BlobStore, digest_of
-from scheduler.jobs.job_heads import JobHead, JobTerms, head_of
-from scheduler.jobs.job_log import JobHeader
-from scheduler.jobs.job_store import Committed, Lost
-from state_backend import Keyspace
-from state_backend.memory import MemoryStore
-from tests.unit.scheduler.world import SLOT, UnsureBackend, graph, keys, planned, store, succeeded
+from onager.scheduler.jobs import job_store
+from onager.scheduler.jobs.blobs import BlobStore, digest_of
+from onager.scheduler.jobs.job_heads import JobHead, JobTerms, head_of
+from onager.scheduler.jobs.job_log import JobHeader
+from onager.scheduler.jobs.job_store import Committed, Lost
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryStore
+from tests.unit.scheduler.small_graphs import SLOT, UnsureBackend, append, graph, keys, planned, store, succeeded
 
 JOB = JobId("job-1")
 
@@ -28,7 +36,7 @@ def launches(found, limit=1):
 
 
 async def step(jobs, job, events):
-    result = await jobs.append(job, events)
+    result = await append(jobs, job, events)
     assert isinstance(result, Committed)
     return result.job
 
@@ -107,7 +115,7 @@ async def test_only_one_of_two_writers_wins_a_position(backend, clock):
     job, _ = await mine.submit(graph())
     other = await theirs.load(JOB)
     await step(theirs, other, launches(other.graph))
-    assert isinstance(await mine.append(job, [JobCancelled(reason="no", at_ms=4)]), Lost)
+    assert isinstance(await append(mine, job, [JobCancelled(reason="no", at_ms=4)]), Lost)
     job = await mine.load(JOB)
     assert job.seq == 1
     job = await step(mine, job, [JobCancelled(reason="no", at_ms=4)])
@@ -144,7 +152,7 @@ async def test_an_append_of_unknown_outcome_that_another_overtook_is_lost(clock)
         await step(others, await others.load(JOB), [succeeded(1, 1)])
 
     backend.script, backend.before_answer = ["lost"], overtake
-    assert isinstance(await jobs.append(job, [succeeded(1, 0)]), Lost)
+    assert isinstance(await append(jobs, job, [succeeded(1, 0)]), Lost)
     found = (await jobs.load(JOB)).graph.stages[1].ledger.outputs
     assert set(found) == {1}
 
@@ -175,7 +183,7 @@ async def test_a_late_append_to_an_ended_job_is_lost_and_then_nothing(backend, c
     stale = await running(late, 2)
     job = await jobs.load(JOB)
     await step(jobs, job, [JobCancelled(reason="enough", at_ms=8)])
-    assert isinstance(await late.append(stale, [succeeded(1, 0)]), Lost)
+    assert isinstance(await append(late, stale, [succeeded(1, 0)]), Lost)
     ended = await late.load(JOB)
     assert await step(late, ended, [succeeded(1, 0)]) is ended
     assert await keys(backend, Keyspace.ActiveJobs, Keyspace.JobLog) == set()
@@ -405,11 +413,11 @@ async def many_done(jobs, tasks):
 
 async def turns_during(work):
     """Return what *work* returns, and how many times the event loop did other things meanwhile."""
-    task, turns = asyncio.ensure_future(work), 0
+    task, precedence = asyncio.ensure_future(work), 0
     while not task.done():
         await asyncio.sleep(0)
-        turns += 1
-    return task.result(), turns
+        precedence += 1
+    return task.result(), precedence
 
 
 async def test_a_large_snapshot_and_reading_it_leave_others_their_turns(backend, clock, monkeypatch):
@@ -418,12 +426,12 @@ async def test_a_large_snapshot_and_reading_it_leave_others_their_turns(backend,
     monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 0)
     monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 0)
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="it left", at_ms=9)
-    committed, turns = await turns_during(jobs.append(job, [lost]))
+    committed, precedence = await turns_during(append(jobs, job, [lost]))
     assert committed.job.header.snapshot_bytes > 300_000
-    assert turns > 10
-    found, turns = await turns_during(store(backend, clock).load(JOB))
+    assert precedence > 10
+    found, precedence = await turns_during(store(backend, clock).load(JOB))
     assert found == committed.job
-    assert turns > 5
+    assert precedence > 5
 
 
 async def test_a_long_log_leaves_others_their_turns(backend, clock, monkeypatch):
@@ -432,9 +440,9 @@ async def test_a_long_log_leaves_others_their_turns(backend, clock, monkeypatch)
     job = await running(jobs, 5_000)
     for start in range(0, 4_900, 100):
         job = await step(jobs, job, [succeeded(1, p) for p in range(start, start + 100)])
-    found, turns = await turns_during(store(backend, clock).load(JOB))
+    found, precedence = await turns_during(store(backend, clock).load(JOB))
     assert (found.graph, found.seq) == (job.graph, job.seq)
-    assert turns > 10
+    assert precedence > 10
 
 
 async def test_who_wants_a_job_that_is_being_read_reads_only_what_has_come_since(backend, clock, monkeypatch):

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from execution_graph import JobCancelled, SuccessfulStage
 from onager.errors import JobNotFoundError, StateUnavailableError
+from onager.execution_graph import JobCancelled, SuccessfulStage
 from onager.ids import JobId
-from scheduler.jobs.job_writers import Decision, JobWriters
-from scheduler.tasks.query_coordinator import QueryCoordinator, Share
-from tests.unit.scheduler.world import SLOT, graph, planned, store, succeeded
+from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from tests.unit.scheduler.small_graphs import SLOT, append, graph, planned, store, succeeded
 
 JOB = JobId("job-1")
 
@@ -34,9 +34,9 @@ async def test_what_is_decided_during_an_append_goes_with_the_next(jobs, clock):
     await with_running(writers, clock, 50)
     before = writers.appends
     done = [writers.record(JOB, lambda _, n=n: Decision([succeeded(1, n)])) for n in range(50)]
-    graphs = await asyncio.gather(*done)
+    recorded = await asyncio.gather(*done)
     assert writers.appends - before <= 2
-    assert isinstance(graphs[-1].stages[1], SuccessfulStage)
+    assert isinstance(recorded[-1].graph.stages[1], SuccessfulStage)
 
 
 async def test_a_decider_that_raises_spoils_no_other(jobs, clock):
@@ -53,21 +53,21 @@ async def test_a_decider_that_raises_spoils_no_other(jobs, clock):
         return_exceptions=True,
     )
     assert isinstance(second, ValueError)
-    assert not third.is_active
+    assert not third.graph.is_active
 
 
 async def test_a_lost_race_is_decided_again_on_what_is_stored(backend, jobs, clock):
     writers = JobWriters(jobs, clock)
     await with_running(writers, clock, 2)
     others = store(backend, clock)
-    await others.append(await others.load(JOB), [succeeded(1, 0)])
+    await append(others, await others.load(JOB), [succeeded(1, 0)])
     seen = []
 
     def decide(found):
         seen.append(set(found.stages[1].ledger.outputs))
         return Decision([succeeded(1, 1)])
 
-    after = await writers.record(JOB, decide)
+    after = (await writers.record(JOB, decide)).graph
     assert seen == [set(), {0}]
     assert writers.conflicts == 1
     assert not after.is_active
@@ -77,7 +77,7 @@ async def test_stages_are_set_running_by_the_append_that_resolves_them(jobs, clo
     writers = JobWriters(jobs, clock)
     coordinator = QueryCoordinator(JOB, writers, clock)
     await coordinator.launch([Share(SLOT, 1)], 1)
-    after = await writers.record(JOB, lambda _: Decision([planned(3)]))
+    after = (await writers.record(JOB, lambda _: Decision([planned(3)]))).graph
     assert after.stages[1].state == "running"
     assert writers.appends == 2
 
@@ -118,4 +118,4 @@ async def test_who_asked_is_not_cancelled_with_the_call_that_is_cut(jobs, clock,
     with pytest.raises(StateUnavailableError):
         await writers.record(JOB, lambda _: Decision([cancel]))
     monkeypatch.undo()
-    assert not (await writers.record(JOB, lambda _: Decision([cancel]))).is_active
+    assert not (await writers.record(JOB, lambda _: Decision([cancel]))).graph.is_active

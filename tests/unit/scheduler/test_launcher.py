@@ -17,8 +17,8 @@ from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorServicer, add_OnagerExecutorServicer_to_server
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.protocol.task_keys import task_id, task_key
-from scheduler.executors.executor_records import ExecutorRecord
-from scheduler.tasks.launcher import Launcher
+from onager.scheduler.engine.launcher import Launcher
+from onager.scheduler.executors.records import ExecutorRecord
 
 PLAN = b"the plan"
 DIGEST = hashlib.sha256(PLAN).hexdigest()
@@ -252,7 +252,7 @@ async def test_an_executor_that_is_lost_is_not_sent_anything_more(rig):
 
 
 async def test_an_executor_that_lives_and_is_not_reached_gets_its_tasks_taken_back(rig, monkeypatch):
-    monkeypatch.setattr("scheduler.tasks.launcher._GIVE_UP_S", 0.2)
+    monkeypatch.setattr("onager.scheduler.timing.UNREACHED_AFTER_S", 0.2)
     rig.executor.answers = ["lost"] * 100
     rig.launch(task_set(0))
     await rig.until(lambda: rig.told.events)

@@ -5,9 +5,9 @@ import gc
 
 import pytest
 
-from scheduler import main
-from scheduler.settings import SchedulerSettings
-from scheduler.tasks.speculation import Speculation
+from onager.scheduler import main
+from onager.scheduler.engine.speculation import Speculation
+from onager.scheduler.settings import SchedulerSettings
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import urllib.request
 from types import SimpleNamespace
 
 from onager.protocol import onager_pb2 as pb
-from scheduler.metrics import ExchangeMetrics, PipelineMetrics, serving_metrics
-from tests.e2e.cluster import free_port
+from onager.scheduler.metrics import ExchangeMetrics, PipelineMetrics, serving_metrics
+from tests.support.processes.cluster import free_port
 
 
 def test_the_exchange_directory_is_told_by_executor_and_how_often_streaming_was_given_up():

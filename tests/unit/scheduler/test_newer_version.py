@@ -7,12 +7,12 @@ from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.protocol.task_keys import task_key
-from scheduler.jobs.job_log import JobHeader
-from scheduler.replica import Replica
-from scheduler.settings import SchedulerSettings
-from scheduler.tasks.reservations import ExecutorReservation
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.app import Replica
+from onager.scheduler.jobs.job_log import JobHeader
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")
 TASK = pb.TaskId(job_id=JOB)
@@ -44,9 +44,9 @@ async def move_on(backend):
 
 async def join(replica, backend):
     """Let the replica know of another scheduler."""
-    other = replica.peers.record.model_copy(update={"scheduler_id": "s2", "incarnation": "other"})
+    other = replica.members.record.model_copy(update={"scheduler_id": "s2", "incarnation": "other"})
     await backend.put(Keyspace.Schedulers, "s2", other.encoded())
-    await replica.peers.refresh()
+    await replica.members.refresh()
 
 
 @pytest.fixture

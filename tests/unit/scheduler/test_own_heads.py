@@ -6,10 +6,10 @@ import pytest
 
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.replica import Replica
-from scheduler.settings import SchedulerSettings
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.app import Replica
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")
 
@@ -47,7 +47,7 @@ async def move_on(replica, monkeypatch, *, is_seen_early):
 
 
 async def test_a_job_is_not_read_again_because_of_what_was_just_written(replica, monkeypatch):
-    monkeypatch.setattr("scheduler.tasks.adoption._MOMENT_S", 0.01)
+    monkeypatch.setattr("onager.scheduler.timing.NEW_JOB_MOMENT_S", 0.01)
     assert await move_on(replica, monkeypatch, is_seen_early=True) == []
     await asyncio.sleep(0.03)
     assert not replica.adoption.waiting
@@ -55,7 +55,7 @@ async def test_a_job_is_not_read_again_because_of_what_was_just_written(replica,
 
 
 async def test_a_job_that_another_replica_moved_on_meanwhile_is_read(replica, monkeypatch):
-    monkeypatch.setattr("scheduler.tasks.adoption._MOMENT_S", 0.01)
+    monkeypatch.setattr("onager.scheduler.timing.NEW_JOB_MOMENT_S", 0.01)
     await move_on(replica, monkeypatch, is_seen_early=True)
     stored = await replica._backend.get(Keyspace.JobHeads, JOB)
     head = replica.heads.get(JOB).model_copy(update={"has_runnable_work": False})

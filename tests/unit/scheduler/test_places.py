@@ -7,8 +7,8 @@ import pytest
 
 from onager.errors import BusyError, InvalidRequestError
 from onager.private_paths import NO_PATHS, PrivatePaths
-from scheduler.jobs import places
-from scheduler.jobs.places import check_place_apart
+from onager.scheduler.jobs import places
+from onager.scheduler.jobs.places import check_place_apart
 
 
 class Dead(PrivatePaths):
@@ -24,7 +24,7 @@ class Dead(PrivatePaths):
 
 @pytest.fixture
 def dead(monkeypatch):
-    monkeypatch.setattr(places, "_LOOK_S", 0.2)
+    monkeypatch.setattr(places.timing, "OUTPUT_LOOK_S", 0.2)
     made = Dead()
     yield made
     made.is_back.set()

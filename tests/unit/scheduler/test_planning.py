@@ -6,7 +6,7 @@ from onager.errors import PlanningError
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_STAGES, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
-from scheduler.jobs.planning import explanation, planned
+from onager.scheduler.engine.planning import explanation, planned
 
 TASK = TaskKey(JobId("j"), StageId(0), 0, Partition(0), 0)
 

@@ -3,7 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from execution_graph import (
+from onager.client import JobProgress
+from onager.client.progress import TaskRetry
+from onager.execution_graph import (
     ExecutorSlot,
     Failure,
     FailureCause,
@@ -16,16 +18,14 @@ from execution_graph import (
     find_stragglers,
     pop_next_tasks,
 )
-from onager.client import JobProgress
-from onager.client.progress import TaskRetry
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.jobs.job_heads import JobTerms, head_of
-from scheduler.jobs.job_specs import decode_spec_shown, encode_spec
-from scheduler.jobs.progress import Explained, Page, ProgressTeller, progress_of_head, why_nobody_works
-from scheduler.tasks.fair_queue import FairQueue
+from onager.scheduler.api.progress import Explained, Page, ProgressView, progress_of_head, why_nobody_works
+from onager.scheduler.jobs.job_heads import JobTerms, head_of
+from onager.scheduler.jobs.job_specs import decode_spec_shown, encode_spec
+from onager.scheduler.policy.fair_queue import FairQueue
+from tests.unit.scheduler.small_graphs import failed, graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
-from tests.unit.scheduler.world import failed, graph, planned, succeeded
 
 
 def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
@@ -41,7 +41,7 @@ def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
         sessions=[session] if slots else [],
         infos=lambda: [pb.ExecutorInfo(state="draining" if draining else "alive")] if slots else [],
     )
-    return ProgressTeller(executors, queue, SimpleNamespace(now_ms=lambda: now_ms))
+    return ProgressView(executors, queue, SimpleNamespace(now_ms=lambda: now_ms))
 
 
 @pytest.mark.parametrize(

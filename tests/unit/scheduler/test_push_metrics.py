@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from onager.ids import ExecutorId, JobId
-from scheduler.tasks.push_metrics import PushMetrics
-from state_backend import Keyspace
+from onager.scheduler.push_metrics import PushMetrics
+from onager.state_backend import Keyspace
 from tests.unit.scheduler.push_world import PushWorld
 
 JOB, E1 = JobId("job-1"), ExecutorId("e1")

@@ -12,10 +12,10 @@ from onager.ids import ExecutorId, Incarnation, JobId, Partition, StageId, TaskK
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.protocol.task_keys import task_key
-from scheduler.tasks.distribution import Place
-from scheduler.tasks.push_scheduler import PushScheduler
-from scheduler.tasks.reservations import ExecutorReservation, Filled, Launch, Updated
-from scheduler.tasks.slot_ledger import SlotLedger
+from onager.scheduler.engine.push_scheduler import PushScheduler
+from onager.scheduler.policy.distribution import Place
+from onager.scheduler.policy.reservations import ExecutorReservation, Filled, Launch, Updated
+from onager.scheduler.policy.slot_books import SlotBooks
 
 JOB = JobId("job-1")
 E1, LIFE = ExecutorId("e1"), Incarnation("life")
@@ -70,7 +70,7 @@ class Reported:
         self.push = push = PushScheduler.__new__(PushScheduler)
         self.given_up = []
         self.outcome = None
-        push.ledger = SlotLedger()
+        push.ledger = SlotBooks()
         push.pool = SimpleNamespace(holder="me", settle=lambda e, given_up: self.given_up.append((e, dict(given_up))))
         push._executors = SimpleNamespace(takes_work=lambda session: not session.is_draining)
         push._tasks = SimpleNamespace(update_task_statuses=self.update)
@@ -126,7 +126,7 @@ async def test_a_slot_that_is_not_in_the_books_is_not_ours_whoever_says_so():
 @pytest.mark.parametrize("record", [None, SimpleNamespace(executor_id="e1", incarnation="life", state="lost")])
 async def test_slots_are_given_back_whose_tasks_are_not_sent_because_the_executor_seems_to_be_lost(record):
     push = PushScheduler.__new__(PushScheduler)
-    push.ledger, push._clock = SlotLedger(), ManualClock()
+    push.ledger, push._clock = SlotBooks(), ManualClock()
     push._executors = SimpleNamespace(find=lambda _: record, is_alive=lambda *_: False)
     given_back = []
     push.cancel_reservations = given_back.extend
@@ -148,7 +148,7 @@ async def test_slots_are_given_back_whose_tasks_are_not_sent_because_the_executo
 
 async def test_tasks_that_are_sent_no_more_are_in_nobodys_books():
     push = PushScheduler.__new__(PushScheduler)
-    push.ledger = SlotLedger()
+    push.ledger = SlotBooks()
     keys = [TaskKey(JOB, StageId(1), 0, Partition(p), 0) for p in range(3)]
     push.ledger.adopt(E1, LIFE, keys, 0.0)
     push.given_up(SimpleNamespace(executor_id="e1"), keys[:1])

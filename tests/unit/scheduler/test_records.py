@@ -1,7 +1,7 @@
 import pytest
 
 from onager.errors import SchemaVersionError, StateCorruptError
-from scheduler.records import COMPRESS_ABOVE_BYTES, Record, pack, pack_blob, unpack
+from onager.scheduler.records import COMPRESS_ABOVE_BYTES, Record, pack, pack_blob, unpack
 
 
 class Note(Record):

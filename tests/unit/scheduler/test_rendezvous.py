@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onager.clock import ManualClock
-from scheduler.replicas import rendezvous
-from scheduler.replicas.peers import Peers, SchedulerRecord
-from scheduler.replicas.turns import Turns
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.policy import rendezvous
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 
 def first(key, members):
@@ -49,36 +49,36 @@ def test_keys_are_spread_evenly_and_alike_in_every_process():
 
 
 @pytest.fixture
-async def turns():
+async def precedence():
     clock = ManualClock()
     store = MemoryStore(clock)
     made = []
     for name in ("a", "b", "c"):
-        peers = Peers(MemoryBackend(store), clock, scheduler_id=name, address="", lease_ttl_s=1)
-        record = SchedulerRecord.decoded(peers.record.encoded(), name)
+        members = Members(MemoryBackend(store), clock, scheduler_id=name, address="", lease_ttl_s=1)
+        record = SchedulerRecord.decoded(members.record.encoded(), name)
         await MemoryBackend(store).put(Keyspace.Schedulers, name, record.encoded())
-        made.append(peers)
-    for peers in made:
-        await peers.refresh()
-    return {peers.id: (peers, Turns(peers)) for peers in made}
+        made.append(members)
+    for members in made:
+        await members.refresh()
+    return {members.id: (members, Precedence(members)) for members in made}
 
 
-async def test_a_scheduler_that_leaves_comes_last(turns):
+async def test_a_scheduler_that_leaves_comes_last(precedence):
     key = next(f"job-{n}" for n in range(99) if first(f"job-{n}", "abc") == "a")
-    places = {name: one.place(key) for name, (_, one) in turns.items()}
+    places = {name: one.place(key) for name, (_, one) in precedence.items()}
     assert sorted(places.values()) == [0, 1, 2]
     assert places["a"] == 0
     second = next(name for name, place in places.items() if place == 1)
-    assert not turns[second][1].has_come(key, 0.9, 1.0)
-    assert turns[second][1].has_come(key, 1.0, 1.0)
-    await MemoryBackend(turns["a"][0]._backend._store).delete(Keyspace.Schedulers, "a")
-    await turns[second][0].refresh()
-    assert turns[second][1].has_come(key, 0.0, 1.0)
-    await turns[second][0].leave(0.01)
-    assert turns[second][1].place(key) == 1
+    assert not precedence[second][1].has_come(key, 0.9, 1.0)
+    assert precedence[second][1].has_come(key, 1.0, 1.0)
+    await MemoryBackend(precedence["a"][0]._backend._store).delete(Keyspace.Schedulers, "a")
+    await precedence[second][0].refresh()
+    assert precedence[second][1].has_come(key, 0.0, 1.0)
+    await precedence[second][0].leave(0.01)
+    assert precedence[second][1].place(key) == 1
 
 
 async def test_who_is_alone_waits_for_nobody():
-    one = Turns(Peers(MemoryBackend(), ManualClock(), scheduler_id="a", address="", lease_ttl_s=1))
+    one = Precedence(Members(MemoryBackend(), ManualClock(), scheduler_id="a", address="", lease_ttl_s=1))
     assert one.is_alone
     assert all(one.has_come(f"job-{n}", 0, 1) for n in range(20))

@@ -4,12 +4,12 @@ import asyncio
 
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_key, task_keys
-from scheduler.jobs.blobs import digest_of
-from scheduler.tasks.list_comparison import YOUNG_S
-from scheduler.tasks.reservations import ExecutorReservation
-from state_backend import Keyspace
+from onager.scheduler import timing
+from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.state_backend import Keyspace
 from tests.unit.scheduler.pair import HERE, SLOT, THERE, Peer, job_of, register, reported
-from tests.unit.scheduler.world import session_of
+from tests.unit.scheduler.small_graphs import session_of
 
 
 async def test_launches_say_where_they_are_to_be_reported_where_that_matters(pair):
@@ -18,9 +18,9 @@ async def test_launches_say_where_they_are_to_be_reported_where_that_matters(pai
     await pair.run_job(there, 4)
     filled = await pair.here.tasks.fill_reservations([ExecutorReservation.of(SLOT)] * 4)
     addresses = {key.job_id: t.task_set.reply_to for t in filled.launches for key in task_keys(t.task_set)}
-    assert addresses == {j: pair.replicas[r].peers.record.address for j, r in ((here, HERE), (there, THERE))}
+    assert addresses == {j: pair.replicas[r].members.record.address for j, r in ((here, HERE), (there, THERE))}
     await pair.here._backend.delete(Keyspace.Schedulers, THERE)
-    await pair.here.peers.refresh()
+    await pair.here.members.refresh()
     filled = await pair.here.tasks.fill_reservations([ExecutorReservation.of(SLOT)])
     assert [launch.task_set.reply_to for launch in filled.launches] == [""], "alone, any address leads here"
 
@@ -43,7 +43,7 @@ async def test_a_report_to_who_acts_is_handed_on_to_nobody_and_its_slot_is_fille
     assert list(map(task_key, answer.acknowledged)) == keys
     (launched,) = answer.task_sets
     assert pair.calls == []
-    assert launched.reply_to == pair.there.peers.record.address
+    assert launched.reply_to == pair.there.members.record.address
     assert (await pair.stored(job_id)).running[1].list_number == 3, "list 3, that is elsewhere, cannot have it"
     answer = await pair.there.gateway.ReportTasks(reported(task_keys(launched), freed_slots=1, list_number=3), Peer())
     assert (list(answer.task_sets), answer.credited_slots) == ([], 0), "no poll waits there: the executor tells"
@@ -99,7 +99,7 @@ async def test_who_is_polled_learns_from_heartbeats_what_to_cancel(pair):
     await pair.there.local.coordinator(job_id).cancel("enough")
     await pair.here.heads.refresh()
     assert list(map(task_key, (await pair.here.gateway.Heartbeat(beat, Peer())).cancel)) == keys
-    pair.clock.advance(int(YOUNG_S * 1000) + 1)
+    pair.clock.advance(int(timing.LAUNCH_YOUNG_S * 1000) + 1)
     other = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(keys[0]._replace(partition=1))])
     await pair.here.gateway.Heartbeat(other, Peer())
     assert list(pair.here.executors.require("e1", "life").held) == [keys[0]._replace(partition=1)]

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from execution_graph import TaskOutput
 from onager import exchange_layout
 from onager.errors import FetchFailedError, StateCorruptError
+from onager.execution_graph import TaskOutput
 from onager.ids import JobId
 from onager.protocol.limits import RESULT_CHUNK_BYTES
-from scheduler.jobs import results
-from scheduler.jobs.results import InlineResult, ResultStore, stream_result
-from state_backend import KeyRange, Keyspace
-from tests.damage import damaged, sealed
+from onager.scheduler.jobs import results
+from onager.scheduler.jobs.results import InlineResult, ResultStore, stream_result
+from onager.state_backend import KeyRange, Keyspace
+from tests.support.damage import damaged, sealed
 
 JOB = JobId("job-1")
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from scheduler.settings import SchedulerSettings
+from onager.scheduler.settings import SchedulerSettings
 
 
 @pytest.mark.parametrize(

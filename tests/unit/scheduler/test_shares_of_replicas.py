@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from execution_graph import ExecutorLost
-from scheduler.jobs.job_heads import JobTerms
-from scheduler.tasks.reservations import ExecutorReservation
+from onager.execution_graph import ExecutorLost
+from onager.scheduler.jobs.job_heads import JobTerms
+from onager.scheduler.policy.reservations import ExecutorReservation
 from tests.unit.scheduler.pair import HERE, SLOT, THERE, job_of
 
 # ---------------------------------------------------------------- fair shares
@@ -140,6 +140,6 @@ async def test_loads_are_told_once(pair):
     await pair.settle()
     assert pair.calls == []
     await pair.there.local.fill(job_of(THERE), [ExecutorReservation.of(SLOT)])
-    await pair.there.others.actors()[HERE].tell()
+    await pair.there.forwarding.drivers()[HERE].tell()
     assert [load.running for call in pair.calls for load in call.loads] == [1]
     assert pair.here.queue.running(job_of(THERE)) == 1

@@ -6,8 +6,8 @@ import pytest
 
 from onager.clock import ManualClock
 from onager.ids import ExecutorId, Incarnation, JobId, Partition, StageId, TaskKey
-from scheduler.tasks.slot_keeper import SlotKeeper
-from scheduler.tasks.slot_ledger import SlotLedger
+from onager.scheduler.engine.slot_keeper import SlotKeeper
+from onager.scheduler.policy.slot_books import SlotBooks
 
 E1, LIFE = ExecutorId("e1"), Incarnation("life")
 
@@ -18,7 +18,7 @@ def key(partition):
 
 @pytest.fixture
 def ledger():
-    made = SlotLedger()
+    made = SlotBooks()
     made.adopt(E1, LIFE, [key(0), key(1)], 0.0)
     return made
 
@@ -31,8 +31,8 @@ def session():
 @pytest.fixture
 def keeper(ledger):
     push = SimpleNamespace(ledger=ledger, pool=None, confirmed={key(0): 4, key(1): 4})
-    peers = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset({"a", "b"}))
-    return SlotKeeper(push, None, None, peers, None, ManualClock())
+    members = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset({"a", "b"}))
+    return SlotKeeper(push, None, None, None, members, None, ManualClock())
 
 
 def test_a_task_that_the_executor_had_and_has_no_more_is_over(keeper, ledger, session):
@@ -64,7 +64,7 @@ def test_who_has_died_since_an_executor_was_asked_may_be_the_one_that_it_means(k
     keeper._must_take_over = False
     keeper.found_elsewhere([key(0)])
     assert not keeper._must_take_over
-    keeper._peers.live_incarnations = frozenset({"a"})
+    keeper._members.live_incarnations = frozenset({"a"})
     keeper._on_peers()
     keeper._must_take_over = False  # a round has sent everything again, and here is the answer to one from before
     keeper.found_elsewhere([key(0)])

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from onager.ids import TaskKey
-from scheduler.executors.slots import SlotPool, SlotsRecord
-from scheduler.tasks.slot_ledger import SlotLedger
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
-from tests.unit.scheduler.world import UnsureBackend
+from onager.scheduler.executors.slots import SlotPool, SlotsRecord
+from onager.scheduler.policy.slot_books import SlotBooks
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.small_graphs import UnsureBackend
 
 LIFE = "life"
 
@@ -20,7 +20,7 @@ class Holder:
     """A replica's books and its view of the pool."""
 
     def __init__(self, backend, name):
-        self.backend, self.ledger = backend, SlotLedger()
+        self.backend, self.ledger = backend, SlotBooks()
         self.pool = SlotPool(backend, name, self.ledger.held)
         self.ledger.listen(self.pool.settle)
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from execution_graph import OutputLayout, StageInput, StageSpec, StageWork
+from onager.execution_graph import OutputLayout, StageInput, StageSpec, StageWork
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
-from scheduler.jobs.blobs import BlobStore
-from scheduler.jobs.job_writers import Decision, JobWriters
-from scheduler.tasks.query_coordinator import QueryCoordinator, Share
-from scheduler.tasks.stage_inputs import INLINE_BYTES, StageInputs
-from state_backend import OutcomeUnknown
-from tests.unit.scheduler.world import SLOT, graph, planned, store, succeeded
+from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.engine.stage_inputs import INLINE_BYTES, StageInputs
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.state_backend import OutcomeUnknown
+from tests.unit.scheduler.small_graphs import SLOT, graph, planned, store, succeeded
 
 JOB = JobId("job-1")
 READERS = 4
@@ -78,7 +78,7 @@ async def test_inputs_that_cannot_be_stored_go_with_the_launch(backend, clock, m
         async def read_txn(self, *args, **kwargs):
             return await backend.read_txn(*args, **kwargs)
 
-    monkeypatch.setattr("scheduler.jobs.blobs._PAUSE_S", 0.0)
+    monkeypatch.setattr("onager.scheduler.timing.BLOB_PAUSE_S", 0.0)
     task_sets = await launched(backend, clock, 2_000, blobs=BlobStore(Unsure()))
     assert [len(places(task_set)) for task_set in task_sets] == [2_000] * READERS
 

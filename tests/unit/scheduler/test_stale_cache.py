@@ -2,15 +2,15 @@
 
 import pytest
 
-from execution_graph import JobState
+from onager.execution_graph import JobState
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.jobs.blobs import digest_of
-from scheduler.replica import Replica
-from scheduler.settings import SchedulerSettings
-from scheduler.tasks.reservations import ExecutorReservation
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.app import Replica
+from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")
 TASK = pb.TaskId(job_id=JOB)

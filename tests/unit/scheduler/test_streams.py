@@ -2,11 +2,11 @@
 
 from types import SimpleNamespace
 
-from execution_graph import ExecutorLost, ExecutorSlot, Pipeline, PipelineAbandoned, apply
+from onager.execution_graph import ExecutorLost, ExecutorSlot, Pipeline, PipelineAbandoned, apply
 from onager.protocol import onager_pb2 as pb
-from scheduler.jobs.reports import ReportReader
-from scheduler.tasks.pipelines import Pipelines
-from scheduler.tasks.streams import Streams
+from onager.scheduler.engine.pipelines import Pipelines
+from onager.scheduler.engine.reports import ReportReader
+from onager.scheduler.engine.streams import Streams
 from tests.unit.execution_graph.builder import chain, planned
 
 GONE = ExecutorLost(executor_id="a", incarnation="a1", reason="gone", at_ms=9)
@@ -38,24 +38,24 @@ BOTH = {("a", "a1"): "h:1", ("b", "b1"): "h:2"}
 
 
 async def test_an_address_that_is_not_known_yet_is_asked_for():
-    roster = Roster({("a", "a1"): "h:1"}, BOTH)
+    registry = Roster({("a", "a1"): "h:1"}, BOTH)
     graph = at_work()
-    await roster.streams.learn(graph, [1])
-    assert roster.asked == 0, "a stage that reads nothing needs no address"
-    await roster.streams.learn(graph, [2])
-    assert roster.asked == 1
-    await roster.streams.learn(graph, [2])
-    assert roster.asked == 1
-    (told,) = roster.streams.told(graph, 2)
+    await registry.streams.learn(graph, [1])
+    assert registry.asked == 0, "a stage that reads nothing needs no address"
+    await registry.streams.learn(graph, [2])
+    assert registry.asked == 1
+    await registry.streams.learn(graph, [2])
+    assert registry.asked == 1
+    (told,) = registry.streams.told(graph, 2)
     tasks = [pb.StreamedTask(task_attempt=0, address="h:1"), pb.StreamedTask(task_attempt=0, address="h:2")]
     assert told == pb.StreamedInput(stage_id=1, stage_attempt=0, tasks=tasks)
 
 
 async def test_a_life_that_is_over_has_no_address():
-    roster = Roster({}, {("a", "a1"): "h:1", ("b", "b2"): "h:3"})
+    registry = Roster({}, {("a", "a1"): "h:1", ("b", "b2"): "h:3"})
     graph = at_work()
-    await roster.streams.learn(graph, [2])
-    (told,) = roster.streams.told(graph, 2)
+    await registry.streams.learn(graph, [2])
+    (told,) = registry.streams.told(graph, 2)
     assert [task.address for task in told.tasks] == ["h:1", ""]
 
 
@@ -91,12 +91,12 @@ class Watched:
         self.jobs = SimpleNamespace(cached=job, listen=self.listen, heads=SimpleNamespace(listen=self.listen_to_heads))
         local = SimpleNamespace(coordinator=lambda _: SimpleNamespace(abandon_pipeline=self.abandon))
         self.follows = True
-        acting = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
+        ownership = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
         self.executors, self.streaming = {"a", "b"}, {"b"}
         self.pipelines = Pipelines(
             self.jobs,
             local,
-            acting,
+            ownership,
             clock,
             interval_s=1,
             executors=lambda: self.executors,

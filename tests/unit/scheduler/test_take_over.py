@@ -2,16 +2,16 @@
 
 import pytest
 
-from execution_graph import ExecutorLost
 from onager.errors import UnknownExecutorError
+from onager.execution_graph import ExecutorLost
 from onager.ids import ExecutorId, Incarnation, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
-from scheduler.replica import Replica
-from scheduler.settings import SchedulerSettings
-from scheduler.tasks.reservations import ExecutorReservation
-from state_backend import Keyspace
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.scheduler.app import Replica
+from onager.scheduler.policy.reservations import ExecutorReservation
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")
 TASK = pb.TaskId(job_id=JOB)
@@ -38,7 +38,7 @@ async def replicas(clock):
         for _ in range(2)
     ]
     for replica in made:
-        await MemoryBackend(memory).put(Keyspace.Schedulers, replica.peers.id, replica.peers.record.encoded())
+        await MemoryBackend(memory).put(Keyspace.Schedulers, replica.members.id, replica.members.record.encoded())
     spec = pb.JobSpec(sql=pb.SqlScript(text="SELECT 1"))
     await made[0].service.SubmitJob(pb.SubmitJobRequest(job_id=JOB, spec=spec), Context())
     for replica in made:
@@ -191,3 +191,18 @@ async def test_who_registered_again_after_it_was_declared_lost_by_mistake_loses_
     assert told == [("e1", "life")]
     await other.executors.watch.look()
     assert len(told) == 1
+
+
+async def test_heartbeats_bring_what_is_to_be_cleaned_up(replicas, clock):
+    """An executor in pull mode whose slots are always taken seldom polls."""
+    first, _ = replicas
+    report = pb.TaskReport(task=TASK, failure=pb.Failure(kind="user_error", message="no"))
+    await first.gateway.ReportTasks(
+        pb.ReportTasksRequest(executor_id="e1", incarnation="life", reports=[report]), Context()
+    )
+    clock.advance(1_000)  # the other one may come first
+    await first.clean_ups.prepare()
+    assert [each.job_id for each in (await first.gateway.Heartbeat(BEAT, Context())).clean_ups] == [JOB]
+    done = pb.HeartbeatRequest(executor_id="e1", incarnation="life", cleaned_up=[JOB])
+    assert not (await first.gateway.Heartbeat(done, Context())).clean_ups
+    assert first.heads.get(JOB).clean_up == "none"

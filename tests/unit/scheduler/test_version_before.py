@@ -10,13 +10,21 @@ from types import SimpleNamespace
 import pytest
 from immutables import Map
 
-from execution_graph import SCHEMA_MAJOR, JobState, apply_all, decode_batch, decode_graph, encode_graph, violations
-from scheduler.executors.executor_records import ExecutorRecord
-from scheduler.jobs.job_heads import JobHead
-from scheduler.jobs.job_log import JobHeader
-from scheduler.replicas.peers import Peers, SchedulerRecord
-from scheduler.tasks.speculation import Speculation
-from state_backend import Keyspace
+from onager.execution_graph import (
+    SCHEMA_MAJOR,
+    JobState,
+    apply_all,
+    decode_batch,
+    decode_graph,
+    encode_graph,
+    violations,
+)
+from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.scheduler.engine.speculation import Speculation
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.job_heads import JobHead
+from onager.scheduler.jobs.job_log import JobHeader
+from onager.state_backend import Keyspace
 from tests.unit.execution_graph.builder import Job, new_graph
 
 LINES = (Path(__file__).parent / "version_1_0.txt").read_text().splitlines()
@@ -63,11 +71,11 @@ def test_the_other_records_are_read_too():
 
 
 async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_lives(backend, clock):
-    peers = Peers(backend, clock, scheduler_id="new", address="h:1", lease_ttl_s=5)
-    assert peers.writes_major == SCHEMA_MAJOR == 3
+    members = Members(backend, clock, scheduler_id="new", address="h:1", lease_ttl_s=5)
+    assert members.writes_major == SCHEMA_MAJOR == 3
     await backend.put(Keyspace.Schedulers, "old", RECORDS["scheduler"])
-    await peers.refresh()
-    assert peers.writes_major == 1
+    await members.refresh()
+    assert members.writes_major == 1
     looked = []
     speculation = Speculation(
         None,
@@ -76,20 +84,20 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
         clock,
         interval_s=1,
         executors=lambda: looked.append("for stragglers") or set(),
-        writes_major=lambda: peers.writes_major,
+        writes_major=lambda: members.writes_major,
     )
     await speculation.look()
     assert looked == []
     await backend.delete(Keyspace.Schedulers, "old")
-    await peers.refresh()
-    assert peers.writes_major == 3
+    await members.refresh()
+    assert members.writes_major == 3
     await speculation.look()
     assert looked == ["for stragglers"]
 
 
 async def test_a_newer_scheduler_writes_what_this_one_reads(backend, clock):
-    peers = Peers(backend, clock, scheduler_id="this", address="h:1", lease_ttl_s=5)
-    newer = peers.record.model_copy(update={"scheduler_id": "newer", "reads_major": 9})
+    members = Members(backend, clock, scheduler_id="this", address="h:1", lease_ttl_s=5)
+    newer = members.record.model_copy(update={"scheduler_id": "newer", "reads_major": 9})
     await backend.put(Keyspace.Schedulers, "newer", newer.encoded())
-    await peers.refresh()
-    assert peers.writes_major == SCHEMA_MAJOR
+    await members.refresh()
+    assert members.writes_major == SCHEMA_MAJOR

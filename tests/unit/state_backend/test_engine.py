@@ -4,8 +4,8 @@ import pytest
 
 from onager.clock import ManualClock
 from onager.errors import LeaseExpiredError
-from state_backend import ABSENT, Committed, Conflict, Delete, DeleteRange, Keyspace, LeaseId, Put
-from state_backend.local import DictTable, Engine
+from onager.state_backend import ABSENT, Committed, Conflict, Delete, DeleteRange, Keyspace, LeaseId, Put
+from onager.state_backend.local import DictTable, Engine
 
 LOG, HEADS = Keyspace.JobLog, Keyspace.JobHeads
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from state_backend.etcd.reasons import reason
-from state_backend.etcd.url import Tls
+from onager.state_backend.etcd.reasons import reason
+from onager.state_backend.etcd.url import Tls
 
 SERVER_ONLY = Tls(Path("ca"), None, None)
 MUTUAL = Tls(Path("ca"), Path("cert"), Path("key"))

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from onager.errors import InvalidSettingError
-from state_backend import open_backend
-from state_backend.etcd import EtcdUrl
-from state_backend.etcd.url import PASSWORD_VARIABLE, USER_VARIABLE, without_password
-from tests.etcd.certificates import Authority
+from onager.state_backend import open_backend
+from onager.state_backend.etcd import EtcdUrl
+from onager.state_backend.etcd.url import PASSWORD_VARIABLE, USER_VARIABLE, without_password
+from tests.support.etcd.certificates import Authority
 
 SECRET = "s3cret"
 

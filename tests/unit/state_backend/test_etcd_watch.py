@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onager.errors import StateUnavailableError
-from state_backend.etcd.watch import EtcdWatch
+from onager.state_backend.etcd.watch import EtcdWatch
 
 
 class Calls:

@@ -14,9 +14,9 @@ from onager.errors import (
     StateUnavailableError,
     WatchCompactedError,
 )
-from state_backend import Committed, Conflict, Fenced, Keyspace, OutcomeUnknown, Put
-from state_backend.faulty import APPLIES_TO, FaultKind, FaultyBackend, scripted, seeded
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.state_backend import Committed, Conflict, Fenced, Keyspace, OutcomeUnknown, Put
+from onager.state_backend.faulty import APPLIES_TO, FaultKind, FaultyBackend, scripted, seeded
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 HEADS = Keyspace.JobHeads
 UNKNOWN = [FaultKind.UNKNOWN_UNWRITTEN, FaultKind.UNKNOWN_WRITTEN, FaultKind.UNKNOWN_LATE]

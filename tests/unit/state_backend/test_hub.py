@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from onager.errors import WatchCompactedError
-from state_backend import EventKind, Keyspace, WatchEvent
-from state_backend.local import WatchHub
+from onager.state_backend import EventKind, Keyspace, WatchEvent
+from onager.state_backend.local import WatchHub
 
 HEADS, LOG = Keyspace.JobHeads, Keyspace.JobLog
 

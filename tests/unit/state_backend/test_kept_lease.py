@@ -4,8 +4,8 @@ import pytest
 
 from onager.clock import ManualClock, SystemClock
 from onager.errors import LeaseExpiredError, StateUnavailableError
-from state_backend import Keyspace, keep_lease
-from state_backend.memory import MemoryBackend, MemoryStore
+from onager.state_backend import Keyspace, keep_lease
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 BEATS = Keyspace.Heartbeats
 

@@ -3,8 +3,8 @@
 import asyncio
 
 from onager.clock import SystemClock
-from state_backend import Keyspace
-from state_backend.leveldb import LevelDBBackend
+from onager.state_backend import Keyspace
+from onager.state_backend.leveldb import LevelDBBackend
 
 
 async def test_a_write_is_acknowledged_though_watches_cannot_be_told(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 import plyvel
 import pytest
 
-from state_backend.leveldb.log import find_damage
+from onager.state_backend.leveldb.log import find_damage
 
 
 @pytest.fixture(scope="module")

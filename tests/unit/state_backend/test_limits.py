@@ -3,8 +3,17 @@ import itertools
 import pytest
 
 from onager.errors import LimitExceededError
-from state_backend import MAX_REQUEST_BYTES, MAX_TXN_OPS, DeleteRange, Keyspace, Put, op_bytes, split_ops, split_value
-from state_backend.limits import check_txn, request_bytes
+from onager.state_backend import (
+    MAX_REQUEST_BYTES,
+    MAX_TXN_OPS,
+    DeleteRange,
+    Keyspace,
+    Put,
+    op_bytes,
+    split_ops,
+    split_value,
+)
+from onager.state_backend.limits import check_txn, request_bytes
 
 LOG = Keyspace.JobLog
 

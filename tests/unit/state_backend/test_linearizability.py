@@ -6,8 +6,16 @@ from itertools import permutations
 
 import pytest
 
-from tests import linearizability
-from tests.linearizability import Kind, NotLinearizableError, Operation, Outcome, UndecidedError, check, read_history
+from tests.support import linearizability
+from tests.support.linearizability import (
+    Kind,
+    NotLinearizableError,
+    Operation,
+    Outcome,
+    UndecidedError,
+    check,
+    read_history,
+)
 
 INF = math.inf
 

@@ -1,0 +1,111 @@
+"""Write the reference of the command line, of Python and of the settings: ``python -m docs.reference``."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import griffe
+import griffe2md
+import typer
+from pydantic_core import PydanticUndefined
+from pydantic_settings import BaseSettings
+from typer.cli import get_docs_for_click
+
+from onager.cli.app import app
+from onager.executor.settings import ExecutorSettings
+from onager.scheduler.settings import SchedulerSettings
+
+HERE: Final = Path(__file__).parent
+NOTE: Final = "<!-- Generated from the code by `make reference`; do not change it here. -->\n\n"
+OBJECTS: Final = {
+    "onager.client": ("connect", "OnagerClient", "JobHandle", "JobProgress", "StageProgress", "View"),
+    "onager.errors": ("OnagerError", "JobFailedError", "JobCancelledError", "SchedulerUnreachableError"),
+    "onager.protocol.security": ("ClientSecurity",),
+}
+SETTINGS: Final[tuple[type[BaseSettings], ...]] = (SchedulerSettings, ExecutorSettings)
+
+
+def command_line() -> str:
+    """Return every command with its options."""
+    command: Any = typer.main.get_command(app)
+    text: str = get_docs_for_click(obj=command, ctx=typer.Context(command), name="onager")
+    return NOTE + text.strip() + "\n"
+
+
+def python() -> str:
+    """Return what users import."""
+    config: Any = {
+        "docstring_style": "sphinx",
+        "heading_level": 2,
+        "show_object_full_path": False,
+        "show_root_full_path": False,
+        "show_root_members_full_path": False,
+        "show_signature_annotations": True,
+        "members_order": "source",
+        "inherited_members": False,
+        "summary": False,
+    }
+    parts = []
+    for module, names in OBJECTS.items():
+        loaded: Any = _loaded(module)
+        for name in names:
+            found = loaded[name].final_target if loaded[name].is_alias else loaded[name]
+            parts.append(griffe2md.render_object_docs(found, config).strip())
+    return NOTE + "# Python\n\nEverything here is imported as `onager.NAME`.\n\n" + "\n\n".join(parts) + "\n"
+
+
+def settings() -> str:
+    """Return every setting of the processes."""
+    parts = []
+    for model in SETTINGS:
+        title = model.__name__.removesuffix("Settings") + "s"
+        rows = [f"| `{name}` | {default} | {what} |" for name, default, what in _fields(model)]
+        parts.append("\n".join((f"## {title}", "", "| variable | default | |", "|---|---|---|", *rows)))
+    return NOTE + "# Settings\n\nEach is a variable, and many are a flag, too.\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _fields(model: type[BaseSettings]) -> Iterator[tuple[str, str, str]]:
+    told: dict[str, str] = {}
+    for base in (*reversed(model.__mro__[1:]), model):
+        if base.__module__.startswith("onager."):
+            members = _loaded(base.__module__)[base.__name__].attributes
+            told |= {name: member.docstring.value for name, member in members.items() if member.docstring is not None}
+    for name, field in model.model_fields.items():
+        default = "made at the start" if field.default_factory is not None else _default(field.default)
+        yield f"{model.model_config['env_prefix']}{name.upper()}", default, _cell(told.get(name, ""))
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "has to be given"
+    if value is None or value in {"", ()}:
+        return "none"
+    return _cell(f"`{','.join(map(str, value)) if isinstance(value, tuple) else value}`")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+
+
+def _loaded(module: str) -> Any:
+    return griffe.load(module, search_paths=[str(HERE.parents[1])], resolve_aliases=True)
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {"cli.md": command_line, "python.md": python, "settings.md": settings}
+
+
+def main() -> int:
+    """Write the pages; return 1 if one of them was not as it should be."""
+    changed = 0
+    for name, page in PAGES.items():
+        path, text = HERE / name, page()
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            sys.stdout.write(f"{path.relative_to(HERE.parents[1])} written\n")
+            changed = 1
+    return changed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

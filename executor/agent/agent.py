@@ -1,0 +1,462 @@
+"""The agent: registers, takes work from schedulers by poll or push, brings back what became of it, and leaves.
+
+It holds no truth but which tasks are in its hands. Any call may be lost or be answered by another scheduler: launches
+are told apart by their attempt, reports are sent until acknowledged, and who is known to no scheduler registers again.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError, UnknownExecutorError
+from onager.executor.agent.attempts import AttemptTable, Origin
+from onager.executor.agent.backoff import Backoff, Pace
+from onager.executor.agent.blobs import BlobCache
+from onager.executor.agent.exchange_watch import ExchangeWatch
+from onager.executor.agent.gateway import SchedulerGateway, tell
+from onager.executor.agent.membership import Identity, Membership
+from onager.executor.agent.reporting import Reporter
+from onager.executor.agent.set_aside import SetAsideNotice
+from onager.executor.agent.space import SpaceWatch
+from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
+from onager.executor.agent.threads import Threads
+from onager.executor.settings import ExecutorSettings
+from onager.executor.work import Worker
+from onager.ids import BlobDigest, JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id
+from onager.supervision import Background, LoopEndedError
+
+_CALL_TIMEOUT_S = 10.0
+_CALM_S = 0.05
+"""The least time between polls that are answered at once without a task, on average."""
+_POLLS_AT_ONCE = 4
+"""So many may follow each other without that: a job that ends brings clean-ups, and the next one is to find a poll."""
+_ALIVE_CHECK_S = 0.5
+_LAST_WORDS_S = 5.0
+_READ_CHECK_S = 0.5
+"""How often an executor that leaves asks whether the jobs have ended that read what it streamed."""
+
+
+class Ending(Enum):
+    """Why the agent stopped."""
+
+    DRAINED = auto()
+    """On request, with nothing left to report."""
+    STOPPED = auto()
+    """On request, with tasks cut short."""
+    WORKER_DIED = auto()
+    """The worker can run nothing any more: the process has to start again."""
+    REFUSED = auto()
+    """No scheduler will ever take this executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the agent ended."""
+
+    ending: Ending
+    message: str = ""
+
+
+class Agent:
+    """One executor's agent; made within a running event loop, and run once."""
+
+    def __init__(
+        self,
+        settings: ExecutorSettings,
+        identity: Identity,
+        worker: Worker,
+        gateway: SchedulerGateway,
+        clock: Clock,
+        *,
+        address: str = "",
+    ) -> None:
+        """Make an agent that polls, or in push mode one that is sent work at *address*."""
+        self._settings = settings
+        self._identity = identity
+        self._worker = worker
+        self._gateway = gateway
+        self._clock = clock
+        self._id = settings.executor_id
+        self._log = structlog.get_logger().bind(executor_id=self._id)
+        self._attempts = AttemptTable(settings.slots, clock)
+        self._set_aside = SetAsideNotice(self._id)
+        self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
+        self._threads = Threads()
+        self._exchange = ExchangeWatch(
+            lambda: self._threads.looks(worker.exchange_contents),
+            identity.incarnation,
+            clock,
+            every_s=settings.exchange_look_ms / 1000,
+        )
+        self._space = SpaceWatch(
+            lambda: self._threads.probes(worker.check_exchange),
+            lambda: self._membership.beat(),  # noqa: PLW0108 - made below
+            self._id,
+        )
+        self._membership = Membership(
+            settings,
+            identity,
+            gateway,
+            held=self._held,
+            on_registered=lambda: self._reporter.wake(),  # noqa: PLW0108 - made below
+            add_news=self._add_news,
+            on_answer=self._take_heartbeat_answer,
+            on_refused=lambda why: self._end(Ending.REFUSED, why),
+            address=address,
+        )
+        self._reporter = Reporter(
+            self._attempts,
+            gateway,
+            executor_id=self._id,
+            incarnation=identity.incarnation,
+            on_answer=self._take_report_answer,
+            on_unknown=self._membership.lose,
+            on_silence=self._poll_again,
+            list_number=lambda: self._list_number,
+            spawn=self._spawn,
+        )
+        self._is_pushed_to = settings.mode == "push"
+        self._reporter.is_pushed_to = self._is_pushed_to
+        self._changed = asyncio.Event()
+        """Set whenever slots may have become free, or there is something else to say in a poll."""
+        self._draining = asyncio.Event()
+        self._must_stop = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._list_number = 0
+        self._listed_s = clock.monotonic_s()
+        """When the latest list was sent."""
+        self._patience: asyncio.Timeout | None = None
+        """What ends the wait for the latest poll."""
+        self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
+        self._cleaned_up: list[JobId] = []
+        self._cleaning: set[bytes] = set()
+        """Clean-ups that go on, serialized: one that takes long is asked for again and again."""
+        self._background = Background(self._fail)
+        self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._in_hand = TasksInHand(
+            self._attempts,
+            worker,
+            self._blobs,
+            clock,
+            self._threads,
+            executor_id=self._id,
+            spawn=self._spawn,
+            on_report=self._reporter.wake,
+            on_no_space=self._space.doubt,
+            on_death=lambda why: self._end(Ending.WORKER_DIED, why),
+        )
+
+    # ---------------------------------------------------------------- life
+
+    async def run(self) -> Outcome:
+        """Register and work until drained, refused, or until the worker is dead; then say goodbye and return why.
+
+        `LoopEndedError` when a part of it has ended that must not.
+        """
+        loops = {
+            "registration": self._membership.register(),
+            "heartbeats": self._membership.keep_alive(),
+            **({} if self._is_pushed_to else {"polling": self._poll(), "offers": self._reporter.offer()}),
+            "reporting": self._reporter.run(),
+            "watch over the worker": self._watch_worker(),
+            "space in the exchange": self._space.run(),
+            "drain": self._drain(),
+        }
+        for name, loop in loops.items():
+            self._background.keep(name, self._to_the_end(loop))
+        self._background.start("looks at the exchange", self._exchange.run())
+        try:
+            outcome = await self._ended
+        finally:
+            await self._background.close()
+            self._threads.close()
+        if outcome.ending is not Ending.REFUSED:
+            await self._say_goodbye(outcome.message)
+        return outcome
+
+    def request_drain(self) -> None:
+        """Take no more work, finish what runs, and end; called again, stop what runs."""
+        self._log.info("drain_requested", running=self._attempts.active)
+        if self._draining.is_set():
+            self._must_stop.set()
+        self._draining.set()
+        self._reporter.refills = False
+        self._membership.announce_drain()
+        self._note_change()
+
+    def _end(self, ending: Ending, message: str) -> None:
+        if not self._ended.done():
+            self._ended.set_result(Outcome(ending, message))
+
+    async def _say_goodbye(self, reason: str) -> None:
+        await self._reporter.flush(_LAST_WORDS_S)
+        request = pb.DeregisterExecutorRequest(
+            executor_id=self._id, incarnation=self._identity.incarnation, reason=reason
+        )
+        try:
+            await self._gateway.deregister(request, _LAST_WORDS_S)
+        except OnagerError as e:
+            # Its lease runs out instead.
+            tell(self._log, "deregistration_not_delivered", e)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None] | None":
+        if self._ended.done():
+            work.close()  # too late: nobody would wait for it
+            return None
+        return self._background.start(getattr(work, "__qualname__", "work"), work)
+
+    async def _to_the_end(self, loop: Coroutine[None, None, None]) -> None:
+        """Run a loop that may return once the agent has ended."""
+        await loop
+        if self._ended.done():
+            await asyncio.Event().wait()
+
+    def _fail(self, defect: LoopEndedError) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(defect)
+
+    # ---------------------------------------------------------------- polling
+
+    async def _poll(self) -> None:
+        """Poll whenever a slot is free, and now and then when none is: a launch that got lost may be waited for.
+
+        By the tasks that hold the slots, even, where a job's stages run together.
+        """
+        backoff = Backoff(first_s=0.05, limit_s=1.0)
+        while True:
+            await self._membership.wait_until_registered()
+            self._changed.clear()
+            if not self._offered_slots and self._next_list_in_s > 0:
+                await self._wait_for_change(self._next_list_in_s)
+                continue
+            # A report's answer on its way may hold launches, and the list must not miss those.
+            await self._reporter.wait_until_idle(timeout_s=1.0)
+            if not self._offered_slots and self._next_list_in_s > 0:
+                continue
+            poll = self._spawn(self._poll_and_back_off(backoff))
+            if poll is None:
+                return
+            try:
+                async with asyncio.timeout(None) as self._patience:
+                    await asyncio.shield(poll)
+            except TimeoutError:
+                continue  # a scheduler that gets another poll answers the one before
+            finally:
+                self._patience = None
+
+    @property
+    def _offered_slots(self) -> int:
+        return 0 if self._draining.is_set() else self._attempts.free_slots
+
+    @property
+    def _next_list_in_s(self) -> float:
+        """Return how soon a list is due though there is no slot to offer: as often as polls without an answer end."""
+        return self._listed_s + self._settings.poll_wait_ms / 1000 - self._clock.monotonic_s()
+
+    async def _wait_for_change(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _poll_and_back_off(self, backoff: Backoff) -> None:
+        try:
+            await self._poll_once()
+        except UnknownExecutorError:
+            self._membership.lose()
+        except OnagerError as e:
+            tell(self._log, "poll_failed", e)
+            await backoff.sleep()
+        else:
+            backoff.reset()
+
+    async def _poll_once(self) -> None:
+        request = self._poll_request()
+
+        def again() -> pb.PollWorkRequest:
+            nonlocal request
+            request = self._poll_request()
+            return request
+
+        began_s = self._listed_s
+        timeout_s = self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S
+        with self._reporter.polling():
+            answer = await self._gateway.poll(request, timeout_s, again)
+        self._were_told(request.cleaned_up)
+        self._set_aside.hear(answer)
+        self._keep(answer.blobs)
+        self._accept(answer.task_sets)
+        self._in_hand.cancel(answer.cancel)
+        self._take_clean_ups(answer.clean_ups)
+        now_s = self._clock.monotonic_s()
+        if not answer.task_sets and now_s - began_s < _CALM_S:
+            await asyncio.sleep(self._pace.wait_s(now_s))
+
+    def _poll_request(self) -> pb.PollWorkRequest:
+        self._list_number += 1
+        self._listed_s = self._clock.monotonic_s()
+        free_slots = self._offered_slots
+        return pb.PollWorkRequest(
+            executor_id=self._id,
+            incarnation=self._identity.incarnation,
+            free_slots=free_slots,
+            list_number=self._list_number,
+            running=self._held(),
+            wait_ms=self._settings.poll_wait_ms if free_slots else 0,
+            cleaned_up=self._cleaned_up,
+        )
+
+    def _poll_again(self) -> None:
+        """Poll at once, even if a poll waits: its list shows which launches have got lost."""
+        if self._patience is not None and self._patience.when() is None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+    def _take_report_answer(self, answer: pb.ReportTasksResponse) -> None:
+        self._keep(answer.blobs)
+        self._accept(answer.task_sets)
+        self._in_hand.cancel(answer.cancel)
+        self._note_change()
+
+    def _held(self) -> list[pb.TaskId]:
+        return [task_id(key) for key in self._attempts.held()]
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        if self._attempts.is_empty:
+            self._empty.set()
+        else:
+            self._empty.clear()
+
+    # ---------------------------------------------------------------- push
+
+    def launch(self, request: pb.LaunchTasksRequest) -> pb.LaunchTasksResponse:
+        """Take the tasks that there are slots for; `UnknownExecutorError` when another life of this executor is meant.
+
+        Those that it has, or has had, are not run again.
+        """
+        self._check_life(request.executor_id, request.incarnation)
+        self._keep(request.blobs)
+        origin = Origin(request.holder, request.reply_to)
+        others = frozenset(request.live_holders) - {request.holder}
+        is_leaving = self._draining.is_set()
+        answer = pb.LaunchTasksResponse(list_number=self._list_number)
+        for task_set in request.task_sets:
+            launch = self._attempts.accept(task_set, refuses_all=is_leaving, origin=origin, live_holders=others)
+            answer.refused.extend(map(task_id, launch.refused))
+            answer.over.extend(map(task_id, launch.over))
+            answer.elsewhere.extend(map(task_id, launch.elsewhere))
+            if launch.known:
+                self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
+                self._reporter.wake()
+        if answer.refused:
+            answer.reason = "the executor is leaving" if is_leaving else "the executor has no slot for the task"
+            self._log.warning("launch_refused", tasks=len(answer.refused), why=answer.reason)
+        self._note_change()
+        self._in_hand.start()
+        return answer
+
+    def cancel(self, request: pb.CancelTasksRequest) -> None:
+        """Stop tasks; `UnknownExecutorError` when another life of this executor is meant."""
+        self._check_life(request.executor_id, request.incarnation)
+        self._in_hand.cancel(request.tasks)
+
+    def _check_life(self, executor_id: str, incarnation: str) -> None:
+        if (executor_id, incarnation) != (self._id, self._identity.incarnation) or self._ended.done():
+            raise UnknownExecutorError(executor_id)
+
+    def _add_news(self, request: pb.HeartbeatRequest) -> None:
+        """Add to a heartbeat what is kept on disk and in memory, and what polls say otherwise, or cannot when full."""
+        self._exchange.add_to(request)
+        request.no_space = self._space.why
+        request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
+        request.running.extend(self._held())
+        if self._is_pushed_to:
+            self._list_number += 1
+            request.list_number = self._list_number
+        request.cleaned_up.extend(self._cleaned_up)
+
+    def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
+        self._set_aside.hear(answer)
+        self._exchange.was_told(answer)
+        self._were_told(request.cleaned_up)
+        self._in_hand.cancel(answer.cancel)
+        self._take_clean_ups(answer.clean_ups)
+
+    # ---------------------------------------------------------------- tasks
+
+    def _accept(self, task_sets: Iterable[pb.TaskSet]) -> None:
+        self._in_hand.accept(task_sets, is_leaving=self._draining.is_set())
+        self._note_change()
+        self._in_hand.start()
+
+    def _keep(self, blobs: Iterable[pb.Blob]) -> None:
+        for blob in blobs:
+            self._blobs.offer(BlobDigest(blob.digest), blob.content)
+
+    def _take_clean_ups(self, clean_ups: Iterable[pb.CleanUp]) -> None:
+        for wanted in clean_ups:
+            self._spawn(self._clean_up(wanted))
+
+    def _were_told(self, cleaned_up: Iterable[str]) -> None:
+        told = set(cleaned_up)
+        self._cleaned_up = [job_id for job_id in self._cleaned_up if job_id not in told]
+
+    async def _clean_up(self, request: pb.CleanUp) -> None:
+        asked = request.SerializeToString(deterministic=True)
+        if asked in self._cleaning:
+            return  # asked for again meanwhile
+        self._cleaning.add(asked)
+        try:
+            is_ended = await self._in_hand.clean_up(request)
+        finally:
+            self._cleaning.discard(asked)
+        if is_ended:
+            self._cleaned_up.append(JobId(request.job_id))
+            if self._is_pushed_to:
+                self._membership.beat()
+
+    # ---------------------------------------------------------------- ends
+
+    async def _watch_worker(self) -> None:
+        while await self._threads.liveness(self._worker.is_alive):  # noqa: ASYNC110 - a process's death has no event here
+            await asyncio.sleep(_ALIVE_CHECK_S)
+        self._end(Ending.WORKER_DIED, DEATH_NOTICE)
+
+    async def _drain(self) -> None:
+        await self._draining.wait()
+        grace_s = self._settings.drain_grace_ms / 1000
+        done, stop = (asyncio.create_task(wait) for wait in (self._until_unneeded(), self._must_stop.wait()))
+        await asyncio.wait([done, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        done.cancel()
+        if self._empty.is_set():
+            if jobs := self._worker.streamed_jobs():
+                self._log.warning("streams_given_up", jobs=sorted(jobs), grace_s=grace_s)
+            self._end(Ending.DRAINED, "drained")
+            return
+        self._log.warning("drain_cut_short", running=self._attempts.active, grace_s=grace_s)
+        self._in_hand.cancel(self._held())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await self._empty.wait()
+        self._end(Ending.STOPPED, "stopped while tasks were running")
+
+    async def _until_unneeded(self) -> None:
+        """Wait until nothing is held, and no job goes on that reads what was streamed here: it would begin anew.
+
+        Which jobs have ended is told by the answers to heartbeats.
+        """
+        await self._empty.wait()
+        while self._worker.streamed_jobs():
+            self._membership.beat()
+            await asyncio.sleep(_READ_CHECK_S)
+            await self._empty.wait()

@@ -1,0 +1,193 @@
+"""The executor's side of the wire: calls that any scheduler may answer, and blobs by their digest."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import structlog
+
+from onager.clock import Clock, SystemClock
+from onager.errors import OnagerError, SchedulerUnreachableError, StateCorruptError, TlsError
+from onager.executor.agent.reply_channels import ReplyChannels, is_elsewhere_better
+from onager.ids import BlobDigest
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub
+from onager.protocol.security import ClientAccess, ClientSecurity
+
+_BLOB_TIMEOUT_S = 60.0
+
+log = structlog.get_logger()
+
+
+class SchedulerGateway:
+    """Calls the scheduler that answered last; when it does not answer, each of the others once.
+
+    Calls that wait for one that has failed to answer another call are given up, too, and made elsewhere: a scheduler
+    that hangs would else be noticed by each of them in its own time.
+
+    Every call raises the error that the scheduler raised, `SchedulerUnreachableError` when none answered, or `TlsError`
+    when that was because no safe connection to the last one came about. Whether a
+    call that failed so was carried out is unknown: all of them may be repeated.
+    """
+
+    def __init__(
+        self,
+        addresses: tuple[str, ...],
+        access: ClientAccess | None = None,
+        *,
+        first: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Begin with the address at *first*, counted around, so that executors spread over the schedulers."""
+        self._addresses = addresses
+        self._access = access or ClientAccess(ClientSecurity(), addresses)
+        self._channels = [self._access.aio_channel(address) for address in addresses]
+        self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
+        self._current = first % len(addresses)
+        self._patience: list[dict[asyncio.Timeout, None]] = [{} for _ in addresses]
+        """What ends the calls that wait for each address."""
+        self._is_lost = False
+        self._replies = ReplyChannels(self._access, clock or SystemClock())
+
+    @property
+    def addresses(self) -> str:
+        """Return the addresses for people."""
+        return ",".join(self._addresses)
+
+    async def register(self, request: pb.RegisterExecutorRequest, timeout_s: float) -> pb.RegisterExecutorResponse:
+        """Introduce this executor.
+
+        `VersionMismatchError`, `ExecutorReplacedError` or `InvalidRequestError` when it can never work there.
+        """
+        answer: pb.RegisterExecutorResponse = await self._call("RegisterExecutor", request, timeout_s)
+        return answer
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, timeout_s: float) -> pb.HeartbeatResponse:
+        """Renew the lease; the answer names tasks that nobody wants any more."""
+        answer: pb.HeartbeatResponse = await self._call("Heartbeat", request, timeout_s)
+        return answer
+
+    async def poll(
+        self, request: pb.PollWorkRequest, timeout_s: float, again: Callable[[], pb.PollWorkRequest] | None = None
+    ) -> pb.PollWorkResponse:
+        """Wait for work; schedulers after the first are asked *again*, with a later list.
+
+        One that did not answer may have launched something, which the list that it was sent does not disprove.
+        """
+        answer: pb.PollWorkResponse = await self._call("PollWork", request, timeout_s, again)
+        return answer
+
+    async def report(
+        self, request: pb.ReportTasksRequest, timeout_s: float, *, repeats_offer: bool = False
+    ) -> pb.ReportTasksResponse:
+        """Hand over what became of tasks.
+
+        Unless *repeats_offer*, the slots are free by our word alone: one that did not answer may have filled them, so
+        they are not offered to another. The next poll offers them, and its list shows what of that has got lost.
+        """
+        again = pb.ReportTasksRequest()
+        again.CopyFrom(request)
+        if not repeats_offer:
+            again.freed_slots = 0
+        answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s, lambda: again)
+        return answer
+
+    def is_passed_over(self, address: str) -> bool:
+        """Return whether the scheduler at *address* did not answer lately, so that another is asked at once."""
+        return self._replies.is_passed_over(address)
+
+    async def report_to(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
+        """Hand over what became of tasks to the scheduler at *address*; None when it does not answer."""
+        return await self._replies.report(address, request)
+
+    async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
+        """Say that this incarnation is over."""
+        await self._call("DeregisterExecutor", request, timeout_s)
+
+    async def fetch_blob(self, digest: BlobDigest) -> bytes:
+        """Return the blob of *digest*; `StateCorruptError` when what comes has another digest."""
+        chunks: list[bytes] = await self._call("FetchBlob", pb.FetchBlobRequest(digest=digest), _BLOB_TIMEOUT_S)
+        content = b"".join(chunks)
+        found = hashlib.sha256(content).hexdigest()
+        if found != digest:
+            raise StateCorruptError(
+                f"the blob {digest} came with content of digest {found}; it is damaged in the store"
+            )
+        return content
+
+    async def _call(
+        self, method: str, request: object, timeout_s: float, again: Callable[[], object] | None = None
+    ) -> Any:
+        """Return the first answer; schedulers after the first are asked what *again* returns, if it is given."""
+        reasons = []
+        unsafe: TlsError | None = None
+        for _ in self._addresses:
+            at = self._current
+            try:
+                answer = await self._call_at(at, method, request, timeout_s)
+            except grpc.aio.AioRpcError as e:
+                error = self._access.error_of(e, self._addresses[at])
+                if not is_elsewhere_better(e, error):
+                    raise error from e
+                unsafe = error if isinstance(error, TlsError) else None
+                reasons.append(str(unsafe) if unsafe else f"{self._addresses[at]}: {e.details() or e.code().name}")
+                self._turn_away(at)
+            except TimeoutError:
+                reasons.append(f"{self._addresses[at]}: it does not answer other calls")
+            else:
+                self._note(is_lost=False)
+                return answer
+            request = request if again is None else again()
+        self._note(is_lost=True, why="; ".join(reasons))
+        raise unsafe or SchedulerUnreachableError(self.addresses, "; ".join(reasons))
+
+    async def _call_at(self, at: int, method: str, request: object, timeout_s: float) -> Any:
+        """Call one scheduler; `TimeoutError` when it is given up because of another call."""
+        async with asyncio.timeout(None) as patience:
+            self._patience[at][patience] = None
+            try:
+                call = getattr(self._stubs[at], method)(request, timeout=timeout_s, metadata=self._access.metadata())
+                return [chunk.content async for chunk in call] if method == "FetchBlob" else await call
+            finally:
+                self._patience[at].pop(patience, None)
+
+    def _turn_away(self, at: int) -> None:
+        if self._current != at:
+            return
+        self._current = (at + 1) % len(self._addresses)
+        if self._current != at:
+            waiting, self._patience[at] = self._patience[at], {}
+            for patience in waiting:
+                patience.reschedule(asyncio.get_running_loop().time())
+
+    def _note(self, *, is_lost: bool, why: str = "") -> None:
+        if is_lost and not self._is_lost:
+            log.warning("schedulers_lost", addresses=self.addresses, why=why)
+        elif self._is_lost and not is_lost:
+            log.info("scheduler_found", address=self._addresses[self._current])
+        self._is_lost = is_lost
+
+    async def close(self) -> None:
+        """Close every connection; calls in flight end."""
+        for channel in self._channels:
+            await channel.close(None)
+        await self._replies.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def tell(logger: structlog.typing.FilteringBoundLogger, event: str, error: OnagerError, **fields: object) -> None:
+    """Log a call that failed and will be repeated; that no scheduler answers was told once by the gateway itself."""
+    if isinstance(error, SchedulerUnreachableError):
+        logger.debug(event, error=str(error), **fields)
+    else:
+        logger.warning(event, error=str(error), **fields)

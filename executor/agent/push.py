@@ -1,0 +1,76 @@
+"""Push mode: the port on which an executor is sent work."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import grpc
+import structlog
+from grpc_health.v1 import health_pb2
+from grpc_health.v1._async import HealthServicer
+
+from onager.executor.agent.agent import Agent
+from onager.executor.settings import ExecutorSettings
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.border import Border
+from onager.protocol.limits import SERVER_OPTIONS
+from onager.protocol.onager_pb2_grpc import OnagerExecutorServicer, add_OnagerExecutorServicer_to_server
+from onager.protocol.ports import unusable_address
+from onager.protocol.security import ServerAccess
+from onager.protocol.serving import translated
+
+log = structlog.get_logger()
+
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["OnagerExecutor"].full_name
+
+Context = Any
+
+
+class ExecutorService(OnagerExecutorServicer):  # type: ignore[misc]
+    """The service for schedulers."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    @translated
+    async def LaunchTasks(self, request: pb.LaunchTasksRequest, context: Context) -> pb.LaunchTasksResponse:  # noqa: ARG002, N802
+        """Take tasks."""
+        return self._agent.launch(request)
+
+    @translated
+    async def CancelTasks(self, request: pb.CancelTasksRequest, context: Context) -> pb.CancelTasksResponse:  # noqa: ARG002, N802
+        """Stop tasks."""
+        self._agent.cancel(request)
+        return pb.CancelTasksResponse()
+
+
+class Port:
+    """A port that is taken, and not served on yet."""
+
+    def __init__(self, settings: ExecutorSettings, access: ServerAccess) -> None:
+        """Listen as *settings* say; `InvalidSettingError` when the address cannot be used."""
+        self._server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
+        try:
+            port = access.add_port(self._server, settings.listen)
+        except RuntimeError as error:
+            raise unusable_address("--listen", settings.listen) from error
+        if not port:
+            raise unusable_address("--listen", settings.listen)
+        self.address = settings.advertised(port)
+        """Where schedulers reach it."""
+
+    @asynccontextmanager
+    async def serving(self, agent: Agent) -> AsyncIterator[None]:
+        """Hand what comes to *agent* inside the block."""
+        border = Border(self._server)
+        add_OnagerExecutorServicer_to_server(ExecutorService(agent), border)
+        checks = HealthServicer()
+        border.add_looking(checks, [_SERVICE])
+        await self._server.start()
+        for name in ("", _SERVICE):
+            await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+        log.info("executor_serves", address=self.address)
+        try:
+            yield
+        finally:
+            await self._server.stop(None)

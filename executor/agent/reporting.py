@@ -1,0 +1,266 @@
+"""Sends reports of finished tasks until each is acknowledged: batched, repeated, independent of any poll."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import structlog
+
+from onager.errors import OnagerError, UnknownExecutorError
+from onager.executor.agent.attempts import AttemptTable
+from onager.executor.agent.backoff import Backoff
+from onager.executor.agent.gateway import SchedulerGateway, tell
+from onager.executor.work import failure_report
+from onager.ids import TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_MESSAGE_BYTES, MAX_REPORT_BYTES
+from onager.protocol.task_keys import task_key
+
+_BATCH_WINDOW_S = 0.003
+"""How long the first report waits for others, unless nothing else runs or there was none for a while."""
+_RARE_S = 0.05
+_OFFER_AFTER_S = 0.005
+"""How long slots that a report has freed and its answer did not fill wait for others, before the poll is told."""
+_BATCH_BYTES = MAX_MESSAGE_BYTES // 4
+_TIMEOUT_S = 15.0
+
+OnAnswer = Callable[[pb.ReportTasksResponse], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Reports that go with one call."""
+
+    reply_to: str
+    """Where the scheduler is reached that they are for; empty for whichever answers."""
+    reports: dict[TaskKey, pb.TaskReport] = field(default_factory=dict)
+
+
+class Reporter:
+    """One call at a time to each scheduler that reports are for; what finishes meanwhile goes with the next ones."""
+
+    def __init__(
+        self,
+        attempts: AttemptTable,
+        gateway: SchedulerGateway,
+        *,
+        executor_id: str,
+        incarnation: str,
+        on_answer: OnAnswer,
+        on_unknown: Callable[[], None],
+        on_silence: Callable[[], None] = lambda: None,
+        list_number: Callable[[], int] = lambda: 0,
+        spawn: Callable[[Coroutine[None, None, None]], object] = asyncio.create_task,
+    ) -> None:
+        """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come.
+
+        *spawn* runs work in the background.
+        """
+        self._attempts = attempts
+        self._gateway = gateway
+        self._executor_id = executor_id
+        self._incarnation = incarnation
+        self._on_answer = on_answer
+        self._on_unknown = on_unknown
+        self._on_silence = on_silence
+        self._list_number = list_number
+        self._spawn = spawn
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._in_flight = 0
+        self._sending: dict[str, object] = {}
+        """What sends reports, by the address of the scheduler that they are for."""
+        self._idle_since_s = asyncio.get_running_loop().time()
+        self._unfilled = asyncio.Event()
+        self._untold_slots = 0
+        """Free slots of which the scheduler that is polled does not know."""
+        self._polls_waiting = 0
+        self._unanswered: set[TaskKey] = set()
+        self._log = structlog.get_logger().bind(executor_id=executor_id)
+        self.refills = True
+        """Whether the scheduler may fill the slots that reports free; false while draining."""
+        self.is_pushed_to = False
+        """Whether schedulers keep account of the slots themselves, so that it does no harm to offer one again."""
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Tell the scheduler that is polled meanwhile of slots that others have left free; it knows all until now."""
+        self._untold_slots = 0
+        self._polls_waiting += 1
+        try:
+            yield
+        finally:
+            self._polls_waiting -= 1
+
+    def wake(self) -> None:
+        """Say that there is something to send."""
+        self._wake.set()
+
+    async def wait_until_idle(self, timeout_s: float) -> None:
+        """Wait until no call is in flight, but no longer than *timeout_s*."""
+        # Not `wait_for`: before Python 3.12 it may swallow a cancellation, and then the agent cannot end.
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return
+
+    async def run(self) -> None:
+        """Send reports as they come, for ever."""
+        while True:
+            await self._wake.wait()
+            is_rare = not self._sending and asyncio.get_running_loop().time() - self._idle_since_s >= _RARE_S
+            if self._attempts.active and not is_rare:
+                await asyncio.sleep(_BATCH_WINDOW_S)
+            self._wake.clear()
+            for reply_to in self._destinations():
+                if reply_to not in self._sending:
+                    self._sending[reply_to] = self._spawn(self._send_all(reply_to))
+
+    async def _send_all(self, reply_to: str) -> None:
+        """Send what there is for one scheduler, until nothing is left."""
+        backoff = Backoff(first_s=0.05, limit_s=2.0)
+        try:
+            while batch := self._next_batch(reply_to):
+                if await self._send(batch):
+                    backoff.reset()
+                else:
+                    await backoff.sleep()
+        finally:
+            self._sending.pop(reply_to, None)
+            self._idle_since_s = asyncio.get_running_loop().time()
+
+    async def offer(self) -> None:
+        """Offer what other schedulers have left free to the one that is polled, for ever."""
+        while True:
+            await self._unfilled.wait()
+            await asyncio.sleep(_OFFER_AFTER_S)
+            self._unfilled.clear()
+            slots, self._untold_slots = self._untold_slots, 0
+            if not (slots and self.refills and self._polls_waiting):
+                continue  # the next poll tells of them
+            try:
+                with self._calling():
+                    self._on_answer(await self._gateway.report(self._request((), slots), _TIMEOUT_S))
+            except UnknownExecutorError:
+                self._on_unknown()
+            except OnagerError as e:
+                tell(self._log, "slots_not_offered", e, slots=slots)
+                self._on_silence()
+
+    async def flush(self, timeout_s: float) -> None:
+        """Send what is left once more, for at most *timeout_s*; only when `run` has ended."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while batches := [batch for to in self._destinations() if (batch := self._next_batch(to))]:
+                    if not all(await asyncio.gather(*map(self._send, batches))):
+                        await asyncio.sleep(0.1)
+        except TimeoutError:
+            self._log.warning("reports_left_behind", count=len(self._attempts.reports()))
+
+    def _destinations(self) -> list[str]:
+        """Return the addresses of the schedulers that reports are for; empty for whichever answers."""
+        origins = (origin for _, _, origin in self._attempts.reports())
+        return list(dict.fromkeys("" if origin is None else origin.reply_to for origin in origins))
+
+    def _next_batch(self, reply_to: str) -> _Batch | None:
+        """Return what goes with the next call to one scheduler: as many reports as fit a message."""
+        batch = _Batch(reply_to)
+        size = 0
+        for key, report, origin in self._attempts.reports():
+            if reply_to != ("" if origin is None else origin.reply_to):
+                continue
+            size += report.ByteSize()
+            if batch.reports and size > _BATCH_BYTES:
+                break
+            if origin is not None:
+                report.holder = origin.holder
+            batch.reports[key] = report
+        return batch if batch.reports else None
+
+    def _offered(self, fresh: set[TaskKey], batch: _Batch) -> int:
+        if not self.refills:
+            return 0
+        return len(batch.reports) if self.is_pushed_to else self._attempts.freed_by(len(fresh))
+
+    async def _send(self, batch: _Batch) -> bool:
+        """Return whether every report of *batch* was acknowledged."""
+        keys = batch.reports.keys()
+        # Slots that a lost answer may have filled are not offered again: the next poll offers them.
+        fresh = keys - self._unanswered
+        request = self._request(batch.reports.values(), self._offered(fresh, batch))
+        try:
+            with self._calling():
+                answer = await self._call(batch.reply_to, request)
+        except UnknownExecutorError:
+            self._on_unknown()
+            return False
+        except OnagerError as e:
+            self._unanswered |= keys
+            tell(self._log, "report_not_delivered", e, tasks=len(keys))
+            return False
+        acknowledged = {task_key(task) for task in answer.acknowledged}
+        self._attempts.acknowledge(acknowledged)
+        self._unanswered -= keys
+        self._on_answer(answer)
+        return keys <= acknowledged
+
+    async def _call(self, reply_to: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse:
+        """Return the answer of the scheduler at *reply_to*, else of any."""
+        if reply_to and not self._gateway.is_passed_over(reply_to):
+            answer = await self._gateway.report_to(reply_to, request)
+            if answer is not None:
+                filled = sum(len(task_set.tasks) for task_set in answer.task_sets)
+                self._leave(request.freed_slots - filled - answer.credited_slots)
+                return answer
+            if not self.is_pushed_to:
+                request.freed_slots = 0  # it may have filled them
+                self._on_silence()
+        return await self._gateway.report(request, _TIMEOUT_S, repeats_offer=self.is_pushed_to)
+
+    def _leave(self, slots: int) -> None:
+        """Note that *slots* are free of which only a scheduler knows that is not polled."""
+        if slots > 0 and not self.is_pushed_to:
+            self._untold_slots += slots
+            self._unfilled.set()
+
+    def _request(self, reports: Iterable[pb.TaskReport], freed_slots: int) -> pb.ReportTasksRequest:
+        return pb.ReportTasksRequest(
+            executor_id=self._executor_id,
+            incarnation=self._incarnation,
+            reports=reports,
+            freed_slots=freed_slots,
+            list_number=self._list_number(),
+        )
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        self._in_flight += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
+
+
+def within_limits(report: pb.TaskReport) -> pb.TaskReport:
+    """Return *report*, or what stands for it when it is too large to be sent at all."""
+    size = report.ByteSize()
+    if size <= MAX_REPORT_BYTES:
+        return report
+    message = (
+        f"what the task has to report takes {size:,} bytes, more than the {MAX_REPORT_BYTES:,} that fit a message: "
+        "the plan holds that much data itself (local rows, literals); read it from files instead"
+    )
+    failure = pb.Failure(kind="user_error", message=message)
+    return pb.TaskReport(task=report.task, started_ms=report.started_ms, ended_ms=report.ended_ms, failure=failure)
+
+
+def killed(keys: Iterable[TaskKey], why: str, now_ms: int) -> list[pb.TaskReport]:
+    """Return reports that the tasks *keys* were stopped before they started, because of *why*."""
+    failure = pb.Failure(kind="task_killed", message=why)
+    return [failure_report(key, failure, started_ms=now_ms, ended_ms=now_ms) for key in keys]

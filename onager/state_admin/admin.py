@@ -1,0 +1,72 @@
+"""The service of an administrator over one store, in the protocol's messages."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from onager.clock import Clock
+from onager.protocol import onager_pb2 as pb
+from onager.state_admin.looking import list_keys, read_record
+from onager.state_admin.removing import remove_records
+from onager.state_admin.watching import watch_records
+from onager.state_backend import StateBackendClient
+
+_FINDINGS_PER_MESSAGE = 500
+
+
+class StateAdmin:
+    """What ``onager state`` does, over a store that a scheduler has open, or that the command opened itself."""
+
+    def __init__(self, backend: StateBackendClient, clock: Clock, source: str) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._source = source
+
+    async def list(self, request: pb.ListStateRequest) -> pb.ListStateResponse:
+        """Return keys."""
+        return await list_keys(self._backend, request.prefix, request.limit)
+
+    async def get(self, request: pb.GetStateRequest) -> pb.GetStateResponse:
+        """Return one record, decoded."""
+        return await read_record(self._backend, request.key)
+
+    def watch(self, request: pb.WatchStateRequest) -> AsyncGenerator[pb.StateChange, None]:
+        """Yield changes until closed."""
+        return watch_records(self._backend, request.prefix, request.from_revisions)
+
+    async def remove(self, request: pb.RemoveStateRequest) -> pb.RemoveStateResponse:
+        """Remove a record, or all below a prefix."""
+        return await remove_records(self._backend, request.path, is_dry_run=request.dry_run, is_forced=request.force)
+
+    async def check(self, request: pb.CheckStateRequest) -> AsyncGenerator[pb.StateCheck, None]:  # noqa: ARG002
+        """Yield what is wrong with the store, and a summary at the end; other work goes on meanwhile."""
+        from onager.state_admin.checking import check_everything  # brings all that a scheduler is made of
+        from onager.state_admin.contents import read_contents
+
+        yield pb.StateCheck(begins=True)
+        store = await read_contents(self._backend)
+        found = await asyncio.to_thread(lambda: list(check_everything(store)))
+        for start in range(0, len(found), _FINDINGS_PER_MESSAGE):
+            some = found[start : start + _FINDINGS_PER_MESSAGE]
+            yield pb.StateCheck(findings=[finding.told() for finding in some])
+        warnings = sum(finding.is_warning for finding in found)
+        yield pb.StateCheck(
+            summary=pb.StateCheckSummary(
+                revision=store.revision,
+                records=store.count(),
+                errors=len(found) - warnings,
+                warnings=warnings,
+            )
+        )
+
+    def backup(self, request: pb.BackupStateRequest) -> AsyncGenerator[pb.StateBackup, None]:  # noqa: ARG002
+        """Yield all records at one revision, after a header."""
+        from onager.state_admin.backing_up import backup_records
+
+        return backup_records(self._backend, self._clock, self._source)
+
+
+def without_credentials(url: str) -> str:
+    """Return a backend's URL without user, password and options."""
+    scheme, colon, rest = url.partition(":")
+    where, _, _ = rest.partition("?")
+    return f"{scheme}{colon}//{where.rpartition('@')[2].lstrip('/')}" if "@" in where else f"{scheme}{colon}{where}"

@@ -1,0 +1,124 @@
+"""The check of a whole store, as a function of what was read at one revision."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from onager.errors import StateCorruptError
+from onager.scheduler.cluster.members import SchedulerRecord
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.executors.slots import SlotsRecord
+from onager.scheduler.records import unpack
+from onager.state_admin.checking_blobs import check_blobs
+from onager.state_admin.checking_jobs import Job, check_jobs
+from onager.state_admin.contents import StoreContents
+from onager.state_admin.findings import Finding, Findings
+from onager.state_admin.restoring import MARK_KEY
+from onager.state_backend import Keyspace, KeyValue
+
+_RESTORE_ADVICE: Final = "a restore into this store was not finished: run it again"
+
+
+def check_everything(store: StoreContents) -> Iterator[Finding]:
+    """Yield everything that is wrong with *store*, keyspace by keyspace; one bad record does not stop the rest."""
+    found = Findings()
+    if MARK_KEY in store.records[Keyspace.Admin]:
+        found.error("unfinished", Keyspace.Admin, MARK_KEY, _RESTORE_ADVICE)
+    jobs = check_jobs(store, found)
+    yield from found
+    found.clear()
+    check_blobs(store, jobs, found)
+    lives = _check_executors(store, jobs, found)
+    _check_slots(store, lives, _check_schedulers(store, found), found)
+    for key, item in store.records[Keyspace.Sessions].items():
+        found.read(Keyspace.Sessions, key, partial(_json_of, item, f"Sessions/{key}"))
+    yield from found
+
+
+def _json_of(item: KeyValue, path: str) -> object:
+    plain = unpack(item.value, path)
+    if not plain.startswith(b"{"):
+        return None  # a plain mark, such as an incarnation
+    try:
+        return json.loads(plain)
+    except ValueError as error:
+        raise StateCorruptError(f"{path} cannot be read: {error}") from error
+
+
+def _check_schedulers(store: StoreContents, found: Findings) -> set[str]:
+    """Return the lives of schedulers."""
+    incarnations = set()
+    for key, item in store.records[Keyspace.Schedulers].items():
+        decode = partial(SchedulerRecord.decoded, item.value, f"Schedulers/{key}")
+        record = found.read(Keyspace.Schedulers, key, decode)
+        if record is None:
+            continue
+        incarnations.add(record.incarnation)
+        if record.scheduler_id != key:
+            found.error("misplaced", Keyspace.Schedulers, key, f"is the record of scheduler {record.scheduler_id}")
+    return incarnations
+
+
+def _check_slots(
+    store: StoreContents, lives: Mapping[str, ExecutorRecord], schedulers: Collection[str], found: Findings
+) -> None:
+    """Look at who holds slots of push executors. Schedulers put that right, so all but damage is worth a warning."""
+    there = store.records[Keyspace.Slots]
+    for key, item in there.items():
+        record = found.read(Keyspace.Slots, key, partial(SlotsRecord.decoded, item.value, f"Slots/{key}"))
+        if record is None:
+            continue
+        if record.executor_id != key:
+            found.error("misplaced", Keyspace.Slots, key, f"are the slots of executor {record.executor_id}")
+            continue
+        life = lives.get(key)
+        if life is None or life.state == "lost" or life.incarnation != record.incarnation or life.mode != "push":
+            found.warn("orphan", Keyspace.Slots, key, f"are slots of no living push executor ({record.incarnation})")
+        for holder, slots in record.holders.items():
+            if holder not in schedulers:
+                message = f"says that {slots} are held by {holder}, which no scheduler is: the others take it out"
+                found.warn("inconsistent", Keyspace.Slots, key, message)
+        held = sum(record.holders.values())
+        if held > record.total:
+            message = f"says that {held} of {record.total} slots are held: the executor refuses what it has none for"
+            found.warn("inconsistent", Keyspace.Slots, key, message)
+    for key, life in lives.items():
+        if life.mode == "push" and life.state != "lost" and key not in there:
+            message = "has no slots, and gets no work: a scheduler writes them down in a moment"
+            found.warn("missing", Keyspace.Slots, key, message)
+
+
+def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> dict[str, ExecutorRecord]:
+    hearts = store.records[Keyspace.Heartbeats]
+    lives: dict[str, ExecutorRecord] = {}
+    for key, item in store.records[Keyspace.Executors].items():
+        decode = partial(ExecutorRecord.decoded, item.value, f"Executors/{key}")
+        record = found.read(Keyspace.Executors, key, decode)
+        if record is None:
+            continue
+        lives[key] = record
+        if record.executor_id != key:
+            found.error("misplaced", Keyspace.Executors, key, f"is the record of executor {record.executor_id}")
+        if record.state != "lost" and key not in hearts:
+            message = "has no heartbeat: the next scheduler to look declares it lost"
+            found.warn("missing", Keyspace.Executors, key, message)
+    for key, item in hearts.items():
+        record = lives.get(key)
+        if key not in store.records[Keyspace.Executors]:
+            found.warn("orphan", Keyspace.Heartbeats, key, "is the heartbeat of an executor that has no record")
+        elif record is not None and record.incarnation.encode() != item.value:
+            message = f"beats for incarnation {item.value.decode(errors='replace')!r}, but the executor's record says"
+            found.error("inconsistent", Keyspace.Heartbeats, key, f"{message} {record.incarnation!r}")
+    for job in jobs:
+        _check_lives(job, lives, found)
+    return lives
+
+
+def _check_lives(job: Job, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:
+    for executor_id, incarnation in sorted(job.lives):
+        life = lives.get(executor_id)
+        if life is None or life.incarnation != incarnation or life.state == "lost":
+            message = f"has tasks with executor {executor_id} in a life ({incarnation}) that is over: "
+            message += "a scheduler hands them out again"
+            found.warn("inconsistent", job.keyspace, job.job_id, message)

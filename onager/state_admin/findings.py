@@ -1,0 +1,61 @@
+"""What a check finds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from onager.errors import SchemaVersionError, StateCorruptError
+from onager.protocol import onager_pb2 as pb
+from onager.state_backend import Keyspace
+
+T = TypeVar("T")
+
+Kind = Literal[
+    "undecodable", "newer", "missing", "misplaced", "inconsistent", "invariant", "gap", "orphan", "unfinished", "marked"
+]
+"""``undecodable``: the value cannot be read; ``newer``: written by a newer major version; ``missing``: named, but not
+there; ``misplaced``: under a key that is not its own; ``inconsistent``: contradicts another record; ``invariant``: a
+graph that cannot be; ``gap``: a log without one of its positions; ``orphan``: nothing names it; ``unfinished``: a
+restore broke off; ``marked``: a scheduler found the job damaged before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong (or, as a warning, odd, and looked after by the schedulers themselves)."""
+
+    kind: Kind
+    keyspace: Keyspace
+    key: str
+    message: str
+    is_warning: bool = False
+
+    def told(self) -> pb.StateFinding:
+        """Return the finding as a message."""
+        return pb.StateFinding(
+            severity="warning" if self.is_warning else "error",
+            key=f"{self.keyspace}/{self.key}",
+            kind=self.kind,
+            message=self.message,
+        )
+
+
+class Findings(list[Finding]):
+    """Findings as they come together."""
+
+    def error(self, kind: Kind, keyspace: Keyspace, key: str, message: str) -> None:
+        """Add an error."""
+        self.append(Finding(kind, keyspace, key, message))
+
+    def warn(self, kind: Kind, keyspace: Keyspace, key: str, message: str) -> None:
+        """Add a warning."""
+        self.append(Finding(kind, keyspace, key, message, is_warning=True))
+
+    def read(self, keyspace: Keyspace, key: str, decode: Callable[[], T]) -> T | None:
+        """Return what *decode* makes of a record; None, and an error of that key, when it cannot be read."""
+        try:
+            return decode()
+        except SchemaVersionError as error:
+            self.error("newer", keyspace, key, str(error))
+        except StateCorruptError as error:
+            self.error("undecodable", keyspace, key, str(error))
+        return None

@@ -1,0 +1,142 @@
+"""Removing records by hand, and what of running jobs hangs on them."""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from onager.errors import InvalidRequestError, NotFoundError, OutcomeUnknownError, StateUnavailableError
+from onager.protocol import onager_pb2 as pb
+from onager.state_admin.paths import keyspace_of
+from onager.state_backend import (
+    MAX_TXN_OPS,
+    Committed,
+    Conflict,
+    Delete,
+    DeleteRange,
+    Keyspace,
+    OutcomeUnknown,
+    StateBackendClient,
+)
+
+_SAMPLE: Final = 10
+_DANGERS_SHOWN: Final = 10
+_PAGE: Final = 1_000
+_TRIES: Final = 5
+_RUN_AGAIN: Final = "what it runs would be run again"
+_JOB_RECORDS: Final = {
+    Keyspace.ActiveJobs: "nobody finds it any more",
+    Keyspace.JobHeads: "no scheduler works on it any more",
+    Keyspace.JobLog: "what it did since its last snapshot is forgotten, or it cannot be read",
+    Keyspace.GraphChunks: "it cannot be read any more",
+    Keyspace.Results: "its result is incomplete",
+}
+
+
+async def remove_records(
+    backend: StateBackendClient, path: str, *, is_dry_run: bool, is_forced: bool
+) -> pb.RemoveStateResponse:
+    """Remove ``Keyspace/key``, or with ``/`` at the end all keys below it in one operation.
+
+    With *is_dry_run* only say what would go. `NotFoundError` when nothing is there; `InvalidRequestError` when running
+    jobs or executors need it and it is not forced.
+    """
+    keyspace, key, is_prefix = _target(path)
+    for _ in range(_TRIES):
+        response, revision = await _look(backend, path, keyspace, key, is_prefix=is_prefix)
+        if is_dry_run:
+            return response
+        if response.dangers and not is_forced:
+            raise InvalidRequestError(
+                f"{path} is in use: {'; '.join(response.dangers)}. Use --force to remove it all the same"
+            )
+        if is_prefix:
+            result = await backend.put_txn([DeleteRange(keyspace, key)])
+        else:
+            result = await backend.put_txn([Delete(keyspace, key)], expect={(keyspace, key): revision})
+        match result:
+            case Committed():
+                response.removed = True
+                response.keys = result.deleted
+                return response
+            case Conflict():
+                continue  # it changed since it was looked at: look again
+            case OutcomeUnknown(why):
+                raise OutcomeUnknownError(f"{path} may or may not be removed ({why}): look, and repeat it")
+            case other:
+                raise AssertionError(f"an unfenced removal was fenced: {other}")
+    raise StateUnavailableError(f"{path} changes all the time, and was not removed; try again")
+
+
+def _target(path: str) -> tuple[Keyspace, str, bool]:
+    name, slash, key = path.partition("/")
+    keyspace = keyspace_of(name)
+    if not slash:
+        raise InvalidRequestError(f"{path!r} names a whole keyspace: say {path}/ to remove everything in it")
+    return keyspace, key, not key or key.endswith("/")
+
+
+async def _look(
+    backend: StateBackendClient, path: str, keyspace: Keyspace, key: str, *, is_prefix: bool
+) -> tuple[pb.RemoveStateResponse, int]:
+    if is_prefix:
+        keys = [found async for found in _keys(backend, keyspace, key)]
+        revision = 0
+    else:
+        found = await backend.get(keyspace, key)
+        keys = [] if found is None else [key]
+        revision = 0 if found is None else found.mod_revision
+    if not keys:
+        hint = "" if is_prefix else f"; say {path}/ for all keys below it"
+        raise NotFoundError(f"there is nothing to remove: {path} is not in the store{hint}")
+    dangers = await _dangers(backend, keyspace, keys)
+    more = len(dangers) - _DANGERS_SHOWN
+    return pb.RemoveStateResponse(
+        keys=len(keys),
+        sample=[f"{keyspace}/{found}" for found in keys[:_SAMPLE]],
+        dangers=dangers[:_DANGERS_SHOWN] + ([f"and {more} more"] if more > 0 else []),
+    ), revision
+
+
+async def _keys(backend: StateBackendClient, keyspace: Keyspace, prefix: str) -> AsyncIterator[str]:
+    start_after: str | None = None
+    while True:
+        page = await backend.scan_keys(keyspace, prefix, limit=_PAGE, start_after=start_after)
+        for key in page:
+            yield key
+        if not page.has_more:
+            return
+        start_after = page.items[-1]
+
+
+async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterable[str]) -> list[str]:
+    """Return a sentence for each running job, living executor or running work that needs one of *keys*."""
+    match keyspace:
+        case Keyspace.ActiveJobs | Keyspace.JobHeads | Keyspace.JobLog | Keyspace.GraphChunks | Keyspace.Results:
+            jobs = dict.fromkeys(key.partition("/")[0] for key in keys)
+            active = await _present(backend, Keyspace.ActiveJobs, jobs)
+            return [f"job {job_id} is active, and without it {_JOB_RECORDS[keyspace]}" for job_id in active]
+        case Keyspace.Plans:
+            digests = dict.fromkeys(key.partition("/")[0] for key in keys)
+            references = [ref for digest in digests async for ref in _keys(backend, keyspace, f"{digest}/ref/")]
+            jobs = dict.fromkeys(reference.rpartition("/")[2] for reference in references)
+            active = await _present(backend, Keyspace.ActiveJobs, jobs)
+            return [f"job {job_id} is active, and needs this plan, specification or manifest" for job_id in active]
+        case Keyspace.Executors | Keyspace.Heartbeats | Keyspace.Slots:
+            alive = await _present(backend, Keyspace.Heartbeats, dict.fromkeys(keys))
+            what = "gets nothing before its slots are counted again" if keyspace is Keyspace.Slots else _RUN_AGAIN
+            return [f"executor {executor_id} is alive, and {what}" for executor_id in alive]
+        case Keyspace.Schedulers:
+            return [f"scheduler {key} is running" for key in keys]
+        case Keyspace.Admin:
+            return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
+        case Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs:
+            return []
+
+
+async def _present(backend: StateBackendClient, keyspace: Keyspace, keys: Iterable[str]) -> list[str]:
+    """Return those of *keys* that are there, sorted."""
+    wanted = sorted(keys)
+    found: list[str] = []
+    for start in range(0, len(wanted), MAX_TXN_OPS):
+        some = [(keyspace, key) for key in wanted[start : start + MAX_TXN_OPS]]
+        found += [key for (_, key), value in (await backend.read_txn(some)).values.items() if value is not None]
+    return found

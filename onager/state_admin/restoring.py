@@ -1,0 +1,184 @@
+"""Restoring a backup into a store that no scheduler runs on.
+
+While a restore is under way a mark stands in the store (``Admin/restore``). Schedulers refuse to start on such a store,
+every batch expects the mark to be the one that this restore put, and only when everything is written does it go. So a
+restore that broke off is noticed, two at once cannot mix, and running it again starts from nothing.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from onager.clock import Clock
+from onager.errors import (
+    InvalidRequestError,
+    OutcomeUnknownError,
+    StateBackendError,
+    StateCorruptError,
+)
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.records import Record, pack, unpack
+from onager.state_admin.paths import keyspace_of
+from onager.state_backend import (
+    ABSENT,
+    MAX_REQUEST_BYTES,
+    MAX_TXN_OPS,
+    Committed,
+    Conflict,
+    Delete,
+    DeleteRange,
+    KeyRange,
+    Keyspace,
+    Op,
+    OutcomeUnknown,
+    Put,
+    StateBackendClient,
+    op_bytes,
+)
+
+MARK_KEY: Final = "restore"
+_MARK: Final = (Keyspace.Admin, MARK_KEY)
+_BATCH_BYTES: Final = MAX_REQUEST_BYTES - 64 * 1024
+"""Leaves room for the expectation of the mark."""
+_TRIES: Final = 20
+
+
+class RestoreMark(Record):
+    """Says that a restore began and has not ended."""
+
+    started_ms: int
+    file: str
+    records: int
+    nonce: str
+    """Tells this restore from any other of the same file."""
+
+
+class Target(NamedTuple):
+    """What is in the store that a restore goes into."""
+
+    counts: dict[str, int]
+    """Records by keyspace; at most `_COUNTED` are counted."""
+    mark: RestoreMark | None
+    mark_revision: int
+    living: tuple[str, ...]
+    """Executors and schedulers that were heard of lately: a scheduler runs on the store."""
+
+
+_COUNTED: Final = 100_000
+
+
+async def look_at_target(backend: StateBackendClient) -> Target:
+    """Return what is in the store."""
+    counts: dict[str, int] = {}
+    for keyspace in Keyspace:
+        page = await backend.scan_keys(keyspace, limit=_COUNTED)
+        if page.items and keyspace is not Keyspace.Admin:
+            counts[keyspace.value] = len(page)
+    seen = await backend.read_txn(
+        [_MARK], [KeyRange(Keyspace.Heartbeats, limit=10), KeyRange(Keyspace.Schedulers, limit=10)]
+    )
+    found = seen.values[_MARK]
+    return Target(
+        counts,
+        None if found is None else RestoreMark.decoded(found.value, "the mark of a restore"),
+        ABSENT if found is None else found.mod_revision,
+        tuple(
+            [f"executor {item.key}" for item in seen.ranges[0]] + [f"scheduler {item.key}" for item in seen.ranges[1]]
+        ),
+    )
+
+
+async def check_no_restore_pending(backend: StateBackendClient) -> None:
+    """Raise `StateCorruptError` when a restore into the store was not finished."""
+    found = await backend.get(*_MARK)
+    if found is not None:
+        mark = RestoreMark.decoded(found.value, "the mark of a restore")
+        raise StateCorruptError(
+            f"the restore of {mark.file} into this store was not finished, so most of its records may be missing: "
+            "run it again (onager state restore FILE --backend URL), then start the scheduler"
+        )
+
+
+async def restore_records(
+    backend: StateBackendClient,
+    target: Target,
+    records: Iterable[pb.StateRecord],
+    mark: RestoreMark,
+) -> int:
+    """Delete what is in the store, write *records*, and return how many; the store was looked at as *target*.
+
+    `InvalidRequestError` when another restore is under way, or somebody wrote meanwhile.
+    """
+    value = mark.encoded()
+    everything = [DeleteRange(keyspace, "") for keyspace in Keyspace if keyspace is not Keyspace.Admin]
+    revision = await _commit(backend, [Put(*_MARK, value), *everything], target.mark_revision, value)
+    written = 0
+    for batch in _batches(_op(record) for record in records):
+        await _commit(backend, batch, revision, value)
+        written += len(batch)
+        await asyncio.sleep(0)
+    if written != mark.records:
+        raise StateCorruptError(f"the backup has {written} records where {mark.records} were counted before")
+    await _commit(backend, [Delete(*_MARK)], revision, value)
+    return written
+
+
+async def _commit(backend: StateBackendClient, ops: list[Op], revision: int, mark: bytes) -> int:
+    """Commit *ops* if the mark is at *revision*; repeating them after an unknown outcome is harmless."""
+    is_unsure = False
+    for _ in range(_TRIES):
+        result = await backend.put_txn(ops, expect={_MARK: revision})
+        match result:
+            case Committed(at):
+                return at
+            case Conflict(found):
+                now = found[_MARK]
+                if is_unsure and now is not None and now.value == mark and isinstance(ops[0], Put):
+                    return now.mod_revision  # the answer was lost, and it was ours
+                if is_unsure and now is None and isinstance(ops[0], Delete):
+                    return result.revision
+                raise InvalidRequestError(
+                    "another restore into this store is under way, or has just ended: see that only one runs"
+                )
+            case OutcomeUnknown():
+                is_unsure = True
+            case other:
+                raise AssertionError(f"an unfenced write was fenced: {other}")
+    raise OutcomeUnknownError(f"the store did not say in {_TRIES} tries whether it wrote; run the restore again")
+
+
+def _batches(ops: Iterable[Op]) -> Iterator[list[Op]]:
+    batch: list[Op] = []
+    size = 0
+    for op in ops:
+        if batch and (len(batch) == MAX_TXN_OPS or size + op_bytes(op) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(op)
+        size += op_bytes(op)
+    if batch:
+        yield batch
+
+
+def _op(record: pb.StateRecord) -> Op:
+    keyspace = keyspace_of(record.keyspace)
+    value = _without_lease(record.value) if keyspace is Keyspace.Executors else record.value
+    return Put(keyspace, record.key, value)
+
+
+def _without_lease(value: bytes) -> bytes:
+    """Return an executor's record without its lease, whose number may by now be that of another one here."""
+    try:
+        fields = json.loads(unpack(value, "an executor's record"))
+    except (ValueError, StateBackendError):
+        return value  # damaged before; state check tells of it
+    if not isinstance(fields, dict) or "lease_id" not in fields:
+        return value
+    return pack(json.dumps({**fields, "lease_id": 0}, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def new_mark(clock: Clock, file: str, records: int) -> RestoreMark:
+    """Return the mark of a restore that begins now."""
+    return RestoreMark(started_ms=clock.now_ms(), file=file, records=records, nonce=secrets.token_hex(8))

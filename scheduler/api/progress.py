@@ -1,0 +1,276 @@
+"""Jobs as people are told of them: progress, details, and why nothing runs."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from onager.clock import Clock
+from onager.execution_graph import (
+    Cancelled,
+    ExecutionGraph,
+    ExecutorSlot,
+    Failed,
+    FailureKind,
+    JobState,
+    has_failed_somewhere,
+    paused_tasks,
+    pop_next_tasks,
+    running_count,
+)
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_TASKS_A_PAGE
+from onager.scheduler import timing, wire
+from onager.scheduler.api.stage_lines import stage_info, task_infos
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
+from onager.scheduler.jobs.job_heads import JobHead
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.policy.fair_queue import FairQueue
+
+_BUSY_JOBS = 3
+_MOST_NAMED = 8
+_STAGE_TEXTS_CHARS = 4 * 1024 * 1024
+_TOLD_JOBS = 64
+
+
+class Page(NamedTuple):
+    """Of which tasks a client wants to know."""
+
+    stage_id: int = 0
+    partition: int = 0
+    limit: int = MAX_TASKS_A_PAGE
+
+    @classmethod
+    def of(cls, request: pb.GetJobRequest) -> "Page":
+        """Return what *request* asks for."""
+        return cls(request.stage_id, request.partition, request.limit or MAX_TASKS_A_PAGE)
+
+    @property
+    def is_later(self) -> bool:
+        """Return whether it is not the first one."""
+        return bool(self.stage_id or self.partition)
+
+
+class Explained(NamedTuple):
+    """What the planner made of a job, for people."""
+
+    plan: str
+    stages: Mapping[str, str]
+
+    @classmethod
+    def read(cls, content: bytes) -> "Explained":
+        """Return what `planning.explanation` wrote."""
+        explained = json.loads(content)
+        return cls(explained["plan"], explained["stages"])
+
+
+class _Told(NamedTuple):
+    seq: int
+    at_s: float
+    progress: pb.JobProgress
+
+
+_STOPPED = "stopped"
+"""Of stages and tasks that ran when their job ended without them."""
+
+
+class ProgressView:
+    """Tells of jobs in the light of the whole cluster."""
+
+    def __init__(
+        self, executors: ExecutorManager, queue: FairQueue, clock: Clock, sizes: ExchangeSizes | None = None
+    ) -> None:
+        self._executors = executors
+        self._queue = queue
+        self._clock = clock
+        self._sizes = sizes or ExchangeSizes()
+        self._told: OrderedDict[str, _Told] = OrderedDict()
+
+    def told(self, job: StoredJob) -> pb.JobProgress:
+        """Return how far a job is, as of `_TOLD_AGAIN_S` ago at most: all who watch it share it, and change nothing."""
+        now_s = self._clock.monotonic_s()
+        known = self._told.get(job.header.job_id)
+        if known is None or known.seq != job.seq or now_s - known.at_s > timing.PROGRESS_KEPT_S:
+            known = self._told[job.header.job_id] = _Told(job.seq, now_s, self.progress(job.graph))
+            self._told.move_to_end(job.header.job_id)
+            if len(self._told) > _TOLD_JOBS:
+                self._told.popitem(last=False)
+        return known.progress
+
+    def progress(self, graph: ExecutionGraph) -> pb.JobProgress:
+        """Return how far a job is."""
+        progress = pb.JobProgress(
+            job_id=graph.job_id,
+            name=graph.name,
+            state=wire.STATE[graph.state],
+            submitted_ms=graph.submitted_ms,
+            started_ms=graph.started_ms or 0,
+            ended_ms=graph.ended_ms or 0,
+            stages=[stage_info(stage) for stage in graph.stages],
+            waiting_for=self._waiting_for(graph),
+            retry=self._retry(graph),
+            exchange_bytes=self._sizes.of(graph),
+            exchange="streaming" if graph.may_stream else "durable",
+            durable_because="" if graph.pipeline is None else graph.pipeline.reason,
+        )
+        match graph.outcome:
+            case Failed(failure=failure):
+                progress.failure.CopyFrom(wire.failure_message(failure))
+            case Cancelled(reason=reason):
+                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=reason))
+            case _:
+                pass
+        if isinstance(graph.outcome, Failed | Cancelled):
+            for info in progress.stages:
+                if info.state == "running":
+                    info.pending += info.running
+                    info.state, info.running, info.ended_ms = _STOPPED, 0, graph.ended_ms or 0
+        result = graph.result_stage
+        if result is not None and graph.state is JobState.SUCCESSFUL:
+            progress.result_rows = sum(o.rows for o in result.ledger.outputs.values())
+        if graph.plan is not None and graph.plan.sink is not None:
+            progress.sink_path = graph.plan.sink.path
+        return progress
+
+    def detail(
+        self, job: StoredJob, spec: pb.JobSpec, explained: "Explained | None", page: Page | None = None
+    ) -> pb.JobDetail:
+        """Return what is to be known of a job, as much as one message holds; *spec* is what may be shown of it."""
+        page = page or Page()
+        graph = job.graph
+        progress = self.progress(graph)
+        left = page.limit
+        answer = pb.JobDetail(
+            spec=spec,
+            plan="" if explained is None else explained.plan,
+            schema_json=graph.plan.schema_json if graph.plan is not None and not page.is_later else "",
+            log_seq=job.seq,
+        )
+        texts = {} if explained is None else explained.stages
+        left_chars = _STAGE_TEXTS_CHARS
+        for info, stage in zip(progress.stages, graph.stages, strict=True):
+            text = texts.get(str(info.stage_id), "")
+            info.plan = text[:left_chars]
+            left_chars -= len(info.plan)
+            if info.stage_id < page.stage_id or answer.HasField("next"):
+                continue
+            first = page.partition if info.stage_id == page.stage_id else 0
+            some = range(first, min(first + left, stage.spec.partitions))
+            info.tasks.extend(task_infos(stage, some))
+            for task in info.tasks:
+                if info.state == _STOPPED and task.state == "running":
+                    task.state = _STOPPED
+            left -= len(some)
+            if some.stop < stage.spec.partitions and some.stop >= first:
+                answer.next.CopyFrom(pb.TaskPage(stage_id=info.stage_id, partition=some.stop))
+        answer.progress.CopyFrom(progress)
+        return answer
+
+    def _retry(self, graph: ExecutionGraph) -> pb.TaskRetry | None:
+        paused = paused_tasks(graph, self._clock.now_ms())
+        if not paused:
+            return None
+        first = paused[0]
+        return pb.TaskRetry(
+            stage_id=first.stage_id,
+            partition=first.partition,
+            next_try=first.failures + 1,
+            max_tries=graph.limits.task_max_failures if first.failures else 0,
+            message=first.message,
+            not_before_ms=first.until_ms,
+            tasks=len(paused),
+        )
+
+    def _waiting_for(self, graph: ExecutionGraph) -> str:
+        if not graph.is_active or running_count(graph):
+            return ""
+        if not self._executors.total_slots:
+            return why_nobody_works(self._executors.infos())
+        free = self._free_slots()
+        busy = [(job_id, n) for job_id, n in self._queue.busiest(_BUSY_JOBS) if job_id != graph.job_id]
+        if sum(n for _, n in busy) and not free:
+            others = ", ".join(f"{job_id} ({n})" for job_id, n in busy)
+            return f"all slots are busy with {others}"
+        return self._left_to_others(graph, free)
+
+    def _left_to_others(self, graph: ExecutionGraph, free: Sequence[ExecutorSlot]) -> str:
+        """Return why free slots are of no use to a job whose tasks have failed there."""
+        if not free or not has_failed_somewhere(graph):
+            return ""
+        executors = self._executors.taking_work()
+        if any(pop_next_tasks(graph, slot, 1, 0, executors) is not None for slot in free):
+            return ""
+        names = ", ".join(sorted({slot.executor_id for slot in free}))
+        return f"its tasks have failed on {names}, and wait for a slot of another executor"
+
+    def _free_slots(self) -> list[ExecutorSlot]:
+        return [
+            session.slot
+            for session in self._executors.sessions
+            if self._executors.takes_work(session) and len(session.held) < session.record.slots
+        ]
+
+
+def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
+    """Return for people why none of *executors* takes work."""
+    by_state: dict[str, list[pb.ExecutorInfo]] = {}
+    for executor in executors:
+        by_state.setdefault(executor.state, []).append(executor)
+    full, aside, leaving = (by_state.get(state, []) for state in ("no_space", "set_aside", "draining"))
+    those = [(e, "has no space") for e in full] + [(e, "is set aside") for e in aside]
+    if not those:
+        return "every executor is leaving: start another one" if leaving else _why_all_are_gone(by_state)
+    named = _named([*those, *((e, "is leaving") for e in leaving)])
+    if full:
+        return f"no executor takes work: {named}; {full[0].reason}"
+    first = min(aside, key=lambda e: e.set_aside_until_ms)
+    until = datetime.fromtimestamp(first.set_aside_until_ms / 1000, UTC)
+    return (
+        f"no executor takes work: {named}; {first.executor_id} until {until:%H:%M:%S} UTC, because {first.reason}: "
+        "mend it and start it again, or start another one"
+    )
+
+
+def _why_all_are_gone(by_state: Mapping[str, Sequence[pb.ExecutorInfo]]) -> str:
+    gone = [(e, f"is lost ({e.reason or 'it is gone'})") for e in by_state.get("lost", ())]
+    gone += [(e, "has left") for e in by_state.get("left", ())]
+    gone.sort(key=lambda each: -each[0].last_seen_ms)
+    return f"no executor is there any more: {_named(gone)}; start one" if gone else "no executor is registered"
+
+
+def _named(executors: Sequence[tuple[pb.ExecutorInfo, str]]) -> str:
+    """Return the first of *executors*, each with what is said of it, and how many there are more."""
+    more = len(executors) - _MOST_NAMED
+    told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MOST_NAMED]]
+    return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
+
+
+def progress_of_head(head: JobHead) -> pb.JobProgress:
+    """Return a job's line in a listing."""
+    progress = pb.JobProgress(
+        job_id=head.job_id,
+        name=head.name,
+        state=wire.STATE[head.state],
+        submitted_ms=head.submitted_ms,
+        started_ms=head.started_ms or 0,
+        ended_ms=head.ended_ms or 0,
+        result_rows=head.result_rows,
+        sink_path=head.sink_path or "",
+    )
+    if head.broken is not None:
+        progress.state = pb.FAILED
+        progress.failure.CopyFrom(broken_failure(head.broken))
+    elif head.error is not None:
+        progress.failure.CopyFrom(pb.Failure(message=head.error))
+    return progress
+
+
+def broken_failure(why: str) -> pb.Failure:
+    """Return what is told of a job whose record cannot be read."""
+    return pb.Failure(
+        kind=FailureKind.USER_ERROR.value,
+        message=f"the job was stopped, because its record cannot be read: {why}. Submit the query again",
+        error_class="ONAGER_RECORD_DAMAGED",
+    )

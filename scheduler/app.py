@@ -1,0 +1,373 @@
+"""One scheduler replica, put together: its parts and its loops."""
+
+import asyncio
+
+from onager.clock import Clock
+from onager.execution_graph import ExecutionGraph
+from onager.ids import JobId
+from onager.protocol.security import ClientAccess, Role
+from onager.scheduler.api.gateway import ExecutorGateway
+from onager.scheduler.api.progress import ProgressView
+from onager.scheduler.api.replica_service import ReplicaService
+from onager.scheduler.api.service import SchedulerService
+from onager.scheduler.cluster.forwarding import Forwarding
+from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.cluster.member_calls import MemberCalls
+from onager.scheduler.cluster.member_watch import MemberWatch
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.engine.adoption import Adoption
+from onager.scheduler.engine.clean_ups import CleanUps
+from onager.scheduler.engine.dispatcher import Dispatcher
+from onager.scheduler.engine.fitness import Fitness
+from onager.scheduler.engine.launcher import Launcher
+from onager.scheduler.engine.list_comparison import ListComparison
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.pipelines import Pipelines
+from onager.scheduler.engine.push_scheduler import PushScheduler
+from onager.scheduler.engine.reports import ReportReader
+from onager.scheduler.engine.retention import Retention
+from onager.scheduler.engine.slot_keeper import SlotKeeper
+from onager.scheduler.engine.speculation import Speculation
+from onager.scheduler.engine.stage_inputs import StageInputs
+from onager.scheduler.engine.streams import Streams
+from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.quarantine import Quarantine
+from onager.scheduler.executors.slots import SlotPool
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.job_writers import JobWriters
+from onager.scheduler.jobs.results import ResultStore
+from onager.scheduler.jobs.watchers import JobWatchers
+from onager.scheduler.loops import every, whenever
+from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.slot_books import SlotBooks
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_admin.admin import StateAdmin, without_credentials
+from onager.state_admin.restoring import check_no_restore_pending
+from onager.state_backend import StateBackendClient
+from onager.supervision import run_loops
+
+
+class Replica:
+    """All parts of a scheduler over one state backend."""
+
+    def __init__(self, settings: SchedulerSettings, backend: StateBackendClient, clock: Clock) -> None:
+        self.settings = settings
+        self._backend = backend
+        self._clock = clock
+        self.members = Members(
+            backend,
+            clock,
+            scheduler_id=settings.scheduler_id,
+            address=settings.advertise or settings.listen,
+            lease_ttl_s=settings.scheduler_lease_ttl_ms / 1000,
+        )
+        self.precedence = Precedence(self.members)
+        self.ownership = Ownership(self.members)
+        self.heads = JobHeads(backend, clock, interval_ms=settings.heads_interval_ms)
+        self.jobs = JobStore(backend, self.heads, clock)
+        self.writers = JobWriters(self.jobs, clock, self.ownership.follows)
+        self.blobs = BlobStore(backend)
+        self.results = ResultStore(backend)
+        self.queue = FairQueue()
+        self.watchers = JobWatchers()
+        self.loads = JobLoads(self.queue, self.heads, self.ownership, clock)
+        self.executors = ExecutorManager(
+            backend,
+            clock,
+            lease_ttl_s=settings.executor_lease_ttl_s,
+            connection_grace_s=settings.connection_grace_ms / 1000,
+            lost_retention_s=settings.lost_executor_retention_s,
+            precedence=self.precedence,
+        )
+        self.quarantine = Quarantine(
+            backend,
+            self.executors,
+            self.jobs,
+            clock,
+            failures=settings.set_aside_failures,
+            window_s=settings.set_aside_window_s,
+            for_s=settings.set_aside_s,
+        )
+        streams = Streams(self.executors.stream_address, self.executors.refresh)
+        self.local = LocalDriver(
+            self.jobs,
+            self.writers,
+            ReportReader(
+                self.blobs,
+                self.results,
+                clock,
+                self.quarantine.heard,
+                taking_work=self.executors.taking_work,
+                private=settings.private,
+            ),
+            self.queue,
+            self.ownership,
+            clock,
+            max_launches=settings.max_launches_per_append,
+            cluster_slots=lambda: self.executors.total_slots,
+            executors=self.executors.taking_work,
+            reply_to=self._reply_to,
+            streams=streams,
+            inputs=StageInputs(self.blobs, self.executors.fetches_inputs),
+            on_room=self._wake_for_tasks,
+        )
+        self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
+        self.forwarding = Forwarding(
+            self.members,
+            self.ownership,
+            self.loads,
+            MemberCalls(
+                self.members,
+                ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
+                clock,
+                timeout_s=settings.forward_timeout_ms / 1000,
+            ),
+        )
+        self.member_watch = MemberWatch(
+            self.members,
+            ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
+            timeout_s=settings.forward_timeout_ms / 1000,
+        )
+        fitness = Fitness(
+            self.jobs, self.ownership, self.loads, clock, self.executors.taking_work, self.executors.streaming
+        )
+        self.tasks = TaskManager(
+            self.local,
+            self.queue,
+            self.loads,
+            fitness,
+            driver_of=lambda job_id: self.forwarding.driver_of(job_id) or self.local,
+            max_launches=settings.max_launches_per_append,
+        )
+        self.speculation = Speculation(
+            self.jobs,
+            self.local,
+            self.ownership,
+            clock,
+            interval_s=settings.speculation_interval_ms / 1000,
+            executors=self.executors.taking_work,
+            writes_major=lambda: self.members.writes_major,
+        )
+        self.pipelines = Pipelines(
+            self.jobs,
+            self.local,
+            self.ownership,
+            clock,
+            interval_s=settings.speculation_interval_ms / 1000,
+            executors=self.executors.taking_work,
+            streaming=self.executors.streaming,
+            on_abandoned=self._stop_unwanted,
+        )
+        self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
+        ledger = SlotBooks()
+        self.slots = SlotPool(backend, self.members.record.incarnation, ledger.held)
+        ledger.listen(self.slots.settle)
+        self.push = PushScheduler(
+            self.slots,
+            ledger,
+            self.tasks,
+            self.queue,
+            self.jobs,
+            self.writers,
+            self.executors,
+            self.members,
+            self.precedence,
+            clock,
+            policy=settings.task_distribution,
+            fitness=fitness,
+        )
+        self.push.launcher = Launcher(
+            self.blobs,
+            ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
+            self.push,
+            clock,
+            holder=self.slots.holder,
+            reply_to=lambda: self.members.record.address,
+            live_holders=lambda: self.members.live_incarnations,
+            is_alive=self.executors.is_alive,
+        )
+        self.keeper = SlotKeeper(self.push, self.local, self.jobs, self.executors, self.members, self.precedence, clock)
+        self.lists = ListComparison(
+            self.local,
+            self.forwarding.drivers,
+            self.ownership,
+            self.heads,
+            lambda: self.executors.sessions,
+            lambda session: self.dispatcher.nudge(lambda other: other is session),
+            clock,
+        )
+        self.clean_ups = CleanUps(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
+        self.retention = Retention(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
+        progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes)
+        self.service = SchedulerService(
+            settings,
+            self.jobs,
+            self.heads,
+            self.local,
+            self.ownership,
+            self.forwarding,
+            self.executors,
+            self.members,
+            progress,
+            self.watchers,
+            self.blobs,
+            self.results,
+            StateAdmin(backend, clock, without_credentials(settings.backend)),
+            clock,
+        )
+        self.gateway = ExecutorGateway(
+            settings,
+            self.executors,
+            self.tasks,
+            self.lists,
+            self.dispatcher,
+            self.push,
+            self.keeper,
+            self.clean_ups,
+            self.blobs,
+        )
+        self.for_replicas = ReplicaService(
+            self.local, self.loads, self.forwarding, self.jobs, self.ownership, self.members, progress
+        )
+        self.adoption = Adoption(
+            self.jobs, self.heads, self.writers, self.local, self.ownership, self.executors.recent_losses
+        )
+        self._clean_wake = asyncio.Event()
+        self.jobs.listen(self._on_commit)
+        self.heads.listen(self._on_head)
+        self.loads.listen(self._on_load)
+        self.ownership.listen(self._on_ownership)
+
+    # ---------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        """Read what is there: heads, executors, and the jobs to go on with.
+
+        `SchemaVersionError` for a newer store; `StateCorruptError` for one into which a restore was not finished.
+        """
+        await check_no_restore_pending(self._backend)
+        await self.heads.refresh(is_strict=True)
+        await self.members.refresh()
+        await self.executors.start()
+        await self.slots.refresh()
+        await self.adoption.adopt_all()
+
+    async def run(self) -> None:
+        """Run the loops until cancelled; `LoopEndedError` when one has ended, since none can be done without."""
+        await run_loops(
+            members=self.members.run(),
+            heads=self.heads.run(),
+            executors=self.executors.run(),
+            dispatcher=self.dispatcher.run(),
+            forwarding=self.forwarding.run(),
+            member_watch=self.member_watch.run(),
+            lists=self.lists.run(),
+            speculation=self.speculation.run(),
+            pipelines=self.pipelines.run(),
+            slots=self.slots.run(),
+            push=self.push.run(),
+            keeper=self.keeper.run(),
+            quarantine=self.quarantine.run(),
+            adoption=self.adoption.run(),
+            cleaning=whenever(self._clean_wake, self._clean),
+            sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
+        )
+
+    def release_polls(self) -> None:
+        """Answer the calls that wait, so that executors turn to another replica, and all others know."""
+        self.dispatcher.nudge(lambda _: True)
+        self.for_replicas.release()
+
+    async def close(self) -> None:
+        """Finish what is being written."""
+        await self.writers.close()
+        await self.push.close()
+        await self.forwarding.close()
+
+    # ---------------------------------------------------------------- what follows from changes
+
+    def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+        job_id = JobId(head.job_id)
+        if job.graph.is_active:
+            self.ownership.read(job_id)
+        else:
+            self.ownership.ended(job_id)
+            self.push.job_ended(job_id)
+            self._stop_tasks_of(job_id)
+        self.loads.on_commit(job, head)
+        self.watchers.changed(job_id)
+
+    def _reply_to(self, job_id: JobId) -> str:
+        """Return where executors are to report tasks of the job; empty where one replica is as good as another."""
+        is_better = bool(self.ownership.others) and self.ownership.is_mine(job_id)
+        return self.members.record.address if is_better else ""
+
+    def _on_load(self, job_id: JobId) -> None:
+        self.watchers.changed(job_id)
+        self._wake_for_tasks()
+
+    def _wake_for_tasks(self) -> None:
+        if self.queue.has_runnable:
+            self.dispatcher.wake()
+            self.push.wake()
+
+    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        self.watchers.changed(job_id)
+        cached = self.jobs.cached(job_id)
+        if head is None or not head.is_active:
+            self.ownership.ended(job_id)
+            self.local.forget(job_id)
+            self.push.job_ended(job_id)
+            if head is None or (cached is not None and cached.graph.is_active):
+                self.jobs.forget(job_id)  # another replica ended it
+            self._stop_tasks_of(job_id)
+        else:
+            self.adoption.look_at(job_id, head)
+        self.loads.on_head(job_id, head)
+        if head is not None and head.clean_up != "none":
+            self._clean_wake.set()
+
+    def _stop_unwanted(self, job_id: JobId, graph: ExecutionGraph) -> None:
+        self.push.job_ended(job_id, graph)
+        self._stop_tasks_of(job_id)
+
+    def _stop_tasks_of(self, job_id: JobId) -> None:
+        self.dispatcher.nudge(lambda session: session.runs(job_id))
+
+    def _on_ownership(self) -> None:
+        """Begin to act on what was another replica's."""
+        self.adoption.look_again()
+        self.dispatcher.wake()
+
+    # ---------------------------------------------------------------- loops
+
+    async def _clean(self) -> None:
+        if await self.clean_ups.prepare():
+            self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
+
+    async def sweep(self) -> None:
+        """Look for what nobody was woken for.
+
+        Strays, jobs left alone, clean-ups to ask for again, what is past retention.
+        """
+        await self.jobs.mend_heads()
+        await self.adoption.adopt_all()
+        if not self.precedence.is_alone:
+            await self.local.catch_up()  # somebody may have acted for this scheduler, and nothing have happened since
+        if strays := self.local.strays(self.executors.is_alive):
+            await self.executors.refresh()  # jobs may have been read since that name executors which came later
+            for executor_id, incarnation in strays:
+                if not self.executors.is_alive(executor_id, incarnation):
+                    await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
+        await self.retention.sweep()
+        await self.retention.collect_orphans()
+        self._clean_wake.set()
+        if self.clean_ups.has_clean_ups:
+            self.dispatcher.nudge(lambda session: not session.is_draining)
+        self.dispatcher.wake()

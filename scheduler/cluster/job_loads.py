@@ -1,0 +1,219 @@
+"""How much each active job of the cluster has to do: from what is committed here, from heads, from other replicas.
+
+Of a job that another replica acts on, this one knows what that one told last, and the job's head. The head says
+whether there is anything to run at all, and is written whenever that changes; so a job of which the other replica said
+that it has nothing is asked for again as soon as its head is a later one, or somebody tells more.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from onager.clock import Clock
+from onager.execution_graph import ExecutionGraph, ResolvedStage, available_tasks, paused_tasks, running_count
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_LOADS
+from onager.scheduler import timing
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.policy.fair_queue import FairQueue
+
+UNKNOWN_TASKS: Final = 64
+"""For how many tasks a planned job is asked that has some, nobody said how many."""
+_SEQ_UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class JobLoad:
+    """What a job has running and waiting as of a position of its log, and of a revision of its head."""
+
+    running: int
+    available: int
+    seq: int
+    head_revision: int
+
+
+class JobLoads:
+    """Keeps a replica's `FairQueue` right, and says what other replicas have to be told."""
+
+    def __init__(self, queue: FairQueue, heads: JobHeads, ownership: Ownership, clock: Clock) -> None:
+        self._queue = queue
+        self._heads = heads
+        self._ownership = ownership
+        self._clock = clock
+        self._pausing: dict[JobId, asyncio.TimerHandle] = {}
+        """Jobs with tasks that failed and wait for their next try: looked at again when the first may be tried."""
+        self._known: dict[JobId, JobLoad] = {}
+        self._resting: dict[JobId, asyncio.TimerHandle] = {}
+        self._changes: dict[JobId, int] = {}
+        """Jobs of ours in the order of their latest change, by its number."""
+        self._change = 0
+        self._listeners: list[Callable[[JobId], None]] = []
+
+    def listen(self, listener: Callable[[JobId], None]) -> None:
+        """Call *listener* after every change."""
+        self._listeners.append(listener)
+
+    # ---------------------------------------------------------------- learning
+
+    def on_commit(self, job: StoredJob, head: JobHead) -> None:
+        """Take in a job as it is stored."""
+        job_id = JobId(head.job_id)
+        if not head.is_active:
+            self._forget(job_id)
+            return
+        now_ms = self._clock.now_ms()
+        paused = paused_tasks(job.graph, now_ms)
+        running, available = running_count(job.graph), available_in(job.graph) - len(paused)
+        load = JobLoad(running, available, job.seq, self._heads.revision(job_id))
+        self._stop_pausing(job_id)
+        if paused:
+            pause_s = max(0, paused[0].until_ms - now_ms) / 1000
+            self._pausing[job_id] = asyncio.get_running_loop().call_later(pause_s, self._look_again, job, head)
+        if self._ownership.is_mine(job_id):
+            self._change += 1
+            self._changes.pop(job_id, None)
+            self._changes[job_id] = self._change
+        self._take(job_id, load, head)
+
+    def _look_again(self, job: StoredJob, head: JobHead) -> None:
+        """Count tasks whose pause is over, unless something newer is known than *job*."""
+        job_id = JobId(head.job_id)
+        del self._pausing[job_id]
+        known = self._known.get(job_id)
+        if known is not None and known.seq == job.seq:
+            self.on_commit(job, head)
+
+    def _stop_pausing(self, job_id: JobId) -> None:
+        if job_id in self._pausing:
+            self._pausing.pop(job_id).cancel()
+
+    def on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        """Take in a head: of a job that this replica does not follow there may be more to do than it knew, or less."""
+        if head is None or not head.is_active:
+            self._forget(job_id)
+            return
+        if self._ownership.follows(job_id) and job_id in self._known:
+            return
+        known = self._known.get(job_id, JobLoad(0, 0, _SEQ_UNKNOWN, 0))
+        revision = self._heads.revision(job_id)
+        if revision <= known.head_revision:
+            return
+        available = known.available
+        if not head.has_runnable_work:
+            available = 0
+        elif not available:
+            available = UNKNOWN_TASKS if head.stages > 1 else 1
+        self._known[job_id] = replace(known, available=available, head_revision=revision)
+        self._feed(job_id, head)
+
+    def take(self, loads: Iterable[pb.JobLoad]) -> None:
+        """Take in what another replica tells; what is older than what is known changes nothing."""
+        for told in loads:
+            job_id = JobId(told.job_id)
+            head = self._heads.get(job_id)
+            if head is not None and head.is_active and not self._ownership.follows(job_id):
+                self._take(job_id, JobLoad(told.running, told.available, told.log_seq, told.head_revision), head)
+
+    def rest(self, job_id: JobId) -> None:
+        """Give the job no slots for a moment: it had less to do than it seemed, or cannot be worked on."""
+        if job_id not in self._resting and self._queue.knows(job_id):
+            self._resting[job_id] = asyncio.get_running_loop().call_later(timing.JOB_RESTS_S, self._go_on, job_id)
+            self._refeed(job_id)
+
+    def _go_on(self, job_id: JobId) -> None:
+        del self._resting[job_id]
+        self._refeed(job_id)
+
+    def _take(self, job_id: JobId, load: JobLoad, head: JobHead) -> None:
+        known = self._known.get(job_id)
+        if known is not None and load.seq < known.seq:
+            return
+        if known is not None and load.seq == known.seq:
+            # The end of a pause is no event; and replicas may know one head by different revisions.
+            load = replace(load, head_revision=max(load.head_revision, known.head_revision))
+        if load == known:
+            return  # no news: who is told would ask again for tasks that no slot of ours is fit for
+        self._known[job_id] = load
+        if known is not None and load.seq > known.seq and job_id in self._resting:
+            self._resting.pop(job_id).cancel()
+        self._feed(job_id, head)
+
+    def _refeed(self, job_id: JobId) -> None:
+        head = self._heads.get(job_id)
+        if head is not None and head.is_active and job_id in self._known:
+            self._feed(job_id, head)
+
+    def _feed(self, job_id: JobId, head: JobHead) -> None:
+        load = self._known[job_id]
+        self._queue.update(
+            job_id,
+            submitted_ms=head.submitted_ms,
+            weight=head.weight,
+            running=load.running,
+            available=0 if job_id in self._resting else load.available,
+            session=head.session,
+            session_max_tasks=head.session_max_tasks,
+        )
+        for listener in self._listeners:
+            listener(job_id)
+
+    def _forget(self, job_id: JobId) -> None:
+        self._queue.remove(job_id)
+        self._known.pop(job_id, None)
+        self._changes.pop(job_id, None)
+        self._stop_pausing(job_id)
+        if job_id in self._resting:
+            self._resting.pop(job_id).cancel()
+
+    # ---------------------------------------------------------------- telling
+
+    @property
+    def latest_change(self) -> int:
+        """Return the number of the latest change of a job of ours."""
+        return self._change
+
+    def of(self, job_ids: Iterable[JobId]) -> list[pb.JobLoad]:
+        """Return what is known of the jobs; nothing of one of which only the head was seen."""
+        known = {j: self._known[j] for j in dict.fromkeys(job_ids) if j in self._known}
+        return [_message(job_id, load) for job_id, load in known.items() if load.seq != _SEQ_UNKNOWN]
+
+    def position(self, job_id: JobId) -> tuple[int, int]:
+        """Return as of which position of the log, and revision of the head, something is known of the job."""
+        known = self._known.get(job_id)
+        return (_SEQ_UNKNOWN, 0) if known is None else (known.seq, known.head_revision)
+
+    def changed_since(self, change: int) -> tuple[list[pb.JobLoad], int]:
+        """Return loads of jobs of ours that have changed after the one with number *change*, and the last one's number.
+
+        As many as a call may tell, the oldest changes first.
+        """
+        found: list[JobId] = []
+        for job_id in reversed(self._changes):
+            if self._changes[job_id] <= change:
+                break
+            found.append(job_id)
+        told = found[-MAX_LOADS:]
+        last = self._changes[told[0]] if len(told) < len(found) else self._change
+        return self.of(j for j in told if self._ownership.follows(j)), last
+
+
+def available_in(graph: ExecutionGraph) -> int:
+    """Return how many tasks wait, though some for a pause to end; those of stages about to be started count, too."""
+    if not graph.is_active:
+        return 0
+    resolved = (s for s in graph.stages if isinstance(s, ResolvedStage))
+    return available_tasks(graph) + sum(s.spec.partitions - len(s.ledger.outputs) for s in resolved)
+
+
+def _message(job_id: JobId, load: JobLoad) -> pb.JobLoad:
+    return pb.JobLoad(
+        job_id=job_id,
+        running=load.running,
+        available=load.available,
+        log_seq=load.seq,
+        head_revision=load.head_revision,
+    )

@@ -1,0 +1,83 @@
+"""Calls to other replicas: channels to those that live, and a moment's rest from one that does not answer."""
+
+from typing import Any, Final
+
+import grpc
+import structlog
+
+from onager.clock import Clock
+from onager.ids import SchedulerId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
+from onager.protocol.security import ClientAccess
+from onager.scheduler import timing
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.cluster.members import Members
+from onager.supervision import unless_cut
+
+log = structlog.get_logger(__name__)
+
+_BYTES_PER_S: Final = 4 * 1024 * 1024
+"""What a large request adds to the time that its answer may take."""
+
+
+class MemberCalls:
+    """One channel to each life of another replica."""
+
+    def __init__(self, members: Members, access: ClientAccess, clock: Clock, *, timeout_s: float) -> None:
+        self._members = members
+        self._access = access
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._channels: dict[str, tuple[grpc.aio.Channel, Any]] = {}
+        self._passed_over_until_s: dict[str, float] = {}
+
+    def answers(self, scheduler_id: SchedulerId) -> bool:
+        """Return whether the replica lives by the store, and did not lately leave a call without an answer."""
+        record = self._members.find(scheduler_id)
+        if record is None:
+            return False
+        until_s = self._passed_over_until_s.get(record.incarnation)
+        return until_s is None or self._clock.monotonic_s() >= until_s
+
+    async def forward(self, scheduler_id: SchedulerId, request: pb.ForwardRequest) -> pb.ForwardResponse:
+        """Hand *request* over.
+
+        `NotDrivingError` when no answer came, whatever the reason; then the replica is passed over for a while, unless
+        its life is over, and that was what ended the call.
+        """
+        record = self._members.find(scheduler_id)
+        if record is None:
+            raise NotDrivingError(f"{scheduler_id} is gone")
+        life = record.incarnation
+        if life not in self._channels:
+            channel = self._access.aio_channel(record.address)
+            self._channels[life] = (channel, OnagerReplicaStub(channel))
+        timeout_s = self._timeout_s + request.ByteSize() / _BYTES_PER_S
+        try:
+            answer: pb.ForwardResponse = await unless_cut(
+                self._channels[life][1].Forward(request, timeout=timeout_s, metadata=self._access.metadata()),
+                NotDrivingError(f"{scheduler_id} is gone, and its connection is closed"),
+            )
+        except grpc.aio.AioRpcError as raw:
+            error = self._access.error_of(raw, record.address)
+            if life not in self._passed_over_until_s:
+                log.warning("scheduler_passed_over", scheduler_id=scheduler_id, address=record.address, why=str(error))
+            self._passed_over_until_s[life] = self._clock.monotonic_s() + timing.MEMBER_PASSED_OVER_S
+            raise NotDrivingError(f"{scheduler_id}: {error}") from error
+        if self._passed_over_until_s.pop(life, None) is not None:
+            log.info("scheduler_answers_again", scheduler_id=scheduler_id)
+        return answer
+
+    async def close_gone(self) -> None:
+        """Close the channels to lives that are over; calls that are under way there end in `NotDrivingError`."""
+        live = {record.incarnation for s in self._members.live if (record := self._members.find(s)) is not None}
+        for life in [life for life in self._passed_over_until_s if life not in live]:
+            del self._passed_over_until_s[life]
+        for life in [life for life in self._channels if life not in live]:
+            await self._channels.pop(life)[0].close(None)
+
+    async def close(self) -> None:
+        """Close all channels; calls under way end."""
+        while self._channels:
+            await self._channels.popitem()[1][0].close(None)

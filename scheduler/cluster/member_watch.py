@@ -1,0 +1,95 @@
+"""Seeing at once that another scheduler has died: a call to each is always under way, and breaks off with its process.
+
+Its lease runs for seconds more. A port that refuses connections, though the process behind it has answered there
+before, is as good; and where it is not (a firewall that was changed in between), the worst is that two schedulers act
+on some jobs until the call comes through again. Silence proves nothing: a scheduler that hangs, or whose machine has
+vanished, is over when its lease is.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+
+from onager.errors import OnagerError, SchedulerUnreachableError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
+from onager.protocol.security import ClientAccess
+from onager.scheduler import timing
+from onager.scheduler.cluster.members import Members, SchedulerRecord
+from onager.supervision import Background, unless_cut
+
+_REFUSED: Final = "Connection refused"
+"""gRPC's words; where it should find others, the lease tells."""
+
+
+class MemberWatch:
+    """A call under way to each other scheduler."""
+
+    def __init__(self, members: Members, access: ClientAccess, *, timeout_s: float) -> None:
+        self._members = members
+        self._access = access
+        self._timeout_s = timeout_s
+        self._changed = asyncio.Event()
+        self._changed.set()
+        members.listen(self._changed.set)
+        self._background = Background()
+
+    async def run(self) -> None:
+        """Attend to whoever is registered, for as long as the scheduler lives."""
+        await self._background.run(member_watch=self._follow())
+
+    async def _follow(self) -> None:
+        attending: dict[str, asyncio.Task[None]] = {}
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            records = {record.incarnation: record for record in self._members.others()}
+            for life in [life for life in attending if life not in records]:
+                attending.pop(life).cancel()
+            for life, record in records.items():
+                if life not in attending:
+                    name = f"attending to {record.scheduler_id}"
+                    attending[life] = self._background.start(name, self._attend(record))
+
+    async def _attend(self, record: SchedulerRecord) -> None:
+        """Call again and again, until the life is known to be over or to be none that can be called so."""
+        channel = self._access.aio_channel(record.address)
+        stub: Any = OnagerReplicaStub(channel)
+        has_answered, wait_s, pause_s = False, 0.0, timing.ATTEND_FIRST_PAUSE_S
+        try:
+            while True:
+                try:
+                    call = stub.Attend(
+                        pb.AttendRequest(wait_ms=int(wait_s * 1000)),
+                        timeout=wait_s + self._timeout_s,
+                        metadata=self._access.metadata(),
+                    )
+                    answer: pb.AttendResponse = await unless_cut(
+                        call, SchedulerUnreachableError(record.address, "the call was cut")
+                    )
+                except (grpc.aio.AioRpcError, OnagerError) as error:
+                    if _code(error) is grpc.StatusCode.UNIMPLEMENTED:
+                        return  # it is of a version before
+                    if has_answered and _REFUSED in str(error):
+                        self._members.end(record, "it refuses connections")
+                    if not wait_s:
+                        await asyncio.sleep(pause_s)
+                        pause_s = min(timing.ATTEND_LONGEST_PAUSE_S, 2 * pause_s)
+                    wait_s = 0.0  # was it the connection, or the process?
+                    continue
+                if answer.incarnation != record.incarnation:
+                    if answer.scheduler_id == record.scheduler_id:
+                        self._members.end(record, "another life of it answers")
+                    return
+                self._members.go_on(record)
+                has_answered, pause_s = True, timing.ATTEND_FIRST_PAUSE_S
+                wait_s = 0.0 if answer.leaving else timing.ATTEND_WAIT_S
+                if answer.leaving:
+                    await asyncio.sleep(pause_s)
+        finally:
+            await channel.close(None)
+
+
+def _code(error: Exception) -> grpc.StatusCode | None:
+    return error.code() if isinstance(error, grpc.aio.AioRpcError) else None

@@ -1,0 +1,297 @@
+"""Which schedulers there are: this one's registration, bound to its lease, and the others as the store tells of them.
+
+A registration is for finding each other, and for saying who acts first. It guards nothing: a scheduler that has lost it
+goes on serving, and registers anew.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import (
+    LeaseExpiredError,
+    SchemaVersionError,
+    StateBackendError,
+    StateCorruptError,
+)
+from onager.execution_graph import SCHEMA_MAJOR
+from onager.ids import SchedulerId, new_incarnation
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler import timing
+from onager.scheduler.loops import watching
+from onager.scheduler.records import Record
+from onager.state_backend import EventKind, KeptLease, Keyspace, StateBackendClient, keep_lease
+from onager.supervision import run_loops
+from onager.version import __version__
+
+log = structlog.get_logger(__name__)
+
+
+class SchedulerRecord(Record):
+    """One scheduler for as long as it lives."""
+
+    scheduler_id: str
+    incarnation: str
+    address: str
+    """Where clients, executors and other schedulers reach it: ``host:port``."""
+    host: str
+    pid: int
+    version: str
+    started_ms: int
+    reads_major: int = 1
+    """The newest major version of graphs and events that it reads; one that does not say so is of the first."""
+
+
+class Members:
+    """The schedulers of the cluster, this one always among them."""
+
+    def __init__(
+        self, backend: StateBackendClient, clock: Clock, *, scheduler_id: str, address: str, lease_ttl_s: float
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._lease_ttl_s = lease_ttl_s
+        self.record = SchedulerRecord(
+            scheduler_id=scheduler_id,
+            incarnation=new_incarnation(),
+            address=address,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            started_ms=clock.now_ms(),
+            reads_major=SCHEMA_MAJOR,
+        )
+        self.lease: KeptLease | None = None
+        """The lease of this process, while it has one."""
+        self._records: dict[SchedulerId, tuple[int, SchedulerRecord]] = {}
+        self._ended: set[str] = set()
+        """Lives that are over by what was seen of them here, though their records are still there."""
+        self._listeners: list[Callable[[], None]] = []
+        self._look = asyncio.Event()
+        """Set when our own record may not be what it should be."""
+        self._leaving = asyncio.Event()
+        self._left = asyncio.Event()
+        self._left.set()
+
+    # ---------------------------------------------------------------- looking
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call *listener* whenever a scheduler came or went."""
+        self._listeners.append(listener)
+
+    @property
+    def id(self) -> SchedulerId:
+        """Return who this scheduler is."""
+        return SchedulerId(self.record.scheduler_id)
+
+    @property
+    def live(self) -> frozenset[SchedulerId]:
+        """Return the schedulers that live, and this one unless it is leaving.
+
+        That is by the store as last seen, but for those of which more is known here (`end`).
+        """
+        others = frozenset(SchedulerId(r.scheduler_id) for r in self.others() if r.incarnation not in self._ended)
+        return others if self._leaving.is_set() else others | {self.id}
+
+    @property
+    def live_incarnations(self) -> frozenset[str]:
+        """Return which lives of schedulers go on, as in `live`, this very one always among them."""
+        listed = frozenset(record.incarnation for _, record in self._records.values())
+        return (listed - self._ended) | {self.record.incarnation}
+
+    @property
+    def writes_major(self) -> int:
+        """Return the newest major version of graphs and events that every live scheduler reads.
+
+        In a rolling upgrade nothing is begun that needs a newer one, until the last scheduler has moved.
+        """
+        others = (record.reads_major for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id)
+        return min(self.record.reads_major, *others, SCHEMA_MAJOR)
+
+    @property
+    def is_registered(self) -> bool:
+        """Return whether the others see this very life of the scheduler, by the store as last seen."""
+        found = self._records.get(self.id)
+        return found is not None and found[1].incarnation == self.record.incarnation
+
+    def others(self) -> list[SchedulerRecord]:
+        """Return the other schedulers by the store as last seen, those of which more is known here among them."""
+        return [record for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id]
+
+    def find(self, scheduler_id: SchedulerId) -> SchedulerRecord | None:
+        """Return the record of another scheduler as last seen."""
+        found = self._records.get(scheduler_id)
+        return None if found is None else found[1]
+
+    def infos(self) -> list[pb.SchedulerInfo]:
+        """Return what people are told of all schedulers, by id."""
+        records = {scheduler_id: record for scheduler_id, (_, record) in self._records.items()}
+        records[self.id] = self.record
+        return [self._info(records[scheduler_id]) for scheduler_id in sorted(records)]
+
+    def _info(self, record: SchedulerRecord) -> pb.SchedulerInfo:
+        return pb.SchedulerInfo(
+            scheduler_id=record.scheduler_id,
+            incarnation=record.incarnation,
+            address=record.address,
+            host=record.host,
+            pid=record.pid,
+            version=record.version,
+            started_ms=record.started_ms,
+            answering=record.incarnation == self.record.incarnation,
+        )
+
+    def end(self, record: SchedulerRecord, why: str) -> None:
+        """Take another scheduler's life for over, before its lease says so.
+
+        Should that be wrong, two act on some jobs until it is taken back, and the logs settle it.
+        """
+        if record.incarnation in self._ended or all(r.incarnation != record.incarnation for r in self.others()):
+            return
+        log.info("scheduler_found_dead", scheduler_id=record.scheduler_id, address=record.address, why=why)
+        self._ended.add(record.incarnation)
+        self._tell(SchedulerId(record.scheduler_id))
+
+    def go_on(self, record: SchedulerRecord) -> None:
+        """Take back that the scheduler's life is over: it has answered."""
+        if self._forget_end(record):
+            log.info("scheduler_answers_again", scheduler_id=record.scheduler_id)
+            self._tell(SchedulerId(record.scheduler_id))
+
+    # ---------------------------------------------------------------- life
+
+    def advertise(self, address: str) -> None:
+        """Say where this scheduler is reached, before `run`."""
+        self.record = self.record.model_copy(update={"address": address})
+
+    async def run(self) -> None:
+        """Stay registered, and follow the others, for as long as the scheduler lives."""
+        await run_loops(watch_of_schedulers=watching(self._watch), registration=self._registration())
+
+    async def leave(self, within_s: float) -> None:
+        """Take this scheduler out, so that no other waits for it; if that takes longer, its lease does it."""
+        self._leaving.set()
+        self._look.set()
+        for listener in self._listeners:
+            listener()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._left.wait()
+        except TimeoutError:
+            log.warning("scheduler_not_taken_out", scheduler_id=self.id)
+
+    async def _registration(self) -> None:
+        await self._stay_registered()
+        await asyncio.Event().wait()  # it leaves, and the process ends
+
+    async def _stay_registered(self) -> None:
+        while not self._leaving.is_set():
+            self._left.clear()
+            try:
+                async with keep_lease(self._backend, self._lease_ttl_s, self._clock) as lease:
+                    self.lease = lease
+                    await self._register(lease)
+                    if lease.is_lost:
+                        log.warning("scheduler_lease_lost", scheduler_id=self.id)
+            except LeaseExpiredError:
+                log.warning("scheduler_lease_lost", scheduler_id=self.id)
+            except StateBackendError as error:
+                log.warning("scheduler_not_registered", scheduler_id=self.id, error=str(error))
+                await asyncio.sleep(timing.STORE_AGAIN_S)
+            finally:
+                self.lease = None
+                self._left.set()
+
+    async def _register(self, lease: KeptLease) -> None:
+        """Keep our record in the store until the lease is lost or we leave."""
+        lost = asyncio.create_task(lease.wait_lost())
+        try:
+            await self._put(lease)
+            while not (lease.is_lost or self._leaving.is_set()):
+                looking = asyncio.create_task(self._look.wait())
+                await asyncio.wait([lost, looking], return_when=asyncio.FIRST_COMPLETED)
+                looking.cancel()
+                self._look.clear()
+                if not (lease.is_lost or self._leaving.is_set()):
+                    await self._put_if_gone(lease)
+        finally:
+            lost.cancel()
+
+    async def _put_if_gone(self, lease: KeptLease) -> None:
+        found = self._records.get(self.id)
+        if found is None:
+            await self._put(lease)  # somebody removed it by hand
+        elif found[1].incarnation != self.record.incarnation:
+            log.error(
+                "scheduler_id_taken",
+                scheduler_id=self.id,
+                by=found[1].address,
+                advice="give each scheduler an ONAGER_SCHEDULER_SCHEDULER_ID of its own; this one goes on unlisted",
+            )
+
+    async def _put(self, lease: KeptLease) -> None:
+        # A record of the same id is of an earlier life of ours, whose lease has not run out yet.
+        revision = await self._backend.put(Keyspace.Schedulers, self.id, self.record.encoded(), lease=lease.id)
+        self._seen(self.record, revision)
+        log.info("scheduler_registered", scheduler_id=self.id, address=self.record.address)
+
+    # ---------------------------------------------------------------- the others
+
+    async def refresh(self) -> int:
+        """List all schedulers; return the revision to watch from."""
+        page = await self._backend.get_from_prefix(Keyspace.Schedulers, "")
+        found = {SchedulerId(item.key) for item in page}
+        for item in page:
+            self._take(item.key, item.value, item.mod_revision)
+        for scheduler_id, (revision, _) in list(self._records.items()):
+            if scheduler_id not in found and revision <= page.revision:
+                self._gone(scheduler_id)
+        return page.revision
+
+    async def _watch(self) -> None:
+        revision = await self.refresh()
+        async with self._backend.watch(Keyspace.Schedulers, from_revision=revision + 1) as events:
+            async for event in events:
+                if event.kind is EventKind.PUT:
+                    self._take(event.key, event.value, event.mod_revision)
+                elif self._records.get(SchedulerId(event.key), (0, None))[0] < event.mod_revision:
+                    self._gone(SchedulerId(event.key))
+
+    def _take(self, key: str, value: bytes, revision: int) -> None:
+        try:
+            self._seen(SchedulerRecord.decoded(value, f"Schedulers/{key}"), revision)
+        except (StateCorruptError, SchemaVersionError) as error:
+            log.error("scheduler_record_unreadable", scheduler_id=key, error=str(error))  # noqa: TRY400
+
+    def _seen(self, record: SchedulerRecord, revision: int) -> None:
+        scheduler_id = SchedulerId(record.scheduler_id)
+        known = self._records.get(scheduler_id)
+        if known is not None and known[0] >= revision:
+            return
+        self._records[scheduler_id] = (revision, record)
+        was_ended = known is not None and self._forget_end(known[1])  # that life has registered again, or another one
+        if known is None or known[1] != record or was_ended:
+            self._tell(scheduler_id)
+
+    def _gone(self, scheduler_id: SchedulerId) -> None:
+        found = self._records.pop(scheduler_id, None)
+        if found is not None:
+            self._forget_end(found[1])
+            self._tell(scheduler_id)
+
+    def _forget_end(self, record: SchedulerRecord) -> bool:
+        was_ended = record.incarnation in self._ended
+        self._ended.discard(record.incarnation)
+        return was_ended
+
+    def _tell(self, scheduler_id: SchedulerId) -> None:
+        if scheduler_id == self.id:
+            self._look.set()
+        else:
+            log.info("schedulers_changed", scheduler_id=scheduler_id, live=len(self.live))
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,80 @@
+"""Which replica acts on a job: the first of the live ones for it. The others hand it what concerns the job.
+
+It is no owner. Whoever has work in hand and gets no answer acts on the job itself, and the log lets one of them win.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from onager.ids import JobId, SchedulerId
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.policy import rendezvous
+
+_REMEMBERED: Final = 100_000
+"""For so many jobs it is known who acts, before that is worked out anew."""
+
+
+class Ownership:
+    """Says who acts on a job, and which jobs this replica follows: it acts on them, and knows how they are stored."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._live = members.live
+        self._first: dict[JobId, SchedulerId] = {}
+        self._followed: dict[JobId, None] = {}
+        self._listeners: list[Callable[[], None]] = []
+        members.listen(self._on_change)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call *listener* whenever other jobs may have become this replica's to act on."""
+        self._listeners.append(listener)
+
+    def who(self, job_id: JobId) -> SchedulerId:
+        """Return the replica that acts on the job."""
+        found = self._first.get(job_id)
+        if found is None:
+            if len(self._first) >= _REMEMBERED:
+                self._first.clear()
+            found = SchedulerId(rendezvous.first(job_id, self._live)) if self._live else self._members.id
+            self._first[job_id] = found
+        return found
+
+    def is_mine(self, job_id: JobId) -> bool:
+        """Return whether this replica acts on the job."""
+        return self.who(job_id) == self._members.id
+
+    @property
+    def others(self) -> list[SchedulerId]:
+        """Return the other replicas that live, in order."""
+        return sorted(self._live - {self._members.id})
+
+    # ---------------------------------------------------------------- following
+
+    def follows(self, job_id: JobId) -> bool:
+        """Return whether what this replica has of the job is, as far as it can know, as stored."""
+        return job_id in self._followed
+
+    def read(self, job_id: JobId) -> None:
+        """Note that the job was read, or written, just now: from now on it is followed, if it is ours."""
+        if self.is_mine(job_id):
+            self._followed[job_id] = None
+
+    def ended(self, job_id: JobId) -> None:
+        """Forget a job that has ended."""
+        self._followed.pop(job_id, None)
+        self._first.pop(job_id, None)
+
+    @property
+    def followed(self) -> list[JobId]:
+        """Return the jobs that this replica follows."""
+        return list(self._followed)
+
+    def _on_change(self) -> None:
+        live = self._members.live
+        if live == self._live:
+            return
+        self._live = live
+        self._first.clear()
+        self._followed = {job_id: None for job_id in self._followed if self.is_mine(job_id)}
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,35 @@
+"""In which order schedulers turn to what any of them may do.
+
+Work on a job needs no owner, and is safe if all do it at once; but that is a waste, and all but one lose the race. So
+each thing has a first scheduler, and the others give it a moment. Who waits acts all the same when the moment is over
+and the thing is still to be done: nobody waits to learn that another is dead.
+"""
+
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.policy import rendezvous
+
+
+class Precedence:
+    """The place of this scheduler among those that live."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+
+    @property
+    def is_alone(self) -> bool:
+        """Return whether there is no other scheduler."""
+        return not self._members.live - {self._members.id}
+
+    def place(self, key: str) -> int:
+        """Return how many schedulers act on *key* before this one; 0 for the first."""
+        live = self._members.live
+        if self._members.id not in live:
+            return len(live)  # it is leaving
+        return rendezvous.rank(key, self._members.id, live)
+
+    def has_come(self, key: str, waited: float, moment: float) -> bool:
+        """Return whether it is this scheduler's turn, *waited* after it saw that there is something to do.
+
+        Each place is worth one *moment*; both in one unit.
+        """
+        return waited >= moment * self.place(key)

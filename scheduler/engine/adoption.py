@@ -1,0 +1,97 @@
+"""Beginning to act on jobs: new ones, those of a replica that is gone, and those that somebody else moved on."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from onager.execution_graph import ExecutorLost, JobState
+from onager.ids import JobId
+from onager.scheduler import timing
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads, shows
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.job_writers import JobWriters
+from onager.scheduler.loops import whenever
+
+_AT_ONCE: Final = 16
+
+
+class Adoption:
+    """The jobs that this replica acts on, and has still to read as they are stored."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        heads: JobHeads,
+        writers: JobWriters,
+        local: LocalDriver,
+        ownership: Ownership,
+        recent_losses: Callable[[], Iterable[ExecutorLost]],
+    ) -> None:
+        self._jobs = jobs
+        self._heads = heads
+        self._writers = writers
+        self._local = local
+        self._ownership = ownership
+        self._recent_losses = recent_losses
+        self.waiting: dict[JobId, None] = {}
+        """What the loop turns to next."""
+        self._later: set[JobId] = set()
+        self._wake = asyncio.Event()
+
+    def look_at(self, job_id: JobId, head: JobHead) -> None:
+        """Adopt the job if this replica acts on it and *head* shows more, or other, than is known here.
+
+        With a new one whoever took it in has a moment to hand its planning out. The head of a write of our own may be
+        seen before the store has answered that: then there is nothing to read.
+        """
+        cached = self._jobs.cached(job_id)
+        if not self._ownership.is_mine(job_id) or (cached is not None and shows(head, cached.graph)):
+            return
+        is_new = cached is None and head.state is JobState.QUEUED
+        if not is_new and not self._writers.is_writing(job_id):
+            self._adopt(job_id)
+        elif job_id not in self._later:
+            self._later.add(job_id)
+            asyncio.get_running_loop().call_later(timing.NEW_JOB_MOMENT_S, self._adopt_if_behind, job_id)
+
+    def look_again(self) -> None:
+        """Adopt what has become ours to act on."""
+        self.waiting |= dict.fromkeys(self._not_followed())
+        self._wake.set()
+
+    async def adopt_all(self) -> None:
+        """Read all jobs that this replica acts on and does not follow yet."""
+        self.waiting |= dict.fromkeys(self._not_followed())
+        await self._work_off()
+
+    async def run(self) -> None:
+        """Adopt for as long as the scheduler lives."""
+        await whenever(self._wake, self._work_off)
+
+    def _not_followed(self) -> list[JobId]:
+        active = (JobId(head.job_id) for head in self._heads.active())
+        return [job_id for job_id in active if self._ownership.is_mine(job_id) and not self._ownership.follows(job_id)]
+
+    def _adopt_if_behind(self, job_id: JobId) -> None:
+        self._later.discard(job_id)
+        head, cached = self._heads.get(job_id), self._jobs.cached(job_id)
+        is_known = head is not None and cached is not None and shows(head, cached.graph)
+        if not (is_known and self._ownership.follows(job_id)):
+            self._adopt(job_id)
+
+    def _adopt(self, job_id: JobId) -> None:
+        head = self._heads.get(job_id)
+        if head is not None and head.is_active:
+            self.waiting[job_id] = None
+            self._wake.set()
+
+    async def _work_off(self) -> None:
+        while self.waiting:
+            some = list(self.waiting)[:_AT_ONCE]
+            for job_id in some:
+                del self.waiting[job_id]
+            await asyncio.gather(*(self._local.adopt(job_id) for job_id in some))
+            for lost in self._recent_losses():
+                await self._local.lose_executor(lost, jobs=some)

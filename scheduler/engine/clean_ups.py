@@ -1,0 +1,225 @@
+"""What has to go of the exchange directory when a job has ended.
+
+It is owed by the job's head and repeated until it is done, by whichever replica notices; doing it twice is harmless.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import JobNotFoundError, NotFoundError, SchemaVersionError, StateCorruptError
+from onager.exchange_layout import result_file
+from onager.execution_graph import ExecutionGraph, JobState
+from onager.ids import BlobDigest, JobId, is_life
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.scheduler import timing, wire
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_specs import decode_spec
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import Keyspace, StateBackendClient
+
+log = structlog.get_logger(__name__)
+
+_CLEAN_UPS_AT_ONCE: Final = 512
+"""For one answer: an executor whose slots are always taken asks for no more than a few a heartbeat."""
+_PREPARED_AT_ONCE: Final = 32
+
+
+class Leftovers(NamedTuple):
+    """What is to be done about what lies in the exchange directory."""
+
+    clean_ups: list[pb.CleanUp]
+    tell_again: list[JobId]
+    """Jobs of which nobody can say it yet."""
+
+
+class CleanUps:
+    """Clean-up of ended jobs."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        backend: StateBackendClient,
+        jobs: JobStore,
+        heads: JobHeads,
+        blobs: BlobStore,
+        precedence: Precedence,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._jobs = jobs
+        self._heads = heads
+        self._blobs = blobs
+        self._precedence = precedence
+        self._clock = clock
+        self._owed: dict[JobId, JobHead] = {}
+        self._owed_since_s: dict[JobId, float] = {}
+        self._prepared: dict[JobId, pb.CleanUp] = {}
+        self._asked: dict[JobId, float] = {}
+        self._reading_spec = asyncio.Semaphore(1)  # which may be as large as a message
+        heads.listen(self._on_head)
+
+    # ---------------------------------------------------------------- exchange data
+
+    @property
+    def has_clean_ups(self) -> bool:
+        """Return whether an executor that polls now would be asked for something."""
+        return bool(self._prepared)
+
+    def clean_ups_for(self, executor_id: str) -> list[pb.CleanUp]:
+        """Return clean-ups for the executor to carry out; each is asked of one executor at a time."""
+        now_s = self._clock.monotonic_s()
+        repeat_s = self._settings.clean_up_repeat_ms / 1000
+        due: list[pb.CleanUp] = []
+        for job_id, clean_up in self._prepared.items():
+            if len(due) == _CLEAN_UPS_AT_ONCE:
+                break
+            asked_s = self._asked.get(job_id)
+            if asked_s is None or now_s - asked_s >= repeat_s:
+                self._asked[job_id] = now_s
+                due.append(clean_up)
+        if due:
+            log.debug("clean_ups_asked", executor_id=executor_id, jobs=len(due))
+        return due
+
+    async def prepare(self) -> bool:
+        """Work out what has to be cleaned up for jobs that ended lately, where this scheduler has its turn.
+
+        Return whether there is anything new to ask for.
+        """
+        waiting: list[tuple[JobId, JobHead]] = []
+        for job_id in [j for j in self._owed if j not in self._prepared]:
+            waited_s = self._clock.monotonic_s() - self._owed_since_s.get(job_id, 0.0)
+            if self._precedence.has_come(job_id, waited_s, timing.CLEAN_UP_MOMENT_S):
+                waiting.append((job_id, self._owed[job_id]))
+        found = False
+        for start in range(0, len(waiting), _PREPARED_AT_ONCE):
+            some = waiting[start : start + _PREPARED_AT_ONCE]
+            for (job_id, head), clean_up in zip(
+                some, await asyncio.gather(*(self._wanted(*w) for w in some)), strict=True
+            ):
+                if clean_up is not None and self._owed.get(job_id) is head:
+                    self._prepared[job_id] = clean_up
+                    found = True
+        return found
+
+    async def _wanted(self, job_id: JobId, head: JobHead) -> pb.CleanUp | None:
+        if head.state is JobState.SUCCESSFUL and not head.has_result and head.sink_path is None:
+            return pb.CleanUp(job_id=job_id)  # most of those that grew old: there is no need to read them
+        try:
+            job = await self._jobs.get(job_id)
+        except SchemaVersionError:
+            return None  # who can read it knows which files are the result's
+        except (JobNotFoundError, StateCorruptError):
+            return pb.CleanUp(job_id=job_id)
+        clean_up = clean_up_of(job.graph, keeps_result=head.clean_up == "intermediate")
+        if job.graph.plan is None:
+            await self._add_sink(clean_up, job.graph)
+        return clean_up
+
+    async def _add_sink(self, clean_up: pb.CleanUp, graph: ExecutionGraph) -> None:
+        """Have what was staged removed, too, of a query that ran while it was planned, and never came to a plan."""
+        async with self._reading_spec:
+            try:
+                content = await self._blobs.get(BlobDigest(graph.spec_digest))
+                spec = await apart(len(content), decode_spec, content)
+            except (NotFoundError, StateCorruptError):
+                return
+        if spec.HasField("sink"):
+            clean_up.sink.CopyFrom(spec.sink)
+
+    async def cleaned_up(self, job_ids: Iterable[str]) -> None:
+        """Note that an executor has carried out the clean-ups of these jobs."""
+        clean: dict[JobId, JobHead] = {}
+        for text in job_ids:
+            job_id = JobId(text)
+            head = self._heads.get(job_id)
+            done = self._prepared.get(job_id)
+            if head is None or done is None or head.clean_up == "none":
+                continue
+            if head.clean_up == "all" and done.keep_result:
+                continue  # more is owed by now than was asked for then
+            clean[job_id] = head.model_copy(update={"clean_up": "none"})
+        await self._heads.put(list(clean.values()))
+
+    async def leftovers(self, found: Iterable[pb.ExchangeFiles], lives: Callable[[str], bool]) -> Leftovers:
+        """Return what to remove of what an executor found in the exchange directory, and what it shall tell of again.
+
+        To remove is what ended jobs left there although they were cleaned up, because a task of theirs was late, and
+        what executors that are dead by *lives*, which is given an incarnation, have not finished. Jobs that are not
+        known here may be those of another cluster. Of one that is being cleaned up nobody can say yet whether its
+        files are those that go, or have come since.
+        """
+        clean_ups: list[pb.CleanUp] = []
+        tell_again: list[JobId] = []
+        for each in found:
+            job_id = JobId(each.job_id)
+            head = self._heads.get(job_id)
+            if head is None:
+                continue
+            if not head.is_active and head.clean_up != "none":
+                tell_again.append(job_id)
+                continue
+            if head.is_active:
+                dead = [writer for writer in each.writers if not lives(writer)]
+                if dead:
+                    clean_ups.append(pb.CleanUp(job_id=job_id, dead_writers=dead))
+                continue
+            try:
+                job = await self._jobs.get(job_id)
+            except (JobNotFoundError, StateCorruptError, SchemaVersionError):
+                continue
+            clean_ups.append(clean_up_of(job.graph, keeps_result=head.has_result and head.state is JobState.SUCCESSFUL))
+        return Leftovers(clean_ups, tell_again)
+
+    async def forgotten(self, kept: Iterable[str]) -> list[pb.CleanUp]:
+        """Return what an executor need not keep in memory of the jobs *kept*: all of those that have ended.
+
+        Files are removed by one executor, memory is each executor's own.
+        """
+        return [pb.CleanUp(job_id=job_id, memory_only=True) for job_id in kept if await self._is_over(JobId(job_id))]
+
+    async def _is_over(self, job_id: JobId) -> bool:
+        head = self._heads.get(job_id)
+        if head is None:  # it is new, or so long over that nothing of it is left: the store knows
+            return await self._backend.get(Keyspace.JobHeads, job_id) is None
+        return not (head.is_active or self._heads.is_newer(job_id))  # who can read it may go on with it
+
+    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        known = self._owed.get(job_id)
+        if head is None or head.clean_up == "none":
+            self._owed.pop(job_id, None)
+            self._owed_since_s.pop(job_id, None)
+        else:
+            self._owed[job_id] = head
+            self._owed_since_s.setdefault(job_id, self._clock.monotonic_s())
+        if known is None or head is None or known.clean_up != head.clean_up:
+            self._prepared.pop(job_id, None)
+            self._asked.pop(job_id, None)
+        elif job_id in self._owed:
+            self._owed[job_id] = head
+
+
+def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
+    """Return what of an ended job's exchange data has to go: all, or all but its result."""
+    clean_up = pb.CleanUp(job_id=graph.job_id)
+    if graph.plan is not None and graph.plan.sink is not None:
+        clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))
+        return clean_up
+    stage = graph.result_stage
+    if keeps_result and stage is not None:
+        clean_up.keep_files.extend(
+            result_file(graph.job_id, stage.spec.stage_id, p, o.nonce).removeprefix(f"{graph.job_id}/")
+            for p, o in sorted(stage.ledger.outputs.items())
+            if not o.is_inline and is_life(o.nonce)
+        )
+        clean_up.keep_result = bool(clean_up.keep_files)
+    return clean_up

@@ -1,0 +1,163 @@
+"""Brings waiting polls and waiting tasks together: one loop fills all free slots in hand with one append a job."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import ExecutorId
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler import timing
+from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.executors.records import ExecutorSession, Offer
+from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.reservations import ExecutorReservation, Launch
+from onager.supervision import Background
+
+log = structlog.get_logger(__name__)
+
+
+class Dispatcher:
+    """The free slots in this scheduler's hand: each is the credit of one waiting poll."""
+
+    def __init__(self, tasks: TaskManager, queue: FairQueue, clock: Clock) -> None:
+        self._tasks = tasks
+        self._queue = queue
+        self._clock = clock
+        self._offers: dict[ExecutorId, Offer] = {}
+        self._wake = asyncio.Event()
+        self._rounds = Background()
+
+    def wake(self) -> None:
+        """Say that tasks, or slots, may have become free."""
+        self._wake.set()
+
+    def nudge(self, matches: Callable[[ExecutorSession], bool], *, at_most: int | None = None) -> None:
+        """End the waiting of polls whose executor has something else to hear, of all or *at_most* so many."""
+        for offer in self._offers.values():
+            if at_most == 0:
+                return
+            if matches(offer.session) and not offer.answered.is_set():
+                offer.answered.set()
+                at_most = None if at_most is None else at_most - 1
+
+    def credit(self, session: ExecutorSession, slots: int) -> int:
+        """Add free slots to the executor's waiting poll, and return how many.
+
+        Without a poll that waits here the executor tells of them itself, with its next one or who is polled.
+        """
+        offer = self._offers.get(session.executor_id)
+        if offer is None or offer.session is not session or slots <= 0:
+            return 0
+        offer.credit += slots
+        self._wake.set()
+        return slots
+
+    async def wait_for_work(self, session: ExecutorSession, slots: int, timeout_s: float) -> list[pb.TaskSet]:
+        """Offer *slots* and wait until some are filled, something else is to be said, or *timeout_s* is over."""
+        offer = Offer(session, slots)
+        before = self._offers.get(session.executor_id)
+        if before is not None:
+            before.answered.set()  # its executor waits for it no more, and takes what it brings all the same
+            if before.session is session:
+                offer.credit = max(0, slots - before.taken)
+        self._offers[session.executor_id] = offer
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await offer.answered.wait()
+        except TimeoutError:
+            log.debug("poll_without_work", executor_id=session.executor_id)
+        finally:
+            if self._offers.get(session.executor_id) is offer:
+                del self._offers[session.executor_id]
+        await offer.settled.wait()  # tasks may be on their way into this very answer
+        return offer.launches
+
+    async def run(self) -> None:
+        """Fill slots for as long as the scheduler lives."""
+        await self._rounds.run(dispatching=self._dispatch())
+
+    async def _dispatch(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            started = self._rounds.start("round of the dispatcher", self._fill())
+            await asyncio.wait([started], timeout=timing.DISPATCH_ROUND_S)
+
+    async def _fill(self) -> None:
+        """Fill slots while there are some; those of an executor for which no task is fit are passed over."""
+        passed_over: set[ExecutorId] = set()
+        try:
+            while reservations := self._reservations(self._queue.available, passed_over):
+                unfilled = await self._fill_some(reservations)
+                if not unfilled:
+                    return
+                passed_over |= {reservation.executor_id for reservation in unfilled}
+        except OnagerError as error:
+            log.warning("slots_not_filled", error=str(error))
+            asyncio.get_running_loop().call_later(timing.DISPATCH_PAUSE_S, self._wake.set)
+
+    async def _fill_some(self, reservations: Sequence[ExecutorReservation]) -> Sequence[ExecutorReservation]:
+        taken: dict[ExecutorId, int] = {}
+        for reservation in reservations:
+            taken[reservation.executor_id] = taken.get(reservation.executor_id, 0) + 1
+        offers = {executor_id: self._offers[executor_id] for executor_id in taken}
+        for executor_id, slots in taken.items():
+            offers[executor_id].credit -= slots
+            offers[executor_id].taken += slots
+            offers[executor_id].filling += 1
+            offers[executor_id].settled.clear()
+        try:
+            filled = await self._tasks.fill_reservations(reservations)
+            for reservation in filled.unfilled:
+                self._give_back(offers[reservation.executor_id], 1)
+            self._hand_over(filled.launches, offers)
+        except BaseException:
+            for executor_id, slots in taken.items():
+                self._give_back(offers[executor_id], slots)
+            raise
+        finally:
+            for executor_id, offer in offers.items():
+                offer.taken -= taken[executor_id]
+                offer.filling -= 1
+                if not offer.filling:
+                    offer.settled.set()
+        return filled.unfilled
+
+    def _give_back(self, offer: Offer, slots: int) -> None:
+        """Let slots that were not filled be those of the executor's poll that waits by now."""
+        waiting = self._offers.get(offer.session.executor_id)
+        (waiting if waiting is not None and waiting.session is offer.session else offer).credit += slots
+
+    def _hand_over(self, launches: Iterable[Launch], offers: Mapping[ExecutorId, Offer]) -> None:
+        """Put launched tasks into the answers of polls. One whose poll broke is found by the executor's next list."""
+        now_s = self._clock.monotonic_s()
+        for launch in launches:
+            offer = offers[ExecutorId(launch.executor_id)]
+            offer.session.note_launch(launch.task_set, now_s)
+            offer.launches.append(launch.task_set)
+            offer.answered.set()
+
+    def _reservations(self, available: int, passed_over: Collection[ExecutorId]) -> list[ExecutorReservation]:
+        """Take up to *available* slots from the polls that wait, one from each in turn."""
+        now_ms = self._clock.now_ms()
+        credit = {
+            offer.session.executor_id: offer
+            for offer in self._offers.values()
+            if offer.can_be_filled
+            and offer.session.record.takes_work(now_ms)
+            and offer.session.executor_id not in passed_over
+        }
+        left = {executor_id: offer.credit for executor_id, offer in credit.items() if offer.credit > 0}
+        found: list[ExecutorReservation] = []
+        while left and len(found) < available:
+            for executor_id in list(left)[: available - len(found)]:
+                session = credit[executor_id].session
+                found.append(ExecutorReservation(executor_id, session.incarnation, session.list_number))
+                left[executor_id] -= 1
+                if not left[executor_id]:
+                    del left[executor_id]
+        return found

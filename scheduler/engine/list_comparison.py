@@ -1,0 +1,208 @@
+"""Holds executors' lists of running work against the graphs, whichever replica has them.
+
+What this replica acts on is compared at once. What went through a session and is missing in a list is told at once to
+whoever acts on it; besides, each list is told to every other replica within a second, because what it handed out may
+have been lost on the way here.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import JobId, SchedulerId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_keys
+from onager.scheduler import timing
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.cluster.remote_driver import RemoteDriver
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.executors.records import ExecutorSession
+from onager.scheduler.jobs.job_heads import JobHeads
+from onager.scheduler.loops import every
+from onager.scheduler.policy.reservations import Compared, Launch
+
+log = structlog.get_logger(__name__)
+
+
+class ListComparison:
+    """The lists of the executors that this replica talks with."""
+
+    def __init__(
+        self,
+        local: LocalDriver,
+        remotes: Callable[[], Mapping[SchedulerId, RemoteDriver]],
+        ownership: Ownership,
+        heads: JobHeads,
+        sessions: Callable[[], Iterable[ExecutorSession]],
+        on_news: Callable[[ExecutorSession], None],
+        clock: Clock,
+    ) -> None:
+        self._local = local
+        self._remotes = remotes
+        self._ownership = ownership
+        self._heads = heads
+        self._sessions = sessions
+        self._on_news = on_news
+        self._clock = clock
+        ownership.listen(self._begin_again)
+
+    # ---------------------------------------------------------------- a list comes
+
+    async def take(self, session: ExecutorSession, number: int, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
+        """Hold a later list against what is known; return repeated launches, and whether it came too early for some."""
+        is_first = not session.list_number
+        if number > session.list_number + 1:
+            self._drop_late(session)
+        session.list_number = number
+        now_s = self._clock.monotonic_s()
+        missing = {key: at_s for key, at_s in session.held.items() if key not in listed}
+        late = {key for task_set in session.late_task_sets for key in task_keys(task_set)}
+        # What was listed before came there: it has been reported to another replica since.
+        young = {
+            key
+            for key, at_s in missing.items()
+            if key in late or (now_s - at_s < timing.LAUNCH_YOUNG_S and key not in session.listed)
+        }
+        lost = (key for key in missing if key not in young and key not in session.listed)
+        suspicious = {self._ownership.who(key.job_id) for key in lost}
+        session.listed, session.in_doubt = frozenset(listed), frozenset(young)
+        session.held = {
+            **{key: session.held[key] for key in session.held if key in young},
+            **{key: session.held.get(key, now_s) for key in sorted(listed)},
+        }
+        held = listed | young
+        wanted = self._local.wanted(session.executor_id, session.incarnation) - held
+        launches = await self._local.reconcile(session.slot, held, {k.job_id for k in wanted}) if wanted else []
+        asked = [a for i, a in self._remotes().items() if (is_first or i in suspicious) and self._has_jobs(i)]
+        for compared in await asyncio.gather(*(self._compare_with(driver, session) for driver in asked)):
+            launches += compared.launches
+            session.unwanted.update(dict.fromkeys(compared.unwanted))
+        self.note(session, launches)
+        return launches, bool(young)
+
+    def learn(self, session: ExecutorSession, running: set[TaskKey]) -> None:
+        """Note what an executor has, from a heartbeat: other replicas may have handed it that. It disproves nothing."""
+        now_s = self._clock.monotonic_s()
+        known = {
+            key: at_s for key, at_s in session.held.items() if key in running or now_s - at_s < timing.LAUNCH_YOUNG_S
+        }
+        session.held = known | {key: now_s for key in sorted(running) if key not in known}
+
+    def note(self, session: ExecutorSession, launches: Iterable[Launch]) -> None:
+        """Remember that the tasks are on their way to the executor."""
+        now_s = self._clock.monotonic_s()
+        for launch in launches:
+            session.note_launch(launch.task_set, now_s)
+
+    def take_late(self, session: ExecutorSession) -> list[pb.TaskSet]:
+        """Return launches that wait for an answer to go to the executor with: from now on they are on their way."""
+        task_sets, session.late_task_sets = session.late_task_sets, []
+        now_s = self._clock.monotonic_s()
+        for task_set in task_sets:
+            session.note_launch(task_set, now_s)
+        return task_sets
+
+    def _drop_late(self, session: ExecutorSession) -> None:
+        """Forget launches that wait for an answer: who else has had a list may have taken them back by that.
+
+        Where nobody has, this list does it; and another attempt is to run nowhere beside.
+        """
+        for task_set in session.late_task_sets:
+            for key in task_keys(task_set):
+                session.held.pop(key, None)
+        session.late_task_sets = []
+
+    async def unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[TaskKey]:
+        """Return the tasks that the executor holds and nobody wants, as far as is known here.
+
+        All are looked at; with *is_thrifty* only when that has not been done for a moment.
+        """
+        now_s = self._clock.monotonic_s()
+        judged: list[TaskKey] = []
+        if not is_thrifty or now_s - session.judged_s >= timing.LIST_JUDGED_EVERY_S:
+            session.judged_s = now_s
+            judged = self._judged([key for key in session.held if key not in session.in_doubt])
+        found = dict.fromkeys(key for key in session.unwanted if key in session.held)
+        session.unwanted.clear()
+        if judged:
+            found.update(dict.fromkeys(await self._local.unwanted(session.executor_id, session.incarnation, judged)))
+        if session.record.mode == "pull" and not session.list_number:
+            for key in found:  # whoever is polled goes on telling
+                session.held.pop(key, None)
+        return list(found)
+
+    def _judged(self, held: Sequence[TaskKey]) -> list[TaskKey]:
+        """Return the tasks of jobs that can be judged here."""
+        jobs: dict[JobId, bool] = {}
+        for key in held:
+            if key.job_id not in jobs:
+                jobs[key.job_id] = self._local.can_judge(key.job_id)
+        return [key for key in held if jobs[key.job_id]]
+
+    # ---------------------------------------------------------------- the others
+
+    async def run(self) -> None:
+        """Tell the other replicas what executors hold of their jobs, for as long as the scheduler lives."""
+        await every(timing.LISTS_COMPARED_EVERY_S, self.compare_all)
+
+    async def compare_all(self) -> None:
+        """Tell each other replica the lists that are new to it, and what is held of its jobs."""
+        work = []
+        for scheduler_id, driver in self._remotes().items():
+            if self._has_jobs(scheduler_id):
+                work += [self._tell(driver, session) for session in self._sessions() if self._is_due(driver, session)]
+        await asyncio.gather(*work)
+
+    def _is_due(self, driver: RemoteDriver, session: ExecutorSession) -> bool:
+        if session.record.mode == "pull" and session.list_number > session.compared.get(driver.scheduler_id, 0):
+            return True
+        return any(self._ownership.who(key.job_id) == driver.scheduler_id for key in session.held)
+
+    async def _tell(self, driver: RemoteDriver, session: ExecutorSession) -> None:
+        compared = await self._compare_with(driver, session)
+        if session.is_gone or not (compared.launches or compared.unwanted):
+            return
+        self.note(session, compared.launches)
+        session.late_task_sets += [launch.task_set for launch in compared.launches]
+        session.unwanted.update(dict.fromkeys(compared.unwanted))
+        self._on_news(session)
+
+    async def _compare_with(self, driver: RemoteDriver, session: ExecutorSession) -> Compared:
+        scheduler_id, slot = driver.scheduler_id, session.slot
+        is_new = slot.list_number > session.compared.get(scheduler_id, 0)
+        # An answer on its way may hold launches that the list cannot have.
+        # To executors in push mode launches are sent until they are taken.
+        disproves = is_new and session.record.mode == "pull" and not driver.is_busy_with(session.executor_id)
+        held = [key for key in sorted(session.held) if self._ownership.who(key.job_id) == scheduler_id]
+        try:
+            try:
+                compared = await driver.compare(slot, held, disproves=disproves)
+            except NotDrivingError:
+                jobs = self._jobs_of(scheduler_id)
+                compared = await self._local.compare(slot, held, disproves=disproves, jobs=jobs)
+        except OnagerError as error:
+            log.warning("list_not_compared", executor_id=slot.executor_id, scheduler_id=scheduler_id, error=str(error))
+            return Compared()
+        if disproves:
+            session.compared[scheduler_id] = slot.list_number
+        return compared
+
+    def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:
+        active = (JobId(head.job_id) for head in self._heads.active())
+        return [job_id for job_id in active if self._ownership.who(job_id) == scheduler_id]
+
+    def _has_jobs(self, scheduler_id: SchedulerId) -> bool:
+        return any(self._ownership.who(JobId(h.job_id)) == scheduler_id for h in self._heads.active())
+
+    def _begin_again(self) -> None:
+        """Compare every list once more: others act on some jobs now, and may not know yet what was handed out."""
+        self._forget_compared()
+        asyncio.get_running_loop().call_later(timing.LISTS_SETTLED_S, self._forget_compared)
+
+    def _forget_compared(self) -> None:
+        for session in self._sessions():
+            session.compared.clear()

@@ -1,0 +1,376 @@
+"""Ownership on jobs: whoever does it, this replica or another one, by one interface."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import JobNotFoundError, OnagerError, SchemaVersionError, StateCorruptError
+from onager.execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLife,
+    ExecutorLost,
+    ExecutorSlot,
+    can_judge,
+    lives_at_work,
+    not_held,
+)
+from onager.ids import JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key
+from onager.scheduler import wire
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.engine.reports import ReportReader
+from onager.scheduler.engine.stage_inputs import StageInputs
+from onager.scheduler.engine.streams import Streams
+from onager.scheduler.jobs.job_heads import JobHead
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.job_writers import JobWriters
+from onager.scheduler.loops import a_few_at_once
+from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.reservations import Compared, ExecutorReservation, Filled, Launch, Updated, unfilled
+
+log = structlog.get_logger(__name__)
+
+_READ_AT_ONCE: Final = 16
+_JUDGED_AT_ONCE: Final = 64
+_UPDATED_AT_ONCE: Final = 128
+UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
+"""What says that a job's record is not there, or not to be read here."""
+
+
+@dataclass(slots=True)
+class _JobReports:
+    keys: list[TaskKey] = field(default_factory=list)
+    reports: list[pb.TaskReport] = field(default_factory=list)
+
+
+class LocalDriver:
+    """Acts on jobs itself: most of the time those that it follows, and any other when nobody else does."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        writers: JobWriters,
+        reader: ReportReader,
+        queue: FairQueue,
+        ownership: Ownership,
+        clock: Clock,
+        *,
+        max_launches: int,
+        cluster_slots: Callable[[], int],
+        executors: Callable[[], Collection[str]] = frozenset,
+        reply_to: Callable[[JobId], str] = lambda _: "",
+        streams: Streams | None = None,
+        inputs: StageInputs | None = None,
+        on_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make it; *cluster_slots* and *executors* tell of those executors that take work.
+
+        *reply_to* tells where reports of a job are to go first; empty for any replica. *on_room* is called when jobs of
+        a session with a limit may be given slots again that were kept for one of them.
+        """
+        self._jobs = jobs
+        self._writers = writers
+        self._reader = reader
+        self._queue = queue
+        self._ownership = ownership
+        self._clock = clock
+        self._max_launches = max_launches
+        self._cluster_slots = cluster_slots
+        self._executors = executors
+        self._reply_to = reply_to
+        self._streams = streams
+        self._inputs = inputs
+        self._on_room = on_room
+        self._coordinators: dict[JobId, QueryCoordinator] = {}
+        self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
+        self._catching_up = asyncio.Lock()
+        self._rounds_asked = self._rounds_done = 0
+        jobs.listen(self._on_commit)
+
+    def coordinator(self, job_id: JobId) -> QueryCoordinator:
+        """Return who drives the job."""
+        found = self._coordinators.get(job_id)
+        if found is None:
+            found = QueryCoordinator(job_id, self._writers, self._clock, self._executors, self._streams, self._inputs)
+            if self._ownership.follows(job_id):  # one of another job is for this moment only
+                self._coordinators[job_id] = found
+        return found
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop what is kept for a job that has ended."""
+        self._coordinators.pop(job_id, None)
+
+    # ---------------------------------------------------------------- filling slots
+
+    async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+        """Hand tasks of the job to the executors of *reservations*, as many as there are, and commit that."""
+        by_slot = Counter(reservation.slot for reservation in reservations)
+        launches = await self.fill_shares(job_id, [Share(slot, tasks) for slot, tasks in by_slot.items()])
+        return Filled(launches, unfilled(reservations, launches))
+
+    async def fill_shares(self, job_id: JobId, shares: Sequence[Share]) -> list[Launch]:
+        """Hand tasks of the job to executors, to each as many as its share says at most, and commit that."""
+        try:
+            launches = await self.coordinator(job_id).launch(
+                shares, self._cluster_slots(), limit=lambda: self._queue.room(job_id)
+            )
+        except Exception as error:
+            log.warning(
+                "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
+            )
+            raise NotDrivingError(job_id) from error
+        return self._addressed(job_id, launches)
+
+    async def launches(self, job_id: JobId, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
+        """Return once more what executors are to be sent because *events* are committed."""
+        launches = await self.coordinator(job_id).launches(graph, events, self._cluster_slots())
+        return self._addressed(job_id, launches)
+
+    def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
+        """Say in *launches* where they are to be reported, which spares the replica that is polled handing it on."""
+        if reply_to := self._reply_to(job_id):
+            for launch in launches:
+                launch.task_set.reply_to = reply_to
+        return launches
+
+    # ---------------------------------------------------------------- reports
+
+    async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
+        """Apply what *executor* reports, each job for itself, and hand it next tasks of the same jobs for freed slots.
+
+        A repeated or stale report, one of an ended, unknown or damaged job, is acknowledged and dropped. What could
+        not be stored is not acknowledged, so that it is sent again; nor what is of a job that only a newer version can
+        read, whose schedulers take it.
+        """
+        by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
+        for report in reports:
+            key = task_key(report.task)
+            by_job[key.job_id].keys.append(key)
+            by_job[key.job_id].reports.append(report)
+        work = []
+        for job_id, mine in by_job.items():
+            share = min(freed, len(mine.reports))
+            freed -= share
+            work.append(self._update_in_turn(job_id, mine, executor, share))
+        acknowledged: list[TaskKey] = []
+        launches: list[Launch] = []
+        left: list[ExecutorReservation] = [ExecutorReservation.of(executor)] * freed
+        for job_id, keys, share, launched in await a_few_at_once(work):
+            acknowledged += keys
+            launches += launched
+            unused = share - sum(launch.tasks for launch in launched)
+            left += [ExecutorReservation.of(executor, job_id)] * unused
+        return Updated(acknowledged, launches, left)
+
+    async def _update_in_turn(
+        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
+    ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
+        async with self._updating:
+            return await self._update_job(job_id, mine, executor, freed)
+
+    async def _update_job(
+        self, job_id: JobId, mine: _JobReports, executor: ExecutorSlot, freed: int
+    ) -> tuple[JobId, list[TaskKey], int, list[Launch]]:
+        planned = freed if self._queue.room(job_id) < float("inf") else 0
+        self._queue.plan(job_id, planned)
+        try:
+            job = await self._job_with(job_id, mine.keys)
+            if not job.graph.is_active:
+                return job_id, mine.keys, freed, []
+            events: list[Event] = await self._reader.read(job.graph, executor, mine.reports)
+            launches = await self.coordinator(job_id).report(
+                events,
+                Share(executor, min(freed, self._max_launches)),
+                self._cluster_slots(),
+                limit=lambda: min(self._queue.room(job_id), self._queue.allowance(job_id)),
+            )
+        except SchemaVersionError as error:
+            log.warning("reports_left_to_others", job_id=job_id, reports=len(mine.keys), error=str(error))
+            return job_id, [], 0, []
+        except UNREADABLE as error:
+            log.warning("reports_dropped", job_id=job_id, reports=len(mine.keys), error=str(error))
+            return job_id, mine.keys, freed, []
+        except Exception as error:
+            is_ours = isinstance(error, OnagerError)
+            log.warning(
+                "reports_not_stored", job_id=job_id, reports=len(mine.keys), error=repr(error), exc_info=not is_ours
+            )
+            return job_id, [], 0, []
+        finally:
+            if planned:
+                self._queue.give_back(job_id, planned)
+                self._on_room()  # what was committed meanwhile found the session full
+        self._queue.grant(job_id, sum(launch.tasks for launch in launches))
+        return job_id, mine.keys, freed, self._addressed(job_id, launches)
+
+    async def _job_with(self, job_id: JobId, tasks: Iterable[TaskKey]) -> StoredJob:
+        """Return the job as it was last seen where this replica follows it and has seen all of *tasks*, else as stored.
+
+        Another replica may have launched them.
+        """
+        if self._ownership.follows(job_id):
+            job = await self._jobs.get(job_id)
+            if all(can_judge(job.graph, key) for key in tasks):
+                return job
+        return await self._jobs.fresh(job_id)
+
+    # ---------------------------------------------------------------- lists of running work
+
+    async def compare(
+        self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, jobs: Sequence[JobId] | None = None
+    ) -> Compared:
+        """Say what follows from what an executor *held* of the jobs that this replica follows, or *jobs* as stored."""
+        launches: list[Launch] = []
+        if jobs is not None:
+            await self._read_all(jobs)
+        if disproves:
+            listed = set(held)
+            missing = self.wanted(slot.executor_id, slot.incarnation, jobs) - listed
+            launches = await self.reconcile(slot, listed, {key.job_id for key in missing})
+        return Compared(launches, await self.unwanted(slot.executor_id, slot.incarnation, held))
+
+    def wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
+        """Return the tasks that committed graphs believe in the hands of this life of the executor."""
+        some = None if jobs is None else frozenset(jobs)
+
+        def graph_of(job_id: JobId) -> ExecutionGraph | None:
+            is_meant = self._ownership.follows(job_id) if some is None else job_id in some
+            job = self._jobs.cached(job_id) if is_meant else None
+            return None if job is None else job.graph
+
+        held = self._jobs.held.of(ExecutorLife(executor_id, incarnation), graph_of)
+        return {wire.task_key_of(job_id, task) for job_id, tasks in held for task in tasks}
+
+    def can_judge(self, job_id: JobId) -> bool:
+        """Return whether tasks of the job can be judged here: it is followed, or has ended, or is not there at all."""
+        head, job = self._jobs.heads.get(job_id), self._jobs.cached(job_id)
+        has_ended = head is None or not head.is_active or (job is not None and not job.graph.is_active)
+        return has_ended or self._ownership.follows(job_id)
+
+    async def unwanted(self, executor_id: str, incarnation: str, held: Iterable[TaskKey]) -> list[TaskKey]:
+        """Return those of *held*, what this life of the executor has, with which nobody wants it to go on.
+
+        One that cannot be judged now, because its job cannot be read, is left alone.
+        """
+        by_job: dict[JobId, list[TaskKey]] = defaultdict(list)
+        for key in held:
+            by_job[key.job_id].append(key)
+        found: list[TaskKey] = []
+        for number, (job_id, mine) in enumerate(sorted(by_job.items())):
+            if number % _JUDGED_AT_ONCE == _JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            head = self._jobs.heads.get(job_id)
+            if head is not None and head.state.is_terminal and head.broken is None:
+                found += sorted(mine)
+                continue
+            job = self._jobs.cached(job_id) if self._ownership.follows(job_id) else None
+            keys = sorted(mine if job is None else not_held(job.graph, mine, executor_id, incarnation))
+            if not keys:
+                continue
+            try:
+                graph = (await self._job_with(job_id, keys)).graph
+            except SchemaVersionError:
+                continue  # those who wrote it want it to go on
+            except UNREADABLE:
+                found += keys
+                continue
+            except OnagerError as error:
+                log.warning("tasks_not_judged", job_id=job_id, executor_id=executor_id, error=str(error))
+                continue
+            found += not_held(graph, keys, executor_id, incarnation)
+        return found
+
+    async def reconcile(self, slot: ExecutorSlot, held: set[TaskKey], jobs: Iterable[JobId]) -> list[Launch]:
+        """Repeat, or take back, launches of *jobs* that the executor's list *held* disproves.
+
+        Return the repeated ones.
+        """
+        launches: list[Launch] = []
+        for job_id in sorted(jobs):
+            mine = [wire.held_task(key) for key in held if key.job_id == job_id]
+            try:
+                repeated = await self.coordinator(job_id).reconcile(slot, mine, self._cluster_slots())
+                launches += self._addressed(job_id, repeated)
+            except OnagerError as error:
+                log.warning("list_not_applied", job_id=job_id, executor_id=slot.executor_id, error=str(error))
+        return launches
+
+    # ---------------------------------------------------------------- taking over, and losses
+
+    async def adopt(self, job_id: JobId) -> None:
+        """Begin to act on a job, from what is stored; one that cannot be read is left alone."""
+        try:
+            job = await self._jobs.fresh(job_id)
+            if job.graph.is_active:
+                self._ownership.read(job_id)  # it may be in the cache since before, and not have changed
+                await self.coordinator(job_id).revive()
+        except UNREADABLE as error:
+            log.warning("job_not_adopted", job_id=job_id, error=str(error))
+
+    async def catch_up(self) -> None:
+        """Read what others have done to the jobs that this replica follows; who asks meanwhile shares a round."""
+        self._rounds_asked += 1
+        mine = self._rounds_asked
+        async with self._catching_up:
+            if self._rounds_done >= mine:
+                return
+            covers = self._rounds_asked
+            await self._read_all(self._ownership.followed)
+            self._rounds_done = covers
+
+    async def _read_all(self, jobs: Sequence[JobId]) -> None:
+        for start in range(0, len(jobs), _READ_AT_ONCE):
+            some = (self._jobs.fresh(job_id) for job_id in jobs[start : start + _READ_AT_ONCE])
+            for result in await asyncio.gather(*some, return_exceptions=True):
+                if isinstance(result, BaseException) and not isinstance(result, UNREADABLE):
+                    raise result
+
+    async def lose_executor(self, lost: ExecutorLost, *, jobs: Sequence[JobId] | None = None) -> None:
+        """Apply the loss to every job that this replica follows, or of *jobs*, and that has something there.
+
+        `OnagerError` when one could not be stored.
+        """
+        some = self._ownership.followed if jobs is None else jobs
+        concerned = [job_id for job_id in some if _has_something(self._jobs.cached(job_id), lost)]
+        results = await asyncio.gather(
+            *(self.coordinator(job_id).lose_executor(lost) for job_id in concerned), return_exceptions=True
+        )
+        for error in results:
+            if isinstance(error, BaseException) and not isinstance(error, UNREADABLE):
+                raise error
+
+    def strays(self, is_alive: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+        """Return the lives of executors that are gone while graphs still believe tasks in their hands."""
+        found: set[tuple[str, str]] = set()
+        for job_id in self._ownership.followed:
+            job = self._jobs.cached(job_id)
+            if job is None:
+                continue
+            found |= {life for life in lives_at_work(job.graph) if not is_alive(*life)}
+        return sorted(found)
+
+    def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+        if not job.graph.is_active:
+            self._coordinators.pop(JobId(head.job_id), None)
+
+
+def _has_something(job: StoredJob | None, lost: ExecutorLost) -> bool:
+    """Return whether the loss could change the job: a running task there, or an output that dies with the executor."""
+    if job is None:
+        return False
+    if any(life.executor_id == lost.executor_id for life in lives_at_work(job.graph)):
+        return True
+    for stage in job.graph.stages:
+        if any(not o.is_durable and o.executor_id == lost.executor_id for o in stage.ledger.outputs.values()):
+            return True
+    return False

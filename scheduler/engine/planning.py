@@ -1,0 +1,131 @@
+"""What a PLAN task found, made into stages: checked, with the publishing of a dataset appended."""
+
+import base64
+import json
+from collections.abc import Sequence
+
+from onager.errors import PlanningError, UnsupportedPlanError
+from onager.execution_graph import (
+    JobPlanned,
+    OutputLayout,
+    PlanSummary,
+    StageInput,
+    StageSpec,
+    StageWork,
+    check_stages,
+)
+from onager.ids import BlobDigest, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_STAGES, MAX_TASKS_OF_JOB, MAX_TASKS_OF_STAGE
+from onager.redaction import shown_text
+from onager.scheduler import wire
+
+_KINDS = ("exchange", "result", "sink", "control")
+
+
+def explanation(outcome: pb.PlanOutcome) -> bytes:
+    """Return the blob with the plan and each stage's fragment as text, for people."""
+    stages = {str(stage.stage_id): shown_text(stage.plan) for stage in outcome.stages if stage.plan}
+    explained = {"plan": shown_text(outcome.plan), "stages": stages}
+    return json.dumps(explained, ensure_ascii=False, sort_keys=True).encode()
+
+
+def planned(
+    task: TaskKey, executor_id: str, success: pb.TaskSuccess, explain_digest: BlobDigest, at_ms: int
+) -> JobPlanned:
+    """Return the event for a PLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
+    outcome = success.plan
+    stages = tuple(_stage(stage) for stage in outcome.stages)
+    is_fused = outcome.HasField("fused_output")
+    _check_size(stages)
+    why = check_stages(stages)
+    if why is None and not is_fused and not all(s.plan_digest for s in stages):
+        why = "a stage has no plan"
+    if why is None and is_fused and (len(stages) != 1 or stages[0].partitions != 1):
+        why = "a query that ran while it was planned must be one stage of one partition"
+    if why is not None:
+        raise PlanningError(f"the planner returned stages that do not fit together: {why}")
+    try:
+        sink = wire.sink_from(outcome.sink) if outcome.HasField("sink") else None
+    except ValueError as error:
+        raise PlanningError(f"the planner returned a sink that cannot be written: {error}") from error
+    result_stage_id = len(stages)
+    summary = PlanSummary(
+        arrow_schema=base64.b64encode(outcome.arrow_schema).decode(),
+        schema_json=outcome.schema_json,
+        explain_digest=explain_digest,
+        sink=sink,
+        result_stage_id=result_stage_id,
+        is_fused=is_fused,
+    )
+    fused = wire.output_from(outcome.fused_output, task.task_attempt, executor_id) if is_fused else None
+    return JobPlanned(
+        task_attempt=task.task_attempt,
+        executor_id=executor_id,
+        stages=stages if sink is None else (*stages, *_publishing(result_stage_id)),
+        summary=summary,
+        fused_output=fused,
+        metrics=wire.metrics_from(outcome.fused_metrics if is_fused else success.metrics),
+        at_ms=at_ms,
+    )
+
+
+def _check_size(stages: Sequence[StageSpec]) -> None:
+    """Raise `UnsupportedPlanError` when *stages* have more tasks than a scheduler keeps account of."""
+    if len(stages) > MAX_STAGES:
+        raise _too_many(f"a plan of {len(stages):,} stages, more than {MAX_STAGES:,}")
+    for stage in stages:
+        if (count := max(stage.partitions, stage.output.buckets)) > MAX_TASKS_OF_STAGE:
+            raise _too_many(f"a stage of {count:,} partitions, more than {MAX_TASKS_OF_STAGE:,}")
+    if (count := sum(stage.partitions for stage in stages)) > MAX_TASKS_OF_JOB:
+        raise _too_many(f"a plan of {count:,} tasks, more than {MAX_TASKS_OF_JOB:,}")
+
+
+def _too_many(what: str) -> UnsupportedPlanError:
+    advice = "read in fewer and larger partitions (spark.sql.files.maxPartitionBytes, spark.sql.shuffle.partitions)"
+    return UnsupportedPlanError(what, advice, runs_whole=False)
+
+
+def _publishing(result_stage_id: int) -> tuple[StageSpec, StageSpec]:
+    """Return the stages that make staged files a dataset: write every move down, then carry them out."""
+    return (
+        StageSpec(
+            stage_id=result_stage_id + 1,
+            name="publish plan",
+            work=StageWork.PUBLISH_PLAN,
+            plan_digest=None,
+            partitions=1,
+            inputs=(StageInput(result_stage_id, "all"),),
+            output=OutputLayout("control"),
+        ),
+        StageSpec(
+            stage_id=result_stage_id + 2,
+            name="publish",
+            work=StageWork.PUBLISH,
+            plan_digest=None,
+            partitions=1,
+            inputs=(StageInput(result_stage_id + 1, "all"),),
+            output=OutputLayout("control"),
+        ),
+    )
+
+
+def _stage(stage: pb.PlannedStage) -> StageSpec:
+    if stage.work not in (pb.QUERY, pb.WORK_UNSPECIFIED):
+        raise PlanningError(f"the planner returned stage {stage.stage_id} of other work than a query's")
+    kind = stage.output.kind or "result"
+    if kind not in _KINDS:
+        raise PlanningError(f"the planner returned stage {stage.stage_id} with an output of kind {kind!r}")
+    for source in stage.inputs:
+        if source.read not in ("bucket", "all"):
+            raise PlanningError(f"the planner returned stage {stage.stage_id} that reads by {source.read!r}")
+    return StageSpec(
+        stage_id=stage.stage_id,
+        name=stage.name or f"stage {stage.stage_id}",
+        work=StageWork.QUERY,
+        plan_digest=stage.plan_digest or None,
+        partitions=stage.partitions,
+        inputs=tuple(StageInput(s.stage_id, s.read) for s in stage.inputs),  # type: ignore[arg-type]
+        output=OutputLayout(kind, max(1, stage.output.buckets)),  # type: ignore[arg-type]
+        is_deterministic=stage.deterministic,
+    )

@@ -1,0 +1,195 @@
+"""Drives one job from submission to its end: decides with its graph, and carries out what the committed graph owes."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from onager.clock import Clock
+from onager.execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLost,
+    ExecutorSlot,
+    HeldTask,
+    JobCancelled,
+    LaunchEvent,
+    RunningStage,
+    StageWork,
+    apply_all,
+    find_abandonment,
+    find_stragglers,
+    has_failed_somewhere,
+    lost_launches,
+    pop_next_tasks,
+    revive,
+    running_count,
+)
+from onager.ids import JobId
+from onager.scheduler.engine.stage_coordinator import StageCoordinator
+from onager.scheduler.engine.stage_inputs import StageInputs
+from onager.scheduler.engine.streams import Streams
+from onager.scheduler.jobs.job_writers import Decision, JobWriters
+from onager.scheduler.policy.reservations import Launch
+
+Limit = Callable[[], float]
+"""Tells how many tasks of a job may run, as of the moment of the decision: others of its session get some meanwhile."""
+
+
+def _no_limit() -> float:
+    return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many tasks an executor may be given."""
+
+    slot: ExecutorSlot
+    tasks: int
+
+
+class QueryCoordinator:
+    """One job. Whatever it does is decided on the job's graph and committed before anybody is told."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        writers: JobWriters,
+        clock: Clock,
+        executors: Callable[[], Collection[str]] = frozenset,
+        streams: Streams | None = None,
+        inputs: StageInputs | None = None,
+    ) -> None:
+        """Make the coordinator of a job; *executors* tells which take work, *streams* which of those can stream.
+
+        *inputs* stores those of stages that have many; without it they go with each launch.
+        """
+        self.job_id = job_id
+        self._inputs = inputs
+        self._executors = executors
+        self._streams = streams or Streams()
+        self._writers = writers
+        self._clock = clock
+        self._stages: dict[int, StageCoordinator] = {}
+
+    async def revive(self) -> None:
+        """Set stages running that were left resolved, by a replica that died between."""
+        await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
+
+    async def launch(self, shares: Sequence[Share], cluster_slots: int, *, limit: Limit = _no_limit) -> list[Launch]:
+        """Hand out up to each share's number of tasks, and return those that now are in the executors' hands.
+
+        The job is given no more than makes *limit* running ones.
+        """
+
+        def decide(graph: ExecutionGraph) -> Decision:
+            events = self._revived(graph)
+            graph = apply_all(graph, events)
+            for share in shares:
+                graph = self._pop(graph, share, limit(), events)
+            return Decision(events, graph)
+
+        return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
+
+    async def report(
+        self,
+        events: Sequence[Event],
+        share: Share,
+        cluster_slots: int,
+        *,
+        limit: Limit = _no_limit,
+    ) -> list[Launch]:
+        """Apply what an executor reported, and hand it the next tasks in the same append.
+
+        It is given up to *share*'s tasks, for as long as the job then has no more than *limit* running.
+        """
+
+        def decide(graph: ExecutionGraph) -> Decision:
+            graph = apply_all(graph, events)
+            if not share.tasks:
+                return Decision(events, graph)
+            further = self._revived(graph)
+            graph = self._pop(apply_all(graph, further), share, limit(), further)
+            return Decision([*events, *further], graph)
+
+        return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
+
+    async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask], cluster_slots: int) -> list[Launch]:
+        """Draw what follows from an executor's list: lost launches are repeated once, and then taken back."""
+        listed = frozenset(held)
+
+        def decide(graph: ExecutionGraph) -> Decision:
+            return Decision(lost_launches(graph, slot, listed, self._clock.now_ms()))
+
+        return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
+
+    async def speculate(self, executors: Collection[str]) -> None:
+        """Let second attempts of stragglers wait for a slot, where one of *executors*, that take work, can run them."""
+        await self._writers.record(
+            self.job_id, lambda graph: Decision(find_stragglers(graph, executors, self._clock.now_ms()))
+        )
+
+    async def abandon_pipeline(self, executors: Collection[str], streaming: Collection[str]) -> None:
+        """Have the job run over the durable exchange where none of *executors*, that take work, is *streaming*."""
+        await self._writers.record(
+            self.job_id,
+            lambda graph: Decision(
+                [e for e in (find_abandonment(graph, executors, streaming, self._clock.now_ms()),) if e is not None]
+            ),
+        )
+
+    async def lose_executor(self, lost: ExecutorLost) -> None:
+        """Take back what was in the hands of an executor that is gone."""
+        await self._writers.record(self.job_id, lambda _: Decision([lost]))
+
+    async def cancel(self, reason: str) -> ExecutionGraph:
+        """End the job; one that has ended stays as it is."""
+        cancelled = JobCancelled(reason=reason, at_ms=self._clock.now_ms())
+        return (await self._writers.record(self.job_id, lambda _: Decision([cancelled]))).graph
+
+    def _revived(self, graph: ExecutionGraph) -> list[Event]:
+        started = revive(graph, self._clock.now_ms())
+        return [] if started is None else [started]
+
+    def _pop(self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event]) -> ExecutionGraph:
+        """Hand out tasks until the share is used up, or *limit* of the job run; add what that takes to *events*.
+
+        In a pipelined job a stage whose last task is handed out lets the next one run.
+        """
+        left, slot = share.tasks, self._streams.known(share.slot)
+        if limit < math.inf:
+            left = min(left, math.floor(limit) - running_count(graph))
+        executors = self._executors() if has_failed_somewhere(graph) else ()
+        while left > 0:
+            launched = pop_next_tasks(graph, slot, left, self._clock.now_ms(), executors)
+            if launched is None:
+                break
+            left -= len(launched.tasks)
+            graph = apply_all(graph, (launched,))
+            started = self._revived(graph)
+            events += [launched, *started]
+            graph = apply_all(graph, started)
+        return graph
+
+    async def launches(self, graph: ExecutionGraph, events: Iterable[Event], cluster_slots: int) -> list[Launch]:
+        """Return what executors are to be sent because *events* are committed, as far as *graph* has it so still.
+
+        What other attempts of a stage launched was taken back by the same append, or since.
+        """
+        launches = []
+        still = [event for event in events if isinstance(event, LaunchEvent) and _is_of(graph, event)]
+        await self._streams.learn(graph, {event.stage_id for event in still})
+        for event in still:
+            coordinator = self._stages.get(event.stage_id)
+            if coordinator is None or coordinator.attempt != event.stage_attempt:
+                coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id, self._streams)
+                if self._inputs is not None and graph.stages[event.stage_id].spec.work is StageWork.QUERY:
+                    coordinator.inputs_digest = await self._inputs.digest(self.job_id, coordinator.inputs)
+            fetches = self._inputs is not None and self._inputs.fetches(event.executor_id)
+            task_set = coordinator.task_set(event, cluster_slots, fetches_inputs=fetches)
+            launches.append(Launch(event.executor_id, task_set))
+        return launches
+
+
+def _is_of(graph: ExecutionGraph, event: LaunchEvent) -> bool:
+    stage = graph.stages[event.stage_id] if event.stage_id < len(graph.stages) else None
+    return graph.is_active and isinstance(stage, RunningStage) and stage.attempt == event.stage_attempt

@@ -1,0 +1,238 @@
+"""What executors report, made into events: blobs and inline results are stored before the event that names them."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from io import BytesIO
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import InvalidRequestError, PlanningError, UnsupportedPlanError
+from onager.exchange_layout import is_staged_name
+from onager.execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorSlot,
+    Failure,
+    FailureCause,
+    FailureKind,
+    StageWork,
+    TaskFailed,
+    TaskSucceeded,
+    is_held,
+    is_streaming,
+)
+from onager.ids import JobId, TaskKey, is_life
+from onager.private_paths import NO_PATHS, PrivatePaths
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.protocol.task_keys import task_key
+from onager.scheduler import wire
+from onager.scheduler.engine import planning
+from onager.scheduler.jobs.blobs import BlobStore, digest_of
+from onager.scheduler.jobs.places import check_place_apart
+from onager.scheduler.jobs.results import InlineResult, ResultStore
+from onager.sealed_results import DamagedResultError, check_sealed, is_checksum
+
+log = structlog.get_logger(__name__)
+
+OnOutcomes = Callable[[JobId, ExecutorSlot, Sequence[Event]], None]
+"""Hears what an executor reported of a job's tasks."""
+
+
+_Taken = tuple[Event, Sequence[bytes], InlineResult | None]
+"""An event, with the blobs and the inline result that it names."""
+
+
+class _Unusable(Exception):  # noqa: N818 - never leaves this module
+    """A success that cannot be taken for one; the text says why."""
+
+
+class ReportReader:
+    """Reads reports of one job at a time."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        results: ResultStore,
+        clock: Clock,
+        on_outcomes: OnOutcomes | None = None,
+        *,
+        taking_work: Callable[[], Collection[str]] = frozenset,
+        private: PrivatePaths = NO_PATHS,
+    ) -> None:
+        """Make a reader; *on_outcomes* is told of what it has read, *taking_work* returns who may be given tasks.
+
+        No plan may write to *private* paths.
+        """
+        self._taking_work = taking_work
+        self._private = private
+        self._on_outcomes = on_outcomes
+        self._blobs = blobs
+        self._results = results
+        self._clock = clock
+
+    async def _misplaced(self, plan: pb.PlanOutcome) -> Failure | None:
+        """Return what is wrong with where the output of *plan*, if it is one, goes."""
+        if plan.HasField("sink"):
+            try:
+                await check_place_apart(plan.sink.path, self._private)
+            except InvalidRequestError as error:
+                return Failure(kind=FailureKind.USER_ERROR, message=str(error))
+        return None
+
+    async def read(
+        self, graph: ExecutionGraph, executor: ExecutorSlot, reports: Iterable[pb.TaskReport]
+    ) -> list[Event]:
+        """Return the events of *reports* that can still matter to *graph*, with all that they name in the store.
+
+        A success that cannot be used (a plan that does not fit together, content with another digest) becomes a
+        failure. Raises what storing raises.
+        """
+        job_id = JobId(graph.job_id)
+        now_ms = self._clock.now_ms()
+        events: list[Event] = []
+        blobs: list[bytes] = []
+        results: list[InlineResult] = []
+        for report in reports:
+            key = task_key(report.task)
+            if not is_held(graph, key, executor.executor_id):
+                continue
+            event, named, inline = await self._taken(graph, key, executor, report, now_ms)
+            events.append(event)
+            blobs += named
+            if inline is not None:
+                results.append(inline)
+        if blobs:
+            await self._blobs.put(job_id, blobs)
+        if results:
+            await self._results.put(results)
+        if self._on_outcomes is not None:
+            self._on_outcomes(job_id, executor, [e for e in events if not _may_be_anothers(graph, e)])
+        return events
+
+    async def _taken(
+        self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, report: pb.TaskReport, now_ms: int
+    ) -> _Taken:
+        """Return the event of one report, with what it names."""
+        if not report.HasField("success"):
+            failure = self._final(graph, key, executor, wire.failure_from(report.failure))
+            return _failed(key, executor, failure, now_ms), (), None
+        if (misplaced := await self._misplaced(report.success.plan)) is not None:
+            return _failed(key, executor, misplaced, now_ms), (), None
+        try:
+            return await apart(report.success.ByteSize(), _succeeded, graph, key, executor, report.success, now_ms)
+        except (_Unusable, PlanningError) as error:
+            return _failed(key, executor, _refused(key, executor, error), now_ms), (), None
+
+    def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
+        """Return *failure*, or what ends the job where no executor can read a plan: it is not made anew."""
+        ledger = graph.stages[key.stage_id].ledger
+        if failure.cause is not FailureCause.OTHER_VERSION or key.partition in ledger.failures:
+            return failure
+        others = set(self._taking_work()) - {executor.executor_id, *ledger.failed_on.get(key.partition, ())}
+        if others or not self._taking_work():
+            return failure
+        advice = (
+            "no executor that takes work can: submit the query again, or start an executor of the version named first"
+        )
+        return replace(failure, kind=FailureKind.USER_ERROR, cause=None, message=f"{failure.message}; {advice}")
+
+
+def _refused(key: TaskKey, executor: ExecutorSlot, error: Exception) -> Failure:
+    """Return what is told of a success that cannot be taken for one."""
+    if isinstance(error, UnsupportedPlanError):  # the query is too large for any executor
+        return Failure(kind=FailureKind.USER_ERROR, message=str(error))
+    log.error("report_unusable", job_id=key.job_id, task=str(key), executor_id=executor.executor_id, why=str(error))
+    return Failure(kind=FailureKind.IO_ERROR, cause=FailureCause.INTERNAL_ERROR, message=str(error))
+
+
+def _may_be_anothers(graph: ExecutionGraph, event: Event) -> bool:
+    """Return whether a task failed that reads from other executors' tasks, of which any may be the cause."""
+    return isinstance(event, TaskFailed) and is_streaming(graph, graph.stages[event.stage_id])
+
+
+def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, at_ms: int) -> TaskFailed:
+    return TaskFailed(
+        stage_id=key.stage_id,
+        stage_attempt=key.stage_attempt,
+        partition=key.partition,
+        task_attempt=key.task_attempt,
+        executor_id=executor.executor_id,
+        failure=failure,
+        at_ms=at_ms,
+    )
+
+
+def _succeeded(
+    graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int
+) -> _Taken:
+    if graph.stages[key.stage_id].spec.work is StageWork.PLAN:
+        return _planned(key, executor, success, at_ms)
+    output = success.output
+    _check_names(output)
+    blobs = _checked(success.blobs)
+    if output.payload_digest and output.payload_digest not in {blob.digest for blob in success.blobs}:
+        raise _Unusable(f"the task did not send what it left ({output.payload_digest[:200]!r})")
+    inline = _inline(key.job_id, key.partition, output, success.inline_result)
+    event = TaskSucceeded(
+        stage_id=key.stage_id,
+        stage_attempt=key.stage_attempt,
+        partition=key.partition,
+        task_attempt=key.task_attempt,
+        executor_id=executor.executor_id,
+        output=wire.output_from(output, key.task_attempt, executor.executor_id),
+        metrics=wire.metrics_from(success.metrics),
+        at_ms=at_ms,
+    )
+    return event, blobs, inline
+
+
+def _planned(key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int) -> _Taken:
+    if not success.HasField("plan"):
+        raise _Unusable("the planner reported success without a plan")
+    outcome = success.plan
+    if outcome.HasField("fused_output"):
+        _check_names(outcome.fused_output)
+    explanation = planning.explanation(outcome)
+    event = planning.planned(key, executor.executor_id, success, digest_of(explanation), at_ms)
+    blobs = [*_checked(outcome.blobs), explanation]
+    sent = {digest_of(content) for content in blobs}
+    for stage in event.stages:
+        if stage.plan_digest is not None and stage.plan_digest not in sent:
+            raise _Unusable(f"the planner did not send the plan of stage {stage.stage_id} ({stage.plan_digest})")
+    inline = None
+    if outcome.HasField("fused_output"):
+        inline = _inline(key.job_id, 0, outcome.fused_output, outcome.fused_inline_result)
+    return event, blobs, inline
+
+
+def _check_names(output: pb.TaskOutput) -> None:
+    """Refuse names that lead elsewhere once they are parts of paths."""
+    if not is_life(output.nonce):
+        raise _Unusable(f"{output.nonce[:200]!r} cannot name an execution: 1 to 64 of a-z A-Z 0-9 _ -")
+    for name in output.files:
+        if not is_staged_name(name):
+            raise _Unusable(f"{name[:200]!r} cannot be the name of a staged file")
+    if output.checksum and not is_checksum(output.checksum):
+        raise _Unusable(f"{output.checksum[:200]!r} is not a checksum of a result that this scheduler knows")
+
+
+def _inline(job_id: JobId, partition: int, output: pb.TaskOutput, content: bytes) -> InlineResult | None:
+    if not output.inline:
+        return None
+    if not content:
+        raise _Unusable(f"the result of partition {partition} should have come in its report, and did not")
+    if output.checksum:
+        try:
+            check_sealed(BytesIO(content), output.checksum)
+        except DamagedResultError as error:
+            raise _Unusable(f"the result of partition {partition} arrived damaged: {error}") from error
+    return InlineResult(job_id, partition, output.nonce, content)
+
+
+def _checked(blobs: Iterable[pb.Blob]) -> list[bytes]:
+    for blob in blobs:
+        if digest_of(blob.content) != blob.digest:
+            raise _Unusable(f"blob {blob.digest} arrived with other content")
+    return [blob.content for blob in blobs]

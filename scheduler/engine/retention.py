@@ -1,0 +1,180 @@
+"""What goes of a job long after its end: its result, then its record and blobs.
+
+It is due by the time in the job's head, and done by whichever replica has its turn, for many jobs at once; doing it
+twice is harmless.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.execution_graph import JobState
+from onager.ids import BlobDigest, JobId
+from onager.scheduler import timing
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.jobs.blobs import BlobStore, blobs_of
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads
+from onager.scheduler.jobs.job_log import HEADER_KEYSPACES
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend import ABSENT, Committed, Delete, DeleteRange, Keyspace, Op, StateBackendClient
+
+log = structlog.get_logger(__name__)
+
+_REMOVED_AT_ONCE: Final = 16
+"""Jobs removed by one transaction, each of which takes seven operations."""
+_BATCHES_AT_ONCE: Final = 12
+"""The store writes what is under way at the same time together."""
+_PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.Results)
+
+
+class Retention:
+    """Removes results, and later records, whose time is over."""
+
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        backend: StateBackendClient,
+        jobs: JobStore,
+        heads: JobHeads,
+        blobs: BlobStore,
+        precedence: Precedence,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._jobs = jobs
+        self._heads = heads
+        self._blobs = blobs
+        self._precedence = precedence
+        self._clock = clock
+        self._due: list[tuple[int, JobId]] = []
+        """A heap: when to look at a job next, which has ended and is not removed."""
+        self._awaited: set[JobId] = set()
+        """The jobs in it, each once."""
+        self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
+        self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
+        heads.listen(self._on_head)
+
+    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        if head is not None and job_id not in self._awaited:
+            self._look_later(job_id, 0)
+
+    def _look_later(self, job_id: JobId, at_least_ms: int) -> None:
+        head = self._heads.get(job_id)
+        # What only a newer version can read is left to it.
+        if head is not None and not head.is_active and not self._heads.is_newer(job_id):
+            self._awaited.add(job_id)
+            heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
+
+    def _over_ms(self, head: JobHead) -> int:
+        """Return when the time of the job's result, or then of its record, is over."""
+        if head.ended_ms is None:
+            return 0
+        retention_s = self._settings.result_retention_s if head.has_result else self._settings.record_retention_s
+        return head.ended_ms + 1000 * retention_s
+
+    def _is_due(self, head: JobHead, now_ms: int) -> bool:
+        """Return whether that is so, and nobody comes first."""
+        waited_ms = now_ms - self._over_ms(head)
+        return waited_ms >= 0 and self._precedence.has_come(
+            head.job_id, waited_ms, 2 * self._settings.sweep_interval_ms
+        )
+
+    async def sweep(self) -> None:
+        """Remove results, and later records, whose time is over.
+
+        In portions, so that others have their turns, and no longer than from one sweep to the next.
+        """
+        now_ms = self._clock.now_ms()
+        until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
+        while self._clock.monotonic_s() <= until_s and (due := self._take_due(now_ms)):
+            batches = [due[n : n + _REMOVED_AT_ONCE] for n in range(0, len(due), _REMOVED_AT_ONCE)]
+            await asyncio.gather(*(self._work_off(batch, now_ms) for batch in batches))
+            for job_id in due:
+                if job_id not in self._awaited:
+                    # The record has its time still, files have to go first, or somebody else was in between.
+                    self._look_later(job_id, now_ms + 1)
+            await asyncio.sleep(0)
+
+    def _take_due(self, now_ms: int) -> list[JobId]:
+        due: list[JobId] = []
+        while self._due and self._due[0][0] <= now_ms and len(due) < _BATCHES_AT_ONCE * _REMOVED_AT_ONCE:
+            _, job_id = heapq.heappop(self._due)
+            self._awaited.discard(job_id)
+            due.append(job_id)
+        return due
+
+    async def _work_off(self, job_ids: Sequence[JobId], now_ms: int) -> None:
+        heads = [head for job_id in job_ids if (head := self._heads.get(job_id)) is not None and not head.is_active]
+        due = [head for head in heads if self._is_due(head, now_ms)]
+        dated = [head.model_copy(update={"ended_ms": now_ms}) for head in due if head.ended_ms is None]
+        expired = [head for head in due if head.ended_ms is not None and head.has_result]
+        over = [head for head in due if head.ended_ms is not None and not head.has_result and head.clean_up == "none"]
+        try:
+            if dated:  # their records are damaged, and may not say when they ended: from now on
+                await self._heads.put(dated)
+            if expired:
+                await self._expire(expired)
+            if over:
+                await self._remove(over)
+        except OnagerError as error:
+            log.warning("jobs_not_removed", jobs=len(due), error=str(error))
+
+    async def _expire(self, heads: Iterable[JobHead]) -> None:
+        """Remove jobs' results, in the store now and in the exchange by an executor."""
+        expired: list[JobHead] = []
+        for head in heads:
+            owes_files = head.state is JobState.SUCCESSFUL or head.broken is not None or head.clean_up != "none"
+            expired.append(head.model_copy(update={"has_result": False, "clean_up": "all" if owes_files else "none"}))
+        await self._heads.put(expired, beside=lambda head: [DeleteRange(Keyspace.Results, f"{head.job_id}/")])
+
+    async def _remove(self, heads: Sequence[JobHead]) -> None:
+        """Remove everything that the store holds of ended jobs."""
+        named = await self._jobs.as_stored([JobId(head.job_id) for head in heads], blobs_of)
+        await self._blobs.release_all((job_id, digest) for job_id, found in named.items() for digest in found or ())
+        readable = [head for head in heads if head.job_id in named]
+        if not await self._remove_records(readable) and len(readable) > 1:
+            for head in readable:
+                await self._remove_records([head])
+
+    async def _remove_records(self, heads: Sequence[JobHead]) -> bool:
+        ops: list[Op] = []
+        expect: dict[tuple[Keyspace, str], int] = {}
+        broken = [(Keyspace.ActiveJobs, head.job_id) for head in heads if head.broken is not None]
+        found = (await self._backend.read_txn(broken)).values if broken else {}
+        for head in heads:
+            active = found.get((Keyspace.ActiveJobs, head.job_id))
+            expect[Keyspace.ActiveJobs, head.job_id] = ABSENT if active is None else active.mod_revision
+            ops += [Delete(keyspace, head.job_id) for keyspace in (*HEADER_KEYSPACES, Keyspace.JobHeads)]
+            ops += [DeleteRange(keyspace, f"{head.job_id}/") for keyspace in _PARTS]
+        result = await self._backend.put_txn(ops, expect=expect)
+        if not isinstance(result, Committed):
+            return False
+        for head in heads:
+            self._jobs.forget(JobId(head.job_id))
+            self._heads.removed(JobId(head.job_id), result.revision)
+            log.info("job_removed", job_id=head.job_id)
+        return True
+
+    async def collect_orphans(self) -> int:
+        """Remove blobs that nobody needs, if nobody needed them a while ago either; return how many were let go.
+
+        Those are references of jobs that are not there, and blobs without any. A job's blobs may be stored before the
+        job itself, so one look does not prove it.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s - self._orphans_seen_s < timing.ORPHAN_AGE_S * (1 + self._precedence.place("orphans")):
+            return 0
+        self._orphans_seen_s = now_s
+        references, unnamed = await self._blobs.orphans(lambda job_id: self._heads.get(job_id) is not None)
+        gone, left = references & self._orphans[0], unnamed & self._orphans[1]
+        await self._blobs.release_all(gone)
+        await self._blobs.collect(left)
+        self._orphans = (references - gone, unnamed - left)
+        return len(gone) + len(left)

@@ -1,0 +1,65 @@
+"""Looks for stragglers, regularly, in the jobs that want second attempts and that this scheduler acts on."""
+
+from collections.abc import Callable, Collection, Iterator
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.execution_graph import SPECULATION_MAJOR, find_stragglers
+from onager.ids import JobId
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.loops import every
+
+log = structlog.get_logger(__name__)
+
+
+class Speculation:
+    """Says in the log which tasks are to be run twice; slots then find the second attempts like other tasks."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        local: LocalDriver,
+        ownership: Ownership,
+        clock: Clock,
+        *,
+        interval_s: float,
+        executors: Callable[[], Collection[str]],
+        writes_major: Callable[[], int] = lambda: SPECULATION_MAJOR,
+    ) -> None:
+        """Make it; *executors* tells which take work, *writes_major* which version every scheduler reads."""
+        self._jobs = jobs
+        self._local = local
+        self._ownership = ownership
+        self._clock = clock
+        self._interval_s = interval_s
+        self._executors = executors
+        self._writes_major = writes_major
+
+    async def run(self) -> None:
+        """Look for as long as the scheduler lives."""
+        await every(self._interval_s, self.look)
+
+    async def look(self) -> None:
+        """Look once; while some scheduler could not read of second attempts there are none."""
+        if self._writes_major() < SPECULATION_MAJOR:
+            return
+        executors = self._executors()
+        for job_id in list(self._slow_jobs(executors)):
+            try:
+                await self._local.coordinator(job_id).speculate(executors)
+            except OnagerError as error:
+                log.warning("stragglers_not_noted", job_id=job_id, error=str(error))
+
+    def _slow_jobs(self, executors: Collection[str]) -> Iterator[JobId]:
+        """Yield the jobs that have stragglers, as far as this replica knows without asking the store."""
+        now_ms = self._clock.now_ms()
+        for job_id in self._ownership.followed:
+            job = self._jobs.cached(job_id)
+            if job is None or job.graph.speculation is None:
+                continue
+            if find_stragglers(job.graph, executors, now_ms):
+                yield job_id

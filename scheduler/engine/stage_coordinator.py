@@ -1,0 +1,69 @@
+"""Drives one stage: makes the task sets that executors are sent."""
+
+from onager.execution_graph import (
+    ExecutionGraph,
+    LaunchEvent,
+    Stage,
+    StageWork,
+    UnresolvedStage,
+    is_streaming,
+)
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler import wire
+from onager.scheduler.engine.streams import Streams
+
+
+class StageCoordinator:
+    """One attempt of one stage. Its inputs are settled for as long as the attempt is, so they are gathered once."""
+
+    def __init__(self, graph: ExecutionGraph, stage_id: int, streams: Streams) -> None:
+        stage = graph.stages[stage_id]
+        self.attempt = stage.attempt
+        streaming = is_streaming(graph, stage)
+        self._template = pb.TaskSet(
+            job_id=graph.job_id,
+            stage_id=stage_id,
+            stage_attempt=stage.attempt,
+            work=wire.WORK[stage.spec.work],
+            spec_digest=graph.spec_digest,
+            plan_digest=stage.spec.plan_digest or "",
+            partitions=stage.spec.partitions,
+            pipelined=streaming,
+            streams=streams.told(graph, stage_id) if streaming else [],
+            output=wire.layout_message(stage.spec.output),
+        )
+        self.inputs = pb.TaskSet(
+            inputs=[] if streaming else [_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs]
+        )
+        """Nothing but the inputs, which may be many."""
+        self.inputs_digest = ""
+        """Of the blob with them, once there is one."""
+        if graph.plan is not None and graph.plan.sink is not None:
+            writes = stage.spec.output.kind == "sink" or stage.spec.work in (StageWork.PUBLISH_PLAN, StageWork.PUBLISH)
+            if writes:
+                self._template.sink.CopyFrom(wire.sink_message(graph.plan.sink))
+            if stage.spec.work is StageWork.PUBLISH_PLAN:
+                self._template.sink.schema_json = graph.plan.schema_json
+
+    def task_set(self, launch: LaunchEvent, cluster_slots: int, *, fetches_inputs: bool = False) -> pb.TaskSet:
+        """Return what the executor of *launch* is sent; one that *fetches_inputs* is told of a blob by its digest."""
+        task_set = pb.TaskSet()
+        task_set.CopyFrom(self._template)
+        if fetches_inputs and self.inputs_digest:
+            task_set.inputs_digest = self.inputs_digest
+        else:
+            task_set.MergeFrom(self.inputs)
+        task_set.tasks.extend(pb.TaskAttempt(partition=p, task_attempt=a) for p, a in launch.tasks)
+        if task_set.work == pb.PLAN:
+            task_set.cluster_slots = cluster_slots
+        return task_set
+
+
+def _locations(producer: Stage) -> pb.StageInputLocations:
+    outputs = producer.ledger.outputs
+    if isinstance(producer, UnresolvedStage):
+        return pb.StageInputLocations(stage_id=producer.spec.stage_id)
+    return pb.StageInputLocations(
+        stage_id=producer.spec.stage_id,
+        outputs=[wire.output_message(outputs[p]) for p in range(producer.spec.partitions) if p in outputs],
+    )

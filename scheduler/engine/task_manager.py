@@ -1,0 +1,166 @@
+"""Assigns tasks to slots, and hands what executors report to whoever acts on the jobs."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from onager.execution_graph import ExecutorSlot
+from onager.ids import ExecutorId, JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key
+from onager.scheduler.cluster.job_driver import JobDriver, NotDrivingError
+from onager.scheduler.cluster.job_loads import JobLoads
+from onager.scheduler.engine.fitness import Fitness, Fits
+from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.reservations import ExecutorReservation, Filled, Launch, Updated
+
+log = structlog.get_logger(__name__)
+
+_ROUNDS: Final = 4
+"""Slots whose job had less to do than it seemed are offered to others so often, and once more for each job there is.
+
+Each round passes over a job that has nothing fit for the slots, and any number of them may be before one that has.
+"""
+
+
+class TaskManager:
+    """The tasks of all active jobs, whichever replica acts on them."""
+
+    def __init__(
+        self,
+        local: LocalDriver,
+        queue: FairQueue,
+        loads: JobLoads,
+        fitness: Fitness,
+        *,
+        driver_of: Callable[[JobId], JobDriver],
+        max_launches: int,
+    ) -> None:
+        self._local = local
+        self._queue = queue
+        self._loads = loads
+        self._fitness = fitness
+        self._driver_of = driver_of
+        self._max_launches = max_launches
+
+    # ---------------------------------------------------------------- filling slots
+
+    async def fill_reservations(self, reservations: Sequence[ExecutorReservation]) -> Filled:
+        """Hand tasks to the executors of *reservations*, as many as there are tasks, and commit that.
+
+        A slot goes to its own job while that is fair, else to the job with the fewest running tasks for its weight. A
+        job that cannot be worked on now, or has no use for the executor, gets none, and keeps no other from theirs.
+        """
+        launches: list[Launch] = []
+        waiting = list(reservations)
+        for _ in range(_ROUNDS + self._queue.jobs):
+            assigned, left = self._assign(waiting, self._fitness.as_of_now())
+            if not assigned:
+                waiting = left
+                break
+            results = await asyncio.gather(*(self._fill_job(job, mine) for job, mine in assigned.items()))
+            waiting = list(left)
+            for job_id, filled in zip(assigned, results, strict=True):
+                self._queue.grant(job_id, sum(launch.tasks for launch in filled.launches))
+                launches += filled.launches
+                waiting += filled.unfilled
+                for executor_id in {reservation.executor_id for reservation in filled.unfilled}:
+                    self._fitness.found_nothing(job_id, executor_id)
+                if filled.unfilled:
+                    self._queue.pass_over(job_id)  # others may have use for them
+            if not waiting or not self._queue.has_runnable:
+                break
+        self._queue.reconsider()
+        return Filled(launches, waiting)
+
+    def _assign(
+        self, reservations: Sequence[ExecutorReservation], fits: Fits
+    ) -> tuple[dict[JobId, list[ExecutorReservation]], list[ExecutorReservation]]:
+        assigned: dict[JobId, list[ExecutorReservation]] = defaultdict(list)
+        left: list[ExecutorReservation] = []
+        useless: set[ExecutorId] = set()
+        for number, reservation in enumerate(reservations):
+            executor_id = reservation.executor_id
+            if number >= self._max_launches or not self._queue.has_runnable:
+                return assigned, left + list(reservations[number:])
+            is_useless = executor_id in useless
+            job_id = None if is_useless else self._queue.take(reservation.job_id, partial(_fits_at, fits, executor_id))
+            if job_id is None:
+                useless.add(executor_id)
+                left.append(reservation)
+            else:
+                assigned[job_id].append(reservation)
+        return assigned, left
+
+    async def _fill_job(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+        try:
+            return await self._fill_by_driver(job_id, reservations)
+        finally:
+            self._queue.give_back(job_id, len(reservations))
+
+    async def _fill_by_driver(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
+        driver = self._driver_of(job_id)
+        if driver is not self._local:
+            try:
+                return await driver.fill(job_id, reservations)
+            except NotDrivingError as error:
+                log.info("acting_for_another", job_id=job_id, slots=len(reservations), why=str(error))
+        try:
+            return await self._local.fill(job_id, reservations)
+        except NotDrivingError:
+            self._loads.rest(job_id)
+            return Filled([], reservations)
+
+    # ---------------------------------------------------------------- reports
+
+    async def update_task_statuses(
+        self, executor: ExecutorSlot, reports: Iterable[pb.TaskReport], freed_slots: int
+    ) -> Updated:
+        """Have what *executor* reports applied, and freed slots filled with next tasks of the same jobs.
+
+        What could not be stored is not acknowledged, so that it is sent again.
+        """
+        by_driver: dict[JobDriver, list[pb.TaskReport]] = defaultdict(list)
+        for report in reports:
+            by_driver[self._driver_of(JobId(report.task.job_id))].append(report)
+        work = []
+        for driver, mine in by_driver.items():
+            freed = min(freed_slots, len(mine))
+            freed_slots -= freed
+            work.append(self._update_by_driver(driver, executor, mine, freed))
+        acknowledged: list[TaskKey] = []
+        launches: list[Launch] = []
+        left: list[ExecutorReservation] = [ExecutorReservation.of(executor)] * freed_slots
+        for updated in await asyncio.gather(*work):
+            acknowledged += updated.acknowledged
+            launches += updated.launches
+            left += updated.reservations
+        return Updated(acknowledged, launches, left)
+
+    async def _update_by_driver(
+        self, driver: JobDriver, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int
+    ) -> Updated:
+        if driver is self._local:
+            return await self._local.update(executor, reports, freed)
+        try:
+            updated = await driver.update(executor, reports, freed)
+        except NotDrivingError as error:
+            log.info("acting_for_another", executor_id=executor.executor_id, reports=len(reports), why=str(error))
+            return await self._local.update(executor, reports, freed)
+        if len(updated.acknowledged) == len(reports):
+            return updated
+        stored = set(updated.acknowledged)
+        left = [report for report in reports if task_key(report.task) not in stored]
+        if not left:
+            return updated
+        own = await self._local.update(executor, left, 0)
+        return Updated([*updated.acknowledged, *own.acknowledged], updated.launches, updated.reservations)
+
+
+def _fits_at(fits: Fits, executor_id: ExecutorId, job_id: JobId) -> bool:
+    return fits(job_id, executor_id)

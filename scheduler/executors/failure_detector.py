@@ -1,0 +1,112 @@
+"""Looking after silent executors: whose heart has stopped, whose process has died, whose connection broke."""
+
+from typing import TYPE_CHECKING
+
+from onager.clock import Clock
+from onager.ids import ExecutorId
+from onager.scheduler import timing
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.executors.records import ExecutorSession, has_died
+from onager.state_backend import Delete, Keyspace, StateBackendClient
+
+if TYPE_CHECKING:
+    from onager.scheduler.executors.manager import ExecutorManager
+
+
+class FailureDetector:
+    """Finds the executors that are lost, and has the manager declare them so."""
+
+    def __init__(
+        self,
+        executors: "ExecutorManager",
+        precedence: Precedence,
+        backend: StateBackendClient,
+        clock: Clock,
+        *,
+        connection_grace_s: float,
+        lost_retention_s: float,
+    ) -> None:
+        self._executors = executors
+        self._precedence = precedence
+        self._backend = backend
+        self._clock = clock
+        self._grace_s = connection_grace_s
+        self._lost_retention_s = lost_retention_s
+        self._silent_since_s: dict[ExecutorId, float] = {}
+        self._looked_s = self._began_s = clock.monotonic_s()
+
+    def begin(self) -> None:
+        """Give every executor one lease, from now on, to be heard of: no scheduler may have been there to renew any."""
+        self._looked_s = self._began_s = self._clock.monotonic_s()
+
+    def heard_of(self, executor_id: ExecutorId) -> None:
+        """Note that something new was written of the executor: if it is silent, then from now on."""
+        self._silent_since_s.pop(executor_id, None)
+
+    async def bury(self) -> None:
+        """Declare lost whose heart has stopped by the store's clock, and who is not heard of here either."""
+        registry = self._executors.registry
+        for record in registry:
+            executor_id = ExecutorId(record.executor_id)
+            if record.state == "lost" or registry.is_beating(executor_id):
+                self.heard_of(executor_id)
+                continue
+            session = self._executors.session(executor_id)
+            if session is not None and self._may_live(session) and await self._executors.grant_again(session):
+                continue  # the silence was ours
+            now_s = self._clock.monotonic_s()
+            since_s = self._silent_since_s.setdefault(executor_id, now_s)
+            if now_s - self._began_s < self._executors.lease_ttl_s:
+                continue
+            if self._precedence.has_come(executor_id, now_s - since_s, timing.LOSS_MOMENT_S):
+                await self._executors.lose(record, "its lease ran out: it was not heard of in time")
+
+    def _may_live(self, session: ExecutorSession) -> bool:
+        """Return whether it was heard of lately, or this process was held up, so that its word may wait to be read."""
+        now_s, lease_ttl_s = self._clock.monotonic_s(), self._executors.lease_ttl_s
+        return now_s - session.seen_s < lease_ttl_s or now_s - self._looked_s > lease_ttl_s / 3
+
+    async def look(self) -> None:
+        """Declare lost whose process has died, or whose connection broke and who then was silent.
+
+        Jobs are told what they are still to be told, and those long lost are forgotten.
+        """
+        self._looked_s = self._clock.monotonic_s()
+        for session in self._executors.sessions:
+            await self._look_at(session)
+        if any(not self._executors.registry.is_beating(executor_id) for executor_id in self._silent_since_s):
+            await self.bury()
+        await self._executors.tell_losses()
+        await self._forget_dead()
+
+    async def _look_at(self, session: ExecutorSession) -> None:
+        lease_ttl_s = self._executors.lease_ttl_s
+        if session.local_process is not None:
+            if has_died(session.local_process):
+                await self._executors.lose(session.record, f"its process {session.record.pid} died")
+                return
+        elif session.suspect_s is not None:
+            # A connection may break for a moment; somebody who lives sends a heartbeat every third of the lease.
+            silent_s = self._looked_s - session.suspect_s
+            if silent_s >= max(self._grace_s, lease_ttl_s / 2):
+                if not self._precedence.is_alone:
+                    self._executors.end_session(session)  # it may talk with another replica: its lease will tell
+                else:
+                    why = "its connection broke, and it was not heard of again"
+                    await self._executors.lose(session.record, why)
+                return
+        if not self._precedence.is_alone and self._looked_s - session.seen_s >= 2 * lease_ttl_s:
+            self._executors.end_session(session)  # it talks with another replica, or its lease is over
+
+    async def _forget_dead(self) -> None:
+        registry = self._executors.registry
+        horizon_ms = self._clock.now_ms() - int(self._lost_retention_s * 1000)
+        for record in registry:
+            overdue_ms = horizon_ms - (record.ended_ms or 0)
+            is_overdue = record.state == "lost" and overdue_ms > 0
+            if is_overdue and self._precedence.has_come(record.executor_id, overdue_ms, timing.FORGET_MOMENT_MS):
+                await self._backend.put_txn(
+                    [Delete(Keyspace.Executors, record.executor_id)],
+                    expect={(Keyspace.Executors, record.executor_id): registry.revision(record.executor_id)},
+                )
+                registry.forget(record.executor_id)

@@ -1,0 +1,95 @@
+"""Telling the jobs that an executor is lost: each scheduler those that it acts on, however it learned of the loss."""
+
+from typing import Protocol
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.execution_graph import ExecutorLost
+from onager.scheduler import timing
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.executors.registry import ExecutorRegistry
+
+log = structlog.get_logger(__name__)
+
+
+class OnLost(Protocol):
+    """What applies a loss to the jobs."""
+
+    async def __call__(self, lost: ExecutorLost) -> None:
+        """Apply *lost*; `OnagerError` when some job could not be told."""
+        ...
+
+
+class ExecutorLosses:
+    """The losses that jobs have not been told of yet."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._on_lost: OnLost = _nobody
+        self._clock = clock
+        self._owed: dict[tuple[str, str], ExecutorLost] = {}
+        self._recent: dict[tuple[str, str], tuple[float, ExecutorLost]] = {}
+
+    def serve(self, on_lost: OnLost) -> None:
+        """Tell jobs by *on_lost*."""
+        self._on_lost = on_lost
+
+    @property
+    def recent(self) -> list[ExecutorLost]:
+        """Return the losses of the last minute."""
+        horizon_s = self._clock.monotonic_s() - timing.LOSSES_REMEMBERED_S
+        self._recent = {life: found for life, found in self._recent.items() if found[0] > horizon_s}
+        return [lost for _, lost in self._recent.values()]
+
+    async def tell(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool = False) -> None:
+        """Tell the jobs; what could not be stored now is told again by `tell_due`."""
+        await self._pay(self._owe(executor_id, incarnation, reason, is_drained=is_drained))
+
+    def found_elsewhere(self, record: ExecutorRecord, reason: str) -> None:
+        """Tell the jobs with the next look."""
+        if (record.executor_id, record.incarnation) not in self._owed:
+            is_drained = record.state == "draining"
+            self._owe(record.executor_id, record.incarnation, reason, is_drained=is_drained)
+
+    async def tell_due(self, registry: ExecutorRegistry) -> None:
+        """Tell what could not be stored before, and what another scheduler has found.
+
+        A life that was declared lost by mistake, and has registered again since, has lost nothing.
+        """
+        due = list(self._owed.values())
+        if due:
+            await registry.refresh()
+        for lost in due:
+            if registry.is_alive(lost.executor_id, lost.incarnation):
+                self._settle(lost)
+            else:
+                await self._pay(lost)
+
+    def _owe(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool) -> ExecutorLost:
+        lost = self._owed[executor_id, incarnation] = ExecutorLost(
+            executor_id=executor_id,
+            incarnation=incarnation,
+            reason=f"executor {executor_id}: {reason}",
+            at_ms=self._clock.now_ms(),
+            is_drained=is_drained,
+        )
+        self._recent[executor_id, incarnation] = (self._clock.monotonic_s(), lost)
+        return lost
+
+    async def _pay(self, lost: ExecutorLost) -> None:
+        try:
+            await self._on_lost(lost)
+        except OnagerError as error:
+            log.warning("executor_loss_not_applied", executor_id=lost.executor_id, error=str(error))
+        else:
+            self._settle(lost)
+
+    def _settle(self, lost: ExecutorLost) -> None:
+        key = (lost.executor_id, lost.incarnation)
+        if self._owed.get(key) is lost:
+            del self._owed[key]
+
+
+async def _nobody(lost: ExecutorLost) -> None:
+    """Tell no job: there is none yet."""

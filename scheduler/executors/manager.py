@@ -1,0 +1,485 @@
+"""Who the executors are: registration, leases, drain, and loss by lease, by connection, by process and by farewell."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import (
+    LeaseExpiredError,
+    StateCorruptError,
+    StateUnavailableError,
+    UnknownExecutorError,
+)
+from onager.execution_graph import ExecutorLost
+from onager.ids import ExecutorId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_key
+from onager.scheduler import timing
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.executors.admission import Admission
+from onager.scheduler.executors.failure_detector import FailureDetector
+from onager.scheduler.executors.losses import ExecutorLosses, OnLost
+from onager.scheduler.executors.records import (
+    ExecutorRecord,
+    ExecutorSession,
+    executor_info,
+    local_process,
+)
+from onager.scheduler.executors.registry import ExecutorRegistry
+from onager.scheduler.executors.slots import SlotsRecord
+from onager.scheduler.loops import every
+from onager.state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Op, Put, StateBackendClient
+from onager.supervision import run_loops
+
+log = structlog.get_logger(__name__)
+
+_TRIES: Final = 10
+
+
+class ExecutorManager:
+    """The executors of the cluster. The store says who lives (a key bound to a lease); sessions say what they do."""
+
+    def __init__(
+        self,
+        backend: StateBackendClient,
+        clock: Clock,
+        *,
+        lease_ttl_s: float,
+        connection_grace_s: float,
+        lost_retention_s: float,
+        precedence: Precedence,
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self.lease_ttl_s = lease_ttl_s
+        self._losses = ExecutorLosses(clock)
+        self._on_take_over: Callable[[], Awaitable[None]] = _nothing
+        self._sessions: dict[ExecutorId, ExecutorSession] = {}
+        self.watch = FailureDetector(
+            self, precedence, backend, clock, connection_grace_s=connection_grace_s, lost_retention_s=lost_retention_s
+        )
+        self._registry = ExecutorRegistry(backend, self._on_change, self.watch.bury)
+        self._admission = Admission()
+
+    def serve(self, *, on_lost: OnLost, on_take_over: Callable[[], Awaitable[None]]) -> None:
+        """Tell jobs of losses by *on_lost*; before an executor is talked with that others talked with, *on_take_over*.
+
+        To be called once, before anything else.
+        """
+        self._losses.serve(on_lost)
+        self._on_take_over = on_take_over
+
+    # ---------------------------------------------------------------- looking
+
+    def require(self, executor_id: str, incarnation: str) -> ExecutorSession:
+        """Return the session of a life that talks with this replica; `UnknownExecutorError` when there is none."""
+        session = self._sessions.get(ExecutorId(executor_id))
+        if session is None or session.incarnation != incarnation:
+            raise UnknownExecutorError(executor_id)
+        return session
+
+    def heard(self, session: ExecutorSession) -> None:
+        """Note that the executor lives; `renew` makes the store know it."""
+        session.seen_s = self._clock.monotonic_s()
+        session.seen_ms = self._clock.now_ms()
+        session.suspect_s = None
+
+    def is_alive(self, executor_id: str, incarnation: str) -> bool:
+        """Return whether, by the store as last seen, this life of the executor goes on."""
+        return self._registry.is_alive(executor_id, incarnation)
+
+    def find(self, executor_id: str) -> ExecutorRecord | None:
+        """Return the record as last seen."""
+        return self._registry.find(executor_id)
+
+    def records(self) -> Iterable[ExecutorRecord]:
+        """Return all executors by the store as last seen, those lately lost included."""
+        return iter(self._registry)
+
+    def session(self, executor_id: ExecutorId) -> ExecutorSession | None:
+        """Return the session with an executor that talks with this replica."""
+        return self._sessions.get(executor_id)
+
+    @property
+    def total_slots(self) -> int:
+        """Return the slots of all executors that take work."""
+        now_ms = self._clock.now_ms()
+        return sum(record.slots for record in self._registry if record.takes_work(now_ms))
+
+    def taking_work(self) -> frozenset[str]:
+        """Return the executors that take work, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return frozenset(record.executor_id for record in self._registry if record.takes_work(now_ms))
+
+    def streaming(self) -> frozenset[str]:
+        """Return the executors that take work and whose tasks can stream, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return frozenset(r.executor_id for r in self._registry if r.takes_work(now_ms) and r.stream_address)
+
+    def stream_address(self, executor_id: str, incarnation: str) -> str:
+        """Return where this life of the executor streams, by the store as last seen; empty where it does not."""
+        found = self._registry.find(executor_id)
+        return "" if found is None or found.incarnation != incarnation else found.stream_address
+
+    def fetches_inputs(self, executor_id: str) -> bool:
+        """Return whether the executor can be told inputs by their digest, by the store as last seen."""
+        found = self._registry.find(executor_id)
+        return found is not None and found.fetches_inputs
+
+    def takes_work(self, session: ExecutorSession) -> bool:
+        """Return whether the executor may be handed tasks."""
+        return session.record.takes_work(self._clock.now_ms())
+
+    def tell_if_set_aside(self, session: ExecutorSession, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
+        """Say in an answer to the executor that it gets no work, until when and why."""
+        if session.record.is_set_aside(self._clock.now_ms()):
+            answer.set_aside.until_ms = session.record.set_aside_until_ms
+            answer.set_aside.reason = session.record.set_aside_reason
+
+    @property
+    def registry(self) -> ExecutorRegistry:
+        """Return all executors, by the store as last seen."""
+        return self._registry
+
+    @property
+    def sessions(self) -> Iterable[ExecutorSession]:
+        """Return the executors that this replica talks with."""
+        return list(self._sessions.values())
+
+    def infos(self) -> list[pb.ExecutorInfo]:
+        """Return what people are told of all executors, by id."""
+        found, now_ms = [], self._clock.now_ms()
+        for record in sorted(self._registry, key=lambda record: record.executor_id):
+            session = self._sessions.get(ExecutorId(record.executor_id))
+            found.append(executor_info(record, now_ms) if session is None else session.info(now_ms))
+        return found
+
+    # ---------------------------------------------------------------- registration
+
+    async def register(self, request: pb.RegisterExecutorRequest, peer: str) -> ExecutorSession:
+        """Take in one life of an executor, and declare an earlier one lost at once; repeating it is harmless.
+
+        Errors as of `Admission.check`.
+        """
+        self._admission.check(request, (r for r in self._registry if r.state != "lost"))
+        executor_id = ExecutorId(request.executor_id)
+        is_caught_up = False
+        for _ in range(_TRIES):
+            stored = await self._backend.get(Keyspace.Executors, executor_id)
+            revision, before = ABSENT, None
+            if stored is not None:
+                revision = stored.mod_revision
+                try:
+                    before = ExecutorRecord.decoded(stored.value, f"executor {executor_id}")
+                except StateCorruptError as error:
+                    log.error("executor_record_damaged", executor_id=executor_id, error=str(error))  # noqa: TRY400
+            if not is_caught_up and (request.running or (before is not None and before.state != "lost")):
+                is_caught_up = True
+                await self._on_take_over()  # others may have handed it work; to one that comes new nobody has
+            if before is not None and before.incarnation != request.incarnation and before.state != "lost":
+                self._admission.replaced(before)
+                await self._tell_lost(before, "it started again")
+            lease = await self._backend.lease(self.lease_ttl_s)
+            record = ExecutorRecord(
+                executor_id=request.executor_id,
+                incarnation=request.incarnation,
+                host=request.host,
+                pid=request.pid,
+                slots=request.slots,
+                spark_version=request.spark_version,
+                python_version=request.python_version,
+                exchange_dir=request.exchange_dir,
+                registered_ms=self._clock.now_ms(),
+                lease_id=lease.id,
+                mode="push" if request.mode == "push" else "pull",
+                address=request.address,
+                stream_address=request.stream_address,
+                fetches_inputs=request.fetches_inputs,
+            )
+            result = await self._backend.put_txn(
+                [
+                    Put(Keyspace.Executors, executor_id, record.encoded()),
+                    Put(Keyspace.Heartbeats, executor_id, request.incarnation.encode(), lease=lease.id),
+                    *_slots(record, before),
+                ],
+                expect={(Keyspace.Executors, executor_id): revision},
+            )
+            if isinstance(result, Committed):
+                if before is not None:
+                    await self._backend.revoke(LeaseId(before.lease_id))
+                return self._begin(record, result.revision, request, peer)
+            await self._backend.revoke(lease.id)
+        raise StateUnavailableError(f"executor {executor_id} could not be registered in {_TRIES} tries; try again")
+
+    def _begin(
+        self, record: ExecutorRecord, revision: int, request: pb.RegisterExecutorRequest, peer: str
+    ) -> ExecutorSession:
+        executor_id = ExecutorId(record.executor_id)
+        known = self._sessions.get(executor_id)
+        if known is not None:
+            known.is_gone = True
+        session = self._open(record, revision, peer)
+        if known is not None and known.incarnation == record.incarnation:
+            session.list_number = known.list_number
+        session.held = dict.fromkeys((task_key(task) for task in request.running), session.seen_s)
+        log.info("executor_registered", executor_id=executor_id, slots=record.slots, host=record.host, pid=record.pid)
+        return session
+
+    async def take_over(self, executor_id: str, incarnation: str, peer: str) -> ExecutorSession:
+        """Begin to talk with an executor that registered with another replica: what it runs goes on.
+
+        Before that this replica reads what others have handed to it. Nothing is written: several replicas may talk with
+        an executor at a time. `UnknownExecutorError` when it is not alive by the store, and has to register.
+        """
+        stored = await self._backend.get(Keyspace.Executors, executor_id)
+        if stored is None:
+            raise UnknownExecutorError(executor_id)
+        try:
+            record = ExecutorRecord.decoded(stored.value, f"executor {executor_id}")
+        except StateCorruptError as error:
+            raise UnknownExecutorError(executor_id) from error
+        if record.incarnation != incarnation or record.state == "lost":
+            raise UnknownExecutorError(executor_id)
+        self._registry.seen(record, stored.mod_revision)
+        await self._on_take_over()
+        session = self._sessions.get(ExecutorId(executor_id))
+        if session is not None and session.incarnation == incarnation:
+            return session
+        latest = self._registry.find(executor_id)
+        if latest is None or latest.incarnation != incarnation or latest.state == "lost":
+            raise UnknownExecutorError(executor_id)
+        session = self._open(latest, self._registry.revision(executor_id), peer)
+        session.renewed_s -= self.lease_ttl_s  # nobody may have renewed it for a while
+        log.info("executor_taken_over", executor_id=executor_id, slots=record.slots, host=record.host)
+        return session
+
+    def _open(self, record: ExecutorRecord, revision: int, peer: str) -> ExecutorSession:
+        now_s = self._clock.monotonic_s()
+        session = ExecutorSession(
+            record=record,
+            seen_s=now_s,
+            seen_ms=self._clock.now_ms(),
+            renewed_s=now_s,
+            local_process=local_process(peer, record.pid),
+        )
+        self._sessions[session.executor_id] = session
+        self._registry.seen(record, revision)
+        self._registry.beats(record.executor_id)
+        return session
+
+    # ---------------------------------------------------------------- life
+
+    async def renew(self, session: ExecutorSession) -> None:
+        """Give the executor's lease its whole time again, at most every sixth of it.
+
+        A lease that ran out while nobody declared the executor lost (this process was held up) is granted anew.
+        `UnknownExecutorError` when it is lost, and with it the executor's tasks.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s - session.renewed_s < self.lease_ttl_s / 6:
+            return
+        session.renewed_s = now_s
+        try:
+            await self._backend.keep_alive(LeaseId(session.record.lease_id))
+        except LeaseExpiredError as error:
+            if not await self.grant_again(session):
+                await self.refresh()
+                raise UnknownExecutorError(session.executor_id) from error
+
+    async def grant_again(self, session: ExecutorSession) -> bool:
+        """Bind the executor to a new lease; return False when somebody has declared it lost, or it registered anew."""
+        executor_id = session.executor_id
+        known = self._registry.find(executor_id) or session.record
+        if session.is_gone or known.incarnation != session.incarnation or known.state == "lost":
+            return False
+        revision = self._registry.revision(executor_id)
+        lease = await self._backend.lease(self.lease_ttl_s)
+        record = known.model_copy(update={"lease_id": lease.id})
+        result = await self._backend.put_txn(
+            [
+                Put(Keyspace.Executors, executor_id, record.encoded()),
+                Put(Keyspace.Heartbeats, executor_id, record.incarnation.encode(), lease=lease.id),
+            ],
+            expect={(Keyspace.Executors, executor_id): revision},
+        )
+        if not isinstance(result, Committed):
+            await self._backend.revoke(lease.id)
+            await self.refresh()  # another replica that hears of it may have done the same
+            latest = self._registry.find(executor_id)
+            is_granted = latest is not None and latest.lease_id != known.lease_id
+            return is_granted and self.is_alive(executor_id, session.incarnation)
+        self._registry.seen(record, result.revision)
+        self._registry.beats(executor_id)
+        log.info("executor_lease_granted_again", executor_id=executor_id)
+        return True
+
+    async def drain(self, session: ExecutorSession) -> None:
+        """Note that the executor takes no more work."""
+        if session.is_draining:
+            return
+        session.record = session.record.model_copy(update={"state": "draining"})
+        if await self._update(session, {"state": "draining"}):
+            log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
+
+    async def note_space(self, session: ExecutorSession, why_none: str) -> bool:
+        """Note that the executor takes no work, because of *why_none*, or does again; return whether that is news."""
+        if session.record.no_space == why_none or not await self._update(session, {"no_space": why_none}):
+            return False
+        log.log(
+            logging.WARNING if why_none else logging.INFO,
+            "executor_without_space" if why_none else "executor_has_space",
+            executor_id=session.executor_id,
+            reason=why_none,
+        )
+        return True
+
+    async def _update(self, session: ExecutorSession, change: dict[str, object]) -> bool:
+        """Write a change of a living executor's record; return False when this life of it is over, or leaving."""
+        for _ in range(_TRIES):
+            known = self._registry.find(session.executor_id)
+            if known is None or known.incarnation != session.incarnation or known.state != "alive":
+                return False
+            record = known.model_copy(update=change)
+            result = await self._backend.put_txn(
+                [Put(Keyspace.Executors, session.executor_id, record.encoded())],
+                expect={(Keyspace.Executors, session.executor_id): self._registry.revision(session.executor_id)},
+            )
+            if isinstance(result, Committed):
+                self._registry.seen(record, result.revision)
+                return True
+            await self.refresh()
+        return False
+
+    def suspect(self, session: ExecutorSession) -> None:
+        """Note that the executor's connection broke while it waited for work."""
+        if session.suspect_s is None and not session.is_gone:
+            session.suspect_s = self._clock.monotonic_s()
+
+    async def deregister(self, executor_id: str, incarnation: str, reason: str) -> None:
+        """End a life of an executor at its own word; what it still ran is handed out again."""
+        if not self.is_alive(executor_id, incarnation):
+            await self.refresh()  # it may have registered with another replica a moment ago
+        found = self._registry.find(executor_id)
+        if found is not None and self.is_alive(executor_id, incarnation):
+            await self.lose(found, reason or "it left", said_goodbye=True)
+
+    async def lose(self, record: ExecutorRecord, reason: str, *, said_goodbye: bool = False) -> None:
+        """End a life of an executor: nobody counts on it any more, and its tasks are handed out again.
+
+        One that was drained has left, if it *said_goodbye*, or had nothing in its hands.
+        """
+        executor_id = ExecutorId(record.executor_id)
+        known = self._registry.find(executor_id) or record
+        revision = self._registry.revision(executor_id)
+        is_mine = True
+        if known.incarnation == record.incarnation and known.state != "lost":
+            has_left = known.state == "draining" and (said_goodbye or self._holds_nothing(known))
+            ended = {"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason, "has_left": has_left}
+            gone = known.model_copy(update=ended)
+            self._registry.expect(gone)
+            try:
+                result = await self._backend.put_txn(
+                    [
+                        Put(Keyspace.Executors, executor_id, gone.encoded()),
+                        Delete(Keyspace.Heartbeats, executor_id),
+                        Delete(Keyspace.Slots, executor_id),
+                    ],
+                    expect={(Keyspace.Executors, executor_id): revision},
+                )
+            except BaseException:
+                self._registry.withdraw(gone, known)
+                raise
+            if isinstance(result, Committed):
+                self._registry.seen(gone, result.revision)
+            else:
+                self._registry.withdraw(gone, known)
+                await self.refresh()
+                if self.is_alive(executor_id, record.incarnation):
+                    return  # somebody has heard of it meanwhile
+                is_mine = False  # another scheduler was first, and tells the jobs
+            self._registry.stopped(executor_id)
+            await self._backend.revoke(LeaseId(known.lease_id))
+        session = self._sessions.get(executor_id)
+        if session is not None and session.incarnation == record.incarnation:
+            self.end_session(session)
+        told = known if known.incarnation == record.incarnation else record
+        if is_mine:
+            await self._tell_lost(told, reason)
+        else:
+            self._losses.found_elsewhere(told, reason)
+
+    def _holds_nothing(self, record: ExecutorRecord) -> bool:
+        session = self._sessions.get(ExecutorId(record.executor_id))
+        return session is not None and session.incarnation == record.incarnation and not session.held
+
+    async def _tell_lost(self, record: ExecutorRecord, reason: str) -> None:
+        is_drained = record.state == "draining"
+        log.warning("executor_lost", executor_id=record.executor_id, incarnation=record.incarnation, reason=reason)
+        await self._losses.tell(record.executor_id, record.incarnation, reason, is_drained=is_drained)
+
+    async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:
+        """Tell the jobs of a life that is over and that some of them still count on."""
+        await self._losses.tell(executor_id, incarnation, reason)
+
+    async def tell_losses(self) -> None:
+        """Tell jobs what they are still to be told."""
+        await self._losses.tell_due(self._registry)
+
+    def recent_losses(self) -> list[ExecutorLost]:
+        """Return the losses that a job has to be told of which this scheduler begins to act on."""
+        return [lost for lost in self._losses.recent if not self.is_alive(lost.executor_id, lost.incarnation)]
+
+    # ---------------------------------------------------------------- loops
+
+    async def start(self, *, is_strict: bool = True) -> None:
+        """Read who the executors are. Those that live have one lease to report to this replica."""
+        await self.refresh(is_strict=is_strict)
+        self.watch.begin()
+
+    async def refresh(self, *, is_strict: bool = False) -> None:
+        """Read all executors and their hearts."""
+        await self._registry.refresh(is_strict=is_strict)
+
+    async def run(self) -> None:
+        """Watch over the executors for as long as the scheduler lives."""
+        await run_loops(
+            registry=self._registry.run(), watch_over_executors=every(timing.EXECUTORS_LOOK_S, self.watch.look)
+        )
+
+    def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:
+        """Keep to what another replica has written of an executor, which may talk with this one, too."""
+        self.watch.heard_of(ExecutorId(record.executor_id))
+        if before is not None and before.state != "lost" and before.incarnation != record.incarnation:
+            self._losses.found_elsewhere(before, "it started again")
+        elif before is not None and before.state != "lost" and record.state == "lost":
+            self._losses.found_elsewhere(before, record.reason or "it is gone")
+        session = self._sessions.get(ExecutorId(record.executor_id))
+        if session is None:
+            return
+        if session.incarnation == record.incarnation and record.state != "lost":
+            session.record = record
+        else:
+            self.end_session(session)
+
+    def end_session(self, session: ExecutorSession) -> None:
+        """Talk with this life of the executor no more, until it calls again."""
+        session.is_gone = True
+        if self._sessions.get(session.executor_id) is session:
+            del self._sessions[session.executor_id]
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _slots(record: ExecutorRecord, before: ExecutorRecord | None) -> list[Op]:
+    """Return what registration writes of an executor's slots; one that is only told again keeps those that it has."""
+    if before is not None and before.incarnation == record.incarnation and before.state != "lost":
+        return []
+    if record.mode == "pull":
+        return [] if before is None else [Delete(Keyspace.Slots, record.executor_id)]
+    slots = SlotsRecord(executor_id=record.executor_id, incarnation=record.incarnation, total=record.slots)
+    return [Put(Keyspace.Slots, record.executor_id, slots.encoded())]

@@ -1,0 +1,116 @@
+"""Giving no work for a while to an executor that fails everything: written into its record, so that all know."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from onager.clock import Clock
+from onager.execution_graph import Event, ExecutorSlot, JobPlanned, TaskFailed, TaskSucceeded
+from onager.ids import JobId
+from onager.scheduler import timing
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.outcomes import ExecutorHealth, Suspect, Work
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.loops import every
+from onager.state_backend import Committed, Keyspace, Put, StateBackendClient
+
+log = structlog.get_logger(__name__)
+
+
+class Quarantine:
+    """Sets executors aside, never the last one that takes work; they come back when their time is over."""
+
+    def __init__(
+        self,
+        backend: StateBackendClient,
+        executors: ExecutorManager,
+        jobs: JobStore,
+        clock: Clock,
+        *,
+        failures: int,
+        window_s: float,
+        for_s: float,
+    ) -> None:
+        self._backend = backend
+        self._executors = executors
+        self._jobs = jobs
+        self._clock = clock
+        self._window_s = window_s
+        self._for_ms = int(for_s * 1000)
+        self._health = ExecutorHealth(failures=failures, window_s=window_s)
+        self._spared: set[str] = set()
+        """Those that were said to be the last ones, so that it is said once."""
+
+    def heard(self, job_id: JobId, executor: ExecutorSlot, events: Sequence[Event]) -> None:
+        """Take in what an executor reported."""
+        record = self._executors.registry.find(executor.executor_id)
+        if record is None or record.is_set_aside(self._clock.now_ms()):
+            return  # it may begin anew when it comes back
+        life, now_s = (executor.executor_id, executor.incarnation), self._clock.monotonic_s()
+        for event in events:
+            match event:
+                case TaskFailed() if event.failure.kind.is_counted:
+                    self._health.failed(life, Work(job_id, event.stage_id, event.partition), now_s)
+                case TaskSucceeded():
+                    self._health.succeeded(life, Work(job_id, event.stage_id, event.partition), now_s)
+                case JobPlanned():
+                    self._health.succeeded(life, Work(job_id, 0, 0), now_s)
+                case _:
+                    pass
+
+    async def run(self) -> None:
+        """Look for as long as the scheduler lives."""
+        await every(timing.QUARANTINE_LOOK_S, self.look)
+
+    async def look(self) -> None:
+        """Look once whether an executor has to be set aside."""
+        for suspect in list(self._health.suspects(self._clock.monotonic_s(), self._succeeds_elsewhere)):
+            await self._set_aside(suspect)
+
+    async def _set_aside(self, suspect: Suspect) -> None:
+        executor_id, incarnation = suspect.life
+        registry, now_ms = self._executors.registry, self._clock.now_ms()
+        record = registry.find(executor_id)
+        if record is None or record.incarnation != incarnation or not record.takes_work(now_ms):
+            self._health.forget(suspect.life)
+            return
+        other = self._another_that_works(executor_id, now_ms)
+        if other is None:
+            if executor_id not in self._spared:
+                self._spared.add(executor_id)
+                log.warning("last_executor_fails", executor_id=executor_id, failures=suspect.failures)
+            return
+        reason = (
+            f"{suspect.failures} different tasks failed there within {self._window_s:g} s, {suspect.successes} "
+            f"succeeded, and the same stages succeed elsewhere"
+        )
+        aside = record.model_copy(update={"set_aside_until_ms": now_ms + self._for_ms, "set_aside_reason": reason})
+        keys = {(Keyspace.Executors, e): registry.revision(e) for e in (executor_id, other.executor_id)}
+        # The other one is expected to be as it is: of two that are set aside at once, by two schedulers, one stays.
+        result = await self._backend.put_txn([Put(Keyspace.Executors, executor_id, aside.encoded())], expect=keys)
+        if not isinstance(result, Committed):
+            await self._executors.refresh()  # looked at again in a moment
+            return
+        registry.seen(aside, result.revision)
+        self._health.forget(suspect.life)
+        self._spared.discard(executor_id)
+        log.warning("executor_set_aside", executor_id=executor_id, until_ms=aside.set_aside_until_ms, reason=reason)
+
+    def _another_that_works(self, executor_id: str, now_ms: int) -> ExecutorRecord | None:
+        registry = self._executors.registry
+        others = (
+            record
+            for record in registry
+            if record.executor_id != executor_id
+            and record.takes_work(now_ms)
+            and registry.is_beating(record.executor_id)
+        )
+        return min(others, key=lambda record: record.executor_id, default=None)
+
+    def _succeeds_elsewhere(self, work: Work, executor_id: str) -> bool:
+        job = self._jobs.cached(work.job_id)
+        if job is None or work.stage_id >= len(job.graph.stages):
+            return False
+        outputs = job.graph.stages[work.stage_id].ledger.outputs
+        return any(output.executor_id != executor_id for output in outputs.values())

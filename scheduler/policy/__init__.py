@@ -1,0 +1,1 @@
+"""Who gets which slot: pure decisions over what is known, without I/O."""

@@ -1,0 +1,31 @@
+"""Which executors have written the input of a stage."""
+
+from collections import Counter, OrderedDict
+from typing import Final
+
+from onager.execution_graph import ExecutionGraph, RunningStage, SuccessfulStage
+
+_REMEMBERED: Final = 1_024
+
+
+class InputLocality:
+    """The bytes of stages' inputs by executor: added up once for an attempt, when all of its input is there."""
+
+    def __init__(self) -> None:
+        self._bytes: OrderedDict[tuple[str, int, int], Counter[str]] = OrderedDict()
+
+    def part(self, graph: ExecutionGraph, stage: RunningStage, executor_id: str) -> float:
+        """Return the part of the input of *stage* that the executor has written; 0 where there is none."""
+        key = (graph.job_id, stage.spec.stage_id, stage.attempt)
+        found = self._bytes.get(key)
+        if found is None:
+            if not all(isinstance(graph.stages[source.stage_id], SuccessfulStage) for source in stage.spec.inputs):
+                return 0.0  # it streams
+            found = self._bytes[key] = Counter()
+            for source in stage.spec.inputs:
+                for output in graph.stages[source.stage_id].ledger.outputs.values():
+                    found[output.executor_id] += output.bytes
+                    found[""] += output.bytes
+            if len(self._bytes) > _REMEMBERED:
+                self._bytes.popitem(last=False)
+        return found[executor_id] / (found[""] or 1)

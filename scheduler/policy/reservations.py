@@ -1,0 +1,85 @@
+"""Slots in a scheduler's hand, and what becomes of them and of reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onager.execution_graph import ExecutorSlot
+from onager.ids import ExecutorId, Incarnation, JobId, TaskKey
+from onager.protocol import onager_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorReservation:
+    """A free slot of an executor in this scheduler's hand, perhaps kept for a job that it worked for."""
+
+    executor_id: ExecutorId
+    incarnation: Incarnation
+    list_number: int
+    job_id: JobId | None = None
+
+    @property
+    def slot(self) -> ExecutorSlot:
+        """Return the slot as the graph sees it."""
+        return ExecutorSlot(self.executor_id, self.incarnation, self.list_number)
+
+    @classmethod
+    def of(cls, slot: ExecutorSlot, job_id: JobId | None = None) -> "ExecutorReservation":
+        """Return *slot* as a reservation."""
+        return cls(ExecutorId(slot.executor_id), Incarnation(slot.incarnation), slot.list_number, job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Tasks of one stage that are an executor's by what is committed."""
+
+    executor_id: str
+    task_set: pb.TaskSet
+
+    @property
+    def tasks(self) -> int:
+        """Return how many they are."""
+        return len(self.task_set.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What became of reservations: tasks in executors' hands, and slots for which there is no task."""
+
+    launches: Sequence[Launch]
+    unfilled: Sequence[ExecutorReservation]
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What became of reports."""
+
+    acknowledged: Sequence[TaskKey]
+    """Applied, or of no use to anybody: never to be sent again."""
+    launches: Sequence[Launch]
+    """Tasks that took freed slots in the same append."""
+    reservations: Sequence[ExecutorReservation]
+    """Freed slots to fill next, tied to the job that they worked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What follows from the list of tasks that an executor holds."""
+
+    launches: Sequence[Launch] = ()
+    """Launches that never arrived, to be repeated."""
+    unwanted: Sequence[TaskKey] = ()
+    """Held, and nobody wants them."""
+
+
+def unfilled(reservations: Sequence[ExecutorReservation], launches: Sequence[Launch]) -> list[ExecutorReservation]:
+    """Return those of *reservations* that *launches* left free."""
+    given: dict[str, int] = {}
+    for launch in launches:
+        given[launch.executor_id] = given.get(launch.executor_id, 0) + launch.tasks
+    left: list[ExecutorReservation] = []
+    for reservation in reservations:
+        if given.get(reservation.executor_id, 0) > 0:
+            given[reservation.executor_id] -= 1
+        else:
+            left.append(reservation)
+    return left

@@ -1,1 +1,0 @@
-"""Replicas: which schedulers there are, and which of them acts first."""

@@ -1,0 +1,150 @@
+"""How long things take and wait in a scheduler: every interval that is no setting, and what must hold between them."""
+
+from typing import Final
+
+from onager.errors import InvalidSettingError
+
+# ---------------------------------------------------------------- calls and their answers
+
+EXECUTOR_CALL_S: Final = 15.0
+"""How long executors wait for an answer to a report. Source: executor/agent/reporting.py."""
+LAUNCH_ANSWER_S: Final = 2.0
+"""How long a push executor may take to answer a launch, or a cancel."""
+LAUNCH_FIRST_PAUSE_S: Final = 0.05
+LAUNCH_LONGEST_PAUSE_S: Final = 1.0
+"""After calls to a push executor that failed: the first pause, and the longest of those that follow."""
+UNREACHED_AFTER_S: Final = 6.0
+"""An executor that lives, and that no call has come through to for so long, cannot be reached: perhaps it advertises a
+wrong address."""
+UNREACHED_PAUSE_S: Final = 15.0
+"""How long no slots are reserved of an executor that cannot be reached."""
+EXECUTOR_FULL_PAUSE_S: Final = 0.5
+"""How long no slots are reserved of an executor that had none for a task: its books are being put right."""
+ATTEND_WAIT_S: Final = 10.0
+"""How long the call that one scheduler has under way to another waits before it is answered and made again."""
+ATTEND_FIRST_PAUSE_S: Final = 0.05
+ATTEND_LONGEST_PAUSE_S: Final = 1.0
+MEMBER_PASSED_OVER_S: Final = 2.0
+"""How long a scheduler that did not answer is not asked again."""
+
+# ---------------------------------------------------------------- launches and running lists
+
+LAUNCH_YOUNG_S: Final = 0.5
+"""A task launched so lately may be on its way: a list without it says nothing yet."""
+LAUNCH_ON_ITS_WAY_S: Final = 1.5
+"""How long a launch by another scheduler may take to be in the executor's hands."""
+LIST_JUDGED_EVERY_S: Final = 0.1
+"""How often, at reports, all that an executor holds is looked at."""
+LISTS_COMPARED_EVERY_S: Final = 1.0
+"""How often the other schedulers are told what executors hold of their jobs."""
+LISTS_SETTLED_S: Final = 1.5
+"""How long other schedulers may take to begin to act on what is theirs now."""
+UNWANTED_TASK_S: Final = 3.0
+"""How long an executor may take to stop a task that nobody wants, before its slot counts as free."""
+FOREIGN_JOB_READ_S: Final = 5.0
+"""How often the jobs are read of tasks that are in the books here and whose job another scheduler drives."""
+
+# ---------------------------------------------------------------- slots
+
+DISPATCH_ROUND_S: Final = 0.05
+"""A round of filling polls that takes longer goes on beside the next one: another scheduler may be slow to answer."""
+DISPATCH_PAUSE_S: Final = 0.1
+"""After a round that failed."""
+NOTHING_FIT_S: Final = 2.0
+"""How long an executor is not tried again for a job of which nothing new is heard."""
+JOB_RESTS_S: Final = 0.3
+"""How long a job is left alone that had less to do than it seemed, or that could not be worked on."""
+PUSH_TICK_S: Final = 0.25
+"""How often free slots and waiting tasks are looked at, besides when one of them has changed."""
+PUSH_MOMENT_S: Final = 0.3
+"""How long a waiting job with free slots around is left to each of the schedulers that come before."""
+PUSH_CALM_S: Final = 0.01
+PUSH_LONGEST_CALM_S: Final = 0.2
+"""How long to rest after rounds that have filled nothing."""
+SLOTS_LOOK_S: Final = 0.5
+"""How often the slots and launches of push executors are looked after."""
+SLOTS_AGAIN_S: Final = 0.5
+"""After a change of an executor's slots that failed."""
+SLOTS_AT_ODDS_S: Final = 1.5
+"""How long the store may say something else than the books: both change all the time."""
+HOLDER_STRANGE_S: Final = 0.5
+"""A holder of slots that nobody knows may have registered a moment ago."""
+NOBODYS_SLOTS_S: Final = 2.0
+"""How long slots may be there without their executor, or an executor without its slots."""
+
+# ---------------------------------------------------------------- jobs
+
+NEW_JOB_MOMENT_S: Final = 0.01
+"""How long a new job is left to the scheduler that took it in: about the time that an append takes."""
+LOADS_TOLD_EVERY_S: Final = 0.2
+"""How often other schedulers are told how much the jobs of this one have to do, where that has changed."""
+CLEAN_UP_MOMENT_S: Final = 1.0
+"""How long a scheduler leaves a clean-up to the one before it, which may have no executor to ask."""
+ORPHAN_AGE_S: Final = 600
+"""How long a blob whose job is not there may wait for it."""
+PROGRESS_KEPT_S: Final = 0.05
+"""How long what a job waits for may be told as it was: the rest changes with the position of its log."""
+WATCH_EVERY_S: Final = 0.1
+"""The least time between two messages to who watches a job."""
+WATCH_LOOK_S: Final = 1.0
+"""How often a job that is watched is looked at, besides when it has changed."""
+OUTPUT_LOOK_S: Final = 10.0
+"""How long looking at the place of an output may take."""
+
+# ---------------------------------------------------------------- executors
+
+EXECUTORS_LOOK_S: Final = 0.25
+"""How often silent executors are looked after."""
+LOSS_MOMENT_S: Final = 0.25
+"""How much later than the one before it a scheduler turns to an executor that is lost."""
+FORGET_MOMENT_MS: Final = 5_000
+"""The same, of one to be forgotten."""
+LOSSES_REMEMBERED_S: Final = 60.0
+"""How long ago an executor was lost of which a job is told that this scheduler begins to drive."""
+QUARANTINE_LOOK_S: Final = 0.5
+
+# ---------------------------------------------------------------- the store, and the process
+
+STORE_AGAIN_S: Final = 1.0
+"""After a failure, how long until the store is asked again."""
+BLOB_PAUSE_S: Final = 0.01
+"""Between tries to store a blob, and about twice as long after each further one."""
+STOP_REFUSING_S: Final = 0.01
+"""How long the server takes to refuse new calls, so that nobody whose poll is answered polls here again."""
+STOP_GRACE_S: Final = 0.2
+STOP_LEAVE_S: Final = 0.2
+STOP_WRITE_S: Final = 0.4
+"""What a scheduler that stops gives to calls under way, to taking its leave of the others, and to what is written."""
+METRICS_JOIN_S: Final = 2.0
+
+
+def check(forward_timeout_ms: int) -> None:
+    """Raise `InvalidSettingError` for a setting that breaks what must hold between it and the intervals here."""
+    for most_s, why in (
+        (EXECUTOR_CALL_S / 2, "an executor that reports would give its call up before this scheduler acts itself"),
+        (MEMBER_PASSED_OVER_S, "a scheduler that does not answer would never be passed over"),
+        (LAUNCH_ON_ITS_WAY_S, "a launch that waits for the answer would be taken for one that has got lost"),
+    ):
+        if forward_timeout_ms >= 1000 * most_s:
+            raise InvalidSettingError(
+                "forward-timeout-ms", str(forward_timeout_ms), f"give less than {1000 * most_s:.0f}: {why}"
+            )
+
+
+# What must hold between the constants, in the words of those that use them.
+HOLDS: Final = {
+    "a list that others are told is older than a launch that may be on its way": LISTS_COMPARED_EVERY_S
+    > LAUNCH_YOUNG_S,
+    "what one scheduler takes for young, none takes for lost": LAUNCH_YOUNG_S < LAUNCH_ON_ITS_WAY_S,
+    "a cancel was answered, or has failed, before its slot counts as free": LAUNCH_ANSWER_S < UNWANTED_TASK_S,
+    "calls were made more than once before an executor counts as out of reach": LAUNCH_ANSWER_S + LAUNCH_LONGEST_PAUSE_S
+    < UNREACHED_AFTER_S,
+    "who cannot be reached is left alone longer than it was tried": UNREACHED_AFTER_S < UNREACHED_PAUSE_S,
+    "slots were settled once more before the store counts as wrong": SLOTS_AGAIN_S < SLOTS_AT_ODDS_S,
+    "a record was looked at more than once before it goes": SLOTS_LOOK_S < NOBODYS_SLOTS_S,
+    "a scheduler has stopped within a second": STOP_REFUSING_S
+    + max(STOP_GRACE_S, STOP_LEAVE_S)
+    + STOP_LEAVE_S
+    + STOP_WRITE_S
+    < 1.0,
+}

@@ -1,0 +1,1 @@
+"""The other side of a protocol, played by a script."""

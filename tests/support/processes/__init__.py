@@ -1,0 +1,1 @@
+"""Real processes for tests: clusters, children, and what stands between them."""

@@ -1,0 +1,261 @@
+"""Clusters of real processes: on free ports, in a directory of their own, killed by process id, always cleaned up."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import psutil
+
+import onager
+from onager.cli.output import plain
+from onager.errors import OnagerError
+
+ROOT = Path(__file__).resolve().parents[3]
+START_TIMEOUT_S = 120.0
+
+
+def until(condition: Callable[[], object], within_s: float = 30.0, what: str = "the condition"):
+    """Return the first true value of *condition*."""
+    end = time.monotonic() + within_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"{what} did not come true within {within_s:g} s"
+        time.sleep(0.02)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """One `python -m onager …` with its output in a file."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: list[str],
+        log: Path,
+        environment: dict[str, str],
+        code: str,
+        small_disk: Path | None,
+    ) -> None:
+        self.name = name
+        # In a mount namespace of its own, so that nothing stays mounted whatever happens.
+        mount = 'mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"'
+        namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(small_disk)]
+        wrap = namespace if small_disk else []
+        run = ["-c", f"{code}\nfrom onager.cli import main\nmain()"] if code else ["-m", "onager"]
+        self.log = log
+        with log.open("ab") as out:
+            self.popen = subprocess.Popen(
+                [*wrap, sys.executable, *run, *arguments],
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                cwd=ROOT,
+                env={**os.environ, **environment},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def kill(self) -> None:
+        """Do what no process can prepare for, to this one alone."""
+        self.popen.kill()
+        self.popen.wait()
+
+    def terminate(self, within_s: float = 40.0) -> int:
+        self.popen.terminate()
+        return self.popen.wait(within_s)
+
+    def descendants(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def jvm(self) -> psutil.Process | None:
+        return next((p for p in self.descendants() if _name(p) == "java"), None)
+
+    def rss(self) -> int:
+        return psutil.Process(self.pid).memory_info().rss
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+class Cluster:
+    """One scheduler on LevelDB and any number of executors."""
+
+    def __init__(self, directory: Path, *, lease_ttl_ms: int = 2000, backend: str | None = None) -> None:
+        self.directory = directory
+        self.state_dir = directory / "state"
+        self.exchange_dir = directory / "exchange"
+        self.exchange_dir.mkdir(parents=True, exist_ok=True)
+        self.backend = backend or f"leveldb:{self.state_dir}"
+        self.address = f"127.0.0.1:{free_port()}"
+        self.environment = {
+            "ONAGER_SCHEDULER_EXECUTOR_LEASE_TTL_MS": str(lease_ttl_ms),
+            "ONAGER_SCHEDULER_RETRY_PAUSES_S": "0.5,0.2",  # what fails for good is not waited for as long as by users
+            "ONAGER_EXECUTOR_LOG_LEVEL": "debug",
+        }
+        self.processes: list[Process] = []
+        self.scheduler: Process | None = None
+        self.executors: dict[str, Process] = {}
+        self._client: onager.OnagerClient | None = None
+
+    # -- processes
+
+    def start_scheduler(self) -> Process:
+        arguments = ["scheduler", "--backend", self.backend, "--listen", self.address]
+        self.scheduler = self.start("scheduler", [*arguments, "--exchange-dir", str(self.exchange_dir)])
+        until(self._scheduler_answers, START_TIMEOUT_S, "an answer of the scheduler")
+        return self.scheduler
+
+    def _scheduler_answers(self) -> bool:
+        assert self.scheduler is not None
+        assert self.scheduler.popen.poll() is None, f"the scheduler ended:\n{self.scheduler.text()}"
+        channel = grpc.insecure_channel(self.address)
+        try:
+            grpc.channel_ready_future(channel).result(timeout=1)
+        except grpc.FutureTimeoutError:
+            return False
+        finally:
+            channel.close()
+        return True
+
+    def launch_executor(
+        self, executor_id: str, *, slots: int = 2, on_small_disk: bool = False, **environment: str
+    ) -> Process:
+        """Start an executor and do not wait for it; *on_small_disk*, it sees an exchange directory of 1 MiB."""
+        arguments = ["executor", "--scheduler", self.address, "--slots", str(slots), "--executor-id", executor_id]
+        arguments += ["--exchange-dir", str(self.exchange_dir)]
+        small_disk = self.exchange_dir if on_small_disk else None
+        process = self.start(executor_id, arguments, environment, small_disk=small_disk)
+        self.executors[executor_id] = process
+        return process
+
+    def start_executor(
+        self, executor_id: str, *, slots: int = 2, on_small_disk: bool = False, **environment: str
+    ) -> Process:
+        process = self.launch_executor(executor_id, slots=slots, on_small_disk=on_small_disk, **environment)
+        self.await_executors(executor_id)
+        return process
+
+    def living_executors(self) -> dict[str, Process]:
+        return {name: process for name, process in self.executors.items() if process.popen.poll() is None}
+
+    def executor_states(self) -> dict[str, str]:
+        return {e.executor_id: e.state for e in self.client.executors()}
+
+    def the_executor(self) -> Process:
+        """Return the only executor that lives, which is started where none does."""
+        if not self.living_executors():
+            return self.start_executor(f"e-{len(self.executors) + 1}")
+        (living,) = self.living_executors().values()
+        return living
+
+    def await_executors(self, *executor_ids: str) -> None:
+        def all_alive() -> bool:
+            for executor_id in executor_ids:
+                process = self.executors[executor_id]
+                assert process.popen.poll() is None, f"{executor_id} ended:\n{process.text()}"
+            return {e for e in executor_ids if self.info(e) is not None} == set(executor_ids)
+
+        until(all_alive, START_TIMEOUT_S, f"{executor_ids} alive")
+
+    def info(self, executor_id: str):
+        """Return the executor's listing if it is alive in its present life, else None."""
+        pid = self.executors[executor_id].pid
+        try:
+            listed = self.client.executors()
+        except OnagerError:
+            return None
+        return next((e for e in listed if e.executor_id == executor_id and e.state == "alive" and e.pid == pid), None)
+
+    def start(
+        self,
+        name: str,
+        arguments: list[str],
+        environment: dict[str, str] | None = None,
+        code: str = "",
+        small_disk: Path | None = None,
+    ) -> Process:
+        """Start `onager` with *arguments*, after running the Python *code* in the same process."""
+        log = self.directory / f"{name}.log"
+        process = Process(name, arguments, log, {**self.environment, **(environment or {})}, code, small_disk)
+        self.processes.append(process)
+        return process
+
+    # -- use
+
+    @property
+    def client(self) -> onager.OnagerClient:
+        if self._client is None:
+            self._client = onager.connect(self.address)
+        return self._client
+
+    def cli(self, *arguments: str, timeout_s: float = 120.0, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "onager", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            cwd=ROOT,
+            check=False,
+            env={**os.environ, "ONAGER_SCHEDULER": self.address, **environment},
+        )
+
+    def tasks(self, job_id: str) -> dict[tuple[int, int], dict]:
+        """Return what `onager job ID -o json` says of every task, by (stage, partition), without a process for it."""
+        stages = plain(self.client.job(job_id).detail().progress)["stages"]
+        return {(stage["stage_id"], task["partition"]): task for stage in stages for task in stage["tasks"]}
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        for process in reversed(self.processes):
+            if process.popen.poll() is None:
+                below = process.descendants()
+                process.kill()
+                for child in below:
+                    with _gone():
+                        os.kill(child.pid, signal.SIGKILL)
+
+    def logs(self) -> str:
+        texts = [f"--- {log.name}\n{log.read_text(errors='replace')[-6000:]}" for log in self.directory.glob("*.log")]
+        return "\n".join(texts)
+
+
+@contextmanager
+def _gone() -> Iterator[None]:
+    try:
+        yield
+    except ProcessLookupError:
+        return

@@ -1,0 +1,186 @@
+"""`onager` as a process that begins where its imports are done, for tests that start many of them.
+
+Importing is most of what a command does that asks a scheduler for some records. So a server imports everything once and
+forks, and its child goes on as ``python -m onager`` would: with a process id, signals and a death of its own.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+IMPORTED: Final = (
+    "onager.cli.app",
+    "onager.cli.direct_state",
+    "onager.cli.services",
+    "onager.cli.state",
+    "onager.client.state",
+    "onager.scheduler.main",
+    "onager.state_admin.backup_file",
+    "onager.state_admin.restoring",
+    "onager.state_backend.etcd",
+    "onager.state_backend.leveldb",
+)
+LINE_BYTES: Final = 8 * 1024 * 1024
+_REQUEST_BYTES: Final = 256 * 1024
+
+
+class Forked:
+    """A process as `asyncio.create_subprocess_exec` gives it, with its output in pipes and nothing to read."""
+
+    def __init__(
+        self, pid: int, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader, told: asyncio.StreamReader
+    ) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr
+        self._ended = asyncio.create_task(_exit_code(told))
+
+    @property
+    def returncode(self) -> int | None:
+        return self._ended.result() if self._ended.done() else None
+
+    def send_signal(self, number: int) -> None:
+        if not self._ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        out, err, _ = await asyncio.gather(self.stdout.read(), self.stderr.read(), self.wait())
+        return out, err
+
+
+async def fork_onager(*arguments: str, environment: dict[str, str]) -> Forked:
+    """Run the command line with *arguments* in a new process that has nothing but *environment*."""
+    request = json.dumps({"arguments": arguments, "environment": environment}).encode()
+    assert len(request) < _REQUEST_BYTES
+    ours, theirs = zip(*(os.pipe() for _ in ("stdout", "stderr", "told")), strict=True)
+    try:
+        socket.send_fds(_server(), [request], list(theirs))
+    finally:
+        for end in theirs:
+            os.close(end)
+    stdout, stderr, told = [await _reader(end) for end in ours]
+    return Forked(int(await told.readline()), stdout, stderr, told)
+
+
+async def _reader(descriptor: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=LINE_BYTES)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+    )
+    return reader
+
+
+async def _exit_code(told: asyncio.StreamReader) -> int:
+    return int(await told.read())
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Start the server on first use; it ends with this process, and what it forked with it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+    # gRPC looks for the variable as it is imported, hence before a child's `main` could set it.
+    environment = {**os.environ, "GRPC_VERBOSITY": "NONE"}
+    nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    server = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()], **nothing)
+    theirs.close()
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        server.wait(30)
+
+    return ours
+
+
+def serve(control: socket.socket) -> None:
+    """Fork for each request, and tell how each child ends; return in a child, and end with who asks."""
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with who asks
+    children: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([control, woken], [], [])
+        if woken in ready:
+            os.read(woken, 1000)
+            _tell_of_ends(children)
+        if control not in ready:
+            continue
+        request, descriptors, _, _ = socket.recv_fds(control, _REQUEST_BYTES, 3)
+        if not request:
+            _end(children)
+        stdout, stderr, told = descriptors
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for ours in (control.detach(), woken, wakes, told, *children.values()):
+                os.close(ours)
+            _become(json.loads(request), stdout, stderr)
+            return
+        os.write(told, f"{pid}\n".encode())
+        children[pid] = told
+        os.close(stdout)
+        os.close(stderr)
+
+
+def _tell_of_ends(children: dict[int, int]) -> None:
+    for pid, told in list(children.items()):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            del children[pid]
+            with contextlib.suppress(BrokenPipeError):
+                os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
+            os.close(told)
+
+
+def _end(children: dict[int, int]) -> NoReturn:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+    raise SystemExit
+
+
+def _become(request: dict, stdout: int, stderr: int) -> None:
+    """Make this process what `execve` with the request would have made of it."""
+    for given, taken in ((stdout, 1), (stderr, 2)):
+        os.dup2(given, taken)
+        os.close(given)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["onager", *request["arguments"]]
+
+
+if __name__ == "__main__":
+    for name in IMPORTED:
+        importlib.import_module(name)
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    from onager.cli import main
+
+    main()

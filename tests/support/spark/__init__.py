@@ -1,0 +1,1 @@
+"""Sessions, standalone clusters and runners of Spark for tests."""

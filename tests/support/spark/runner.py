@@ -1,0 +1,132 @@
+"""Runs queries through the cutter and the runner, stage after stage, as a scheduler would."""
+
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from onager.exchange_layout import result_file
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.planner.cutter import CutStage, Cutter
+from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
+from onager.executor.spark.task_runner import StageRunner
+from onager.protocol import onager_pb2 as pb
+
+PLANNING_CONF = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.execution.removeRedundantProjects": "false",
+}
+
+
+def cut(
+    spark: SparkSession, frame: Any, conf: dict[str, str] | None = None, *, parallel_sort_bytes: int = 1 << 40
+) -> list[CutStage]:
+    """Cut a data frame that was planned under PLANNING_CONF."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    conf = PLANNING_CONF | (conf or {})
+    with tempfile.TemporaryDirectory() as scratch:
+        cutter = Cutter(
+            Jvm.of(spark),
+            spark._jsparkSession,
+            plan,
+            conf=conf,
+            column_names=frame.columns,
+            scratch=Path(scratch),
+            parallel_sort_bytes=parallel_sort_bytes,
+        )
+        return cutter.cut()
+
+
+@contextmanager
+def settings(spark: SparkSession, conf: dict[str, str]) -> Iterator[None]:
+    """Plan under *conf*."""
+    before = {key: spark.conf.get(key) for key in conf}
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in before.items():
+        spark.conf.set(key, value)
+
+
+class JobRun:
+    """Launches task sets of one job and keeps what was reported."""
+
+    def __init__(self, runner: StageRunner, job_id: str, exchange_dir: str, sink: pb.Sink | None = None) -> None:
+        self.runner, self.job_id, self.exchange_dir, self.sink = runner, job_id, exchange_dir, sink
+        self.outputs: dict[int, dict[int, pb.TaskOutput]] = {}
+        self.inline: dict[tuple[int, int], bytes] = {}
+        self.reports: list[pb.TaskReport] = []
+
+    def task_set(self, stage_id: int, plan: StagePlan, partitions: Iterable[int], attempt: int = 0) -> pb.TaskSet:
+        made = pb.TaskSet(
+            job_id=self.job_id, stage_id=stage_id, work=pb.QUERY, partitions=plan.partitions, stage_attempt=attempt
+        )
+        made.plan_digest = sha256(plan.fragment).hexdigest()
+        for p in partitions:
+            made.tasks.add(partition=p, task_attempt=0)
+        for source in {s.stage_id for s in plan.inputs if isinstance(s, ExchangeInput)}:
+            location = made.inputs.add(stage_id=source)
+            location.outputs.extend(self.outputs[source][i] for i in sorted(self.outputs[source]))
+        is_result = isinstance(plan.output, ResultOutput)
+        made.output.kind = "exchange" if not is_result else "sink" if self.sink else "result"
+        if self.sink:
+            made.sink.CopyFrom(self.sink)
+        return made
+
+    def run(
+        self, stage_id: int, plan: StagePlan, partitions: Iterable[int] | None = None, attempt: int = 0
+    ) -> list[pb.TaskReport]:
+        """Run tasks of a stage and wait for their reports, in order of partitions."""
+        task_set = self.task_set(stage_id, plan, range(plan.partitions) if partitions is None else partitions, attempt)
+        done, reports = threading.Event(), []
+
+        def on_report(report: pb.TaskReport) -> None:
+            reports.append(report)
+            if report.HasField("success"):
+                self.outputs.setdefault(stage_id, {})[report.task.partition] = report.success.output
+                self.inline[stage_id, report.task.partition] = report.success.inline_result
+            if len(reports) == len(task_set.tasks):
+                done.set()
+
+        if task_set.tasks:
+            self.runner.run(task_set, plan, on_report)
+            assert done.wait(90), f"{len(reports)} of {len(task_set.tasks)} tasks reported"
+        self.reports += reports
+        return sorted(reports, key=lambda r: r.task.partition)
+
+    def run_all(self, stages: list[CutStage]) -> list[pb.TaskReport]:
+        """Run stages one after another; stops at the first that fails. Returns the last reports."""
+        reports: list[pb.TaskReport] = []
+        for stage in stages:
+            reports = self.run(stage.stage_id, stage.plan)
+            if any(r.HasField("failure") for r in reports):
+                break
+        return reports
+
+    def result(self, stages: list[CutStage]) -> pa.Table:
+        """Run stages and return the result as a table, in order."""
+        reports = self.run_all(stages)
+        failed = [r.failure for r in reports if r.HasField("failure")]
+        assert not failed, failed[0]
+        last = stages[-1].stage_id
+        batches, schema = [], None
+        for report in reports:
+            output = report.success.output
+            if output.inline:
+                source: Any = pa.BufferReader(report.success.inline_result)
+            else:
+                name = result_file(self.job_id, last, report.task.partition, output.nonce)
+                source = pa.OSFile(f"{self.exchange_dir}/{name}")
+            with source, pa.ipc.open_stream(source) as reader:
+                schema = reader.schema
+                batches += list(reader)
+        return pa.Table.from_batches(batches, schema=schema)

@@ -1,0 +1,163 @@
+"""A scheduler whose port refuses connections is seen to be dead before its lease is over."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import grpc
+import pytest
+
+from onager.clock import SystemClock
+from onager.protocol.onager_pb2_grpc import add_OnagerReplicaServicer_to_server
+from onager.protocol.security import ClientAccess, ClientSecurity
+from onager.scheduler.api.replica_service import ReplicaService
+from onager.scheduler.cluster.member_watch import MemberWatch
+from onager.scheduler.cluster.members import Members
+from onager.state_backend import Keyspace
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+
+
+def members_of(store, name, address):
+    return Members(MemoryBackend(store), SystemClock(), scheduler_id=name, address=address, lease_ttl_s=30)
+
+
+async def until(check):
+    async with asyncio.timeout(20):
+        while not check():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+class Other:
+    """Another scheduler: its record stays in the store, whatever becomes of its port."""
+
+    def __init__(self, store):
+        self.store = store
+        self.port = 0
+        self.calls = 0
+
+    async def serve(self, incarnation=None, scheduler_id="b"):
+        self.members = members_of(self.store, scheduler_id, "")
+        if incarnation is not None:
+            self.members.record = self.members.record.model_copy(update={"incarnation": incarnation})
+        self.service = ReplicaService(None, None, None, None, None, self.members, None)
+        attend = self.service.Attend
+
+        async def counted(request, context):
+            self.calls += 1
+            return await attend(request, context)
+
+        self.service.Attend = counted
+        self.server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        add_OnagerReplicaServicer_to_server(self.service, self.server)
+        self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self.server.start()
+
+    async def register(self):
+        self.members.advertise(f"127.0.0.1:{self.port}")
+        await MemoryBackend(self.store).put(Keyspace.Schedulers, "b", self.members.record.encoded())
+
+    @property
+    def life(self):
+        return self.members.record.incarnation
+
+
+@pytest.fixture
+def store():
+    return MemoryStore(SystemClock())
+
+
+@pytest.fixture
+async def other(store):
+    made = Other(store)
+    await made.serve()
+    await made.register()
+    yield made
+    await made.server.stop(0)
+
+
+@asynccontextmanager
+async def attending(store):
+    members = members_of(store, "a", "127.0.0.1:1")
+    member_watch = MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=5)
+    loops = [asyncio.create_task(members.run()), asyncio.create_task(member_watch.run())]
+    try:
+        await until(lambda: "b" in members.live)
+        yield members
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+
+async def test_who_refuses_connections_is_dead_and_who_answers_again_is_not(store, other):
+    async with attending(store) as members:
+        await until(lambda: other.calls >= 2)  # it has answered, and is attended to
+        told = []
+        members.listen(lambda: told.append(sorted(members.live)))
+        life = other.life
+        await other.server.stop(0)
+        await until(lambda: "b" not in members.live)
+        assert life not in members.live_incarnations
+        assert members.find("b") is not None  # its lease goes on
+        assert [info.scheduler_id for info in members.infos()] == ["a", "b"]
+        await other.serve(incarnation=life)
+        await until(lambda: "b" in members.live)
+        assert life in members.live_incarnations
+        assert told == [["a"], ["a", "b"]]
+
+
+async def test_a_life_after_which_another_answers_is_over(store, other):
+    async with attending(store) as members:
+        await until(lambda: other.calls >= 2)
+        before = other.life
+        await other.server.stop(0)
+        await other.serve()
+        await until(lambda: before not in members.live_incarnations)
+        await asyncio.sleep(0.2)
+        assert "b" not in members.live
+        await other.register()
+        await until(lambda: "b" in members.live)
+        assert other.life in members.live_incarnations
+
+
+async def test_an_address_that_never_answered_proves_nothing(store, other):
+    await other.server.stop(0)
+    async with attending(store) as members:
+        await asyncio.sleep(0.3)
+        assert "b" in members.live
+
+
+async def test_who_answers_in_the_place_of_another_proves_nothing(store, other):
+    await other.server.stop(0)
+    registered = other.life
+    await other.serve(scheduler_id="c")
+    async with attending(store) as members:
+        await until(lambda: other.calls >= 1)
+        await asyncio.sleep(0.1)
+        assert registered in members.live_incarnations
+        assert other.calls == 1
+
+
+async def test_who_leaves_keeps_nobody_waiting(store, other):
+    async with attending(store):
+        await until(lambda: other.calls >= 2)
+        other.service.release()
+        async with asyncio.timeout(5):
+            await other.server.stop(None)
+
+
+async def test_a_life_that_registers_again_goes_on(store):
+    members = members_of(store, "a", "127.0.0.1:1")
+    other = members_of(store, "b", "127.0.0.1:2").record
+    backend = MemoryBackend(store)
+    await backend.put(Keyspace.Schedulers, "b", other.encoded())
+    await members.refresh()
+    members.end(SimpleNamespace(**{**other.model_dump(), "incarnation": "unknown"}), "a test")
+    assert "b" in members.live
+    members.end(other, "a test")
+    assert sorted(members.live) == ["a"]
+    await members.refresh()
+    assert sorted(members.live) == ["a"]
+    await backend.put(Keyspace.Schedulers, "b", other.encoded())
+    await members.refresh()
+    assert sorted(members.live) == ["a", "b"]

@@ -1,0 +1,22 @@
+from types import SimpleNamespace
+
+from onager.ids import JobId
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.policy import rendezvous
+
+JOBS = [JobId(f"job-{n}") for n in range(20)]
+
+
+def test_who_follows_is_found_out_anew_when_others_come():
+    listeners = []
+    members = SimpleNamespace(live=frozenset({"me"}), id="me", listen=listeners.append)
+    ownership = Ownership(members)
+    for job_id in JOBS:
+        ownership.read(job_id)
+    members.live = frozenset({"me", "other"})
+    for listener in listeners:
+        listener()
+
+    mine = [job_id for job_id in JOBS if rendezvous.first(job_id, members.live) == "me"]
+    assert ownership.followed == mine
+    assert 0 < len(mine) < len(JOBS)

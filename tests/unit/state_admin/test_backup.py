@@ -1,0 +1,351 @@
+"""Backup files: what is written is read back, and whatever is not whole is refused before anything is restored."""
+
+import base64
+import hashlib
+import json
+import stat
+
+import pytest
+import zstandard
+
+from onager.clock import SystemClock
+from onager.errors import InvalidRequestError, SchemaVersionError, StateCorruptError
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.app import Replica
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.executors.slots import SlotsRecord
+from onager.scheduler.records import pack
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_admin.backing_up import backup_records
+from onager.state_admin.backup_file import BackupReader, BackupWriter
+from onager.state_admin.checking import check_everything
+from onager.state_admin.contents import read_contents
+from onager.state_admin.restoring import check_no_restore_pending, look_at_target, new_mark, restore_records
+from onager.state_backend import MAX_TXN_OPS, Committed, Keyspace, OutcomeUnknown, open_backend
+from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.unit.scheduler.sound_store import SoundStore
+
+ODD = {
+    (Keyspace.Sessions, "a\0b/ü/\U0001f40e"): "ключ\0\n{".encode(),
+    (Keyspace.Sessions, "empty"): b"",
+    (Keyspace.Results, "binary"): bytes(range(256)),
+    (Keyspace.Plans, "large"): b"\xff" * (1024 * 1024),
+}
+
+
+@pytest.fixture
+async def store(backend, clock):
+    found = SoundStore(backend, clock)
+    await found.fill()
+    return found
+
+
+async def back_up(backend, clock, path, **options):
+    with BackupWriter(path, is_overwriting=False, **options) as writer:
+        async for message in backup_records(backend, clock, "memory:"):
+            writer.write(message)
+        return writer.finish()
+
+
+async def restore(backend, clock, path):
+    with BackupReader(path) as reader:
+        found = reader.check()
+        target = await look_at_target(backend)
+        mark = new_mark(clock, path.name, found.records)
+        return await restore_records(backend, target, reader.records(), mark)
+
+
+async def contents(backend):
+    """Return all values but heartbeats, executors without the lease that they had."""
+    result = {}
+    for keyspace, found in (await read_contents(backend)).records.items():
+        for key, item in found.items():
+            value = item.value
+            if keyspace is Keyspace.Executors:
+                value = ExecutorRecord.decoded(value, key).model_copy(update={"lease_id": 0})
+            if keyspace is not Keyspace.Heartbeats:
+                result[keyspace, key] = value
+    return result
+
+
+def lines_of(path):
+    return zstandard.ZstdDecompressor().stream_reader(path.read_bytes()).readall().splitlines(keepends=True)
+
+
+def write_lines(path, lines):
+    path.write_bytes(zstandard.compress(b"".join(lines)))
+    return path
+
+
+def sealed(lines):
+    """Return *lines* with the right last line."""
+    end = {"end": True, "records": len(lines) - 1, "sha256": hashlib.sha256(b"".join(lines)).hexdigest()}
+    return [*lines, json.dumps(end).encode() + b"\n"]
+
+
+def check(path):
+    with BackupReader(path) as reader:
+        return reader.check()
+
+
+async def test_all_that_was_there_is_there_again(store, clock, tmp_path):
+    for (keyspace, key), value in ODD.items():
+        await store.backend.put(keyspace, key, value)
+    path = tmp_path / "backup.zst"
+    slots = SlotsRecord(executor_id="e1", incarnation="life", total=2)
+    await store.backend.put(Keyspace.Slots, "e1", slots.encoded())
+    records = await back_up(store.backend, clock, path)
+    revision = (await read_contents(store.backend)).revision
+    await store.backend.delete(Keyspace.Slots, "e1")
+    before = await contents(store.backend)
+    assert records == len(before)
+
+    said = check(path)
+    assert said.records == records
+    assert said.left_out == {"Heartbeats": 1, "Slots": 1}
+    assert said.revision == revision
+    async with await open_backend(f"leveldb:{tmp_path / 'state'}", clock=SystemClock()) as other:
+        assert await restore(other, clock, path) == records
+        assert await contents(other) == before
+        assert (await read_contents(other)).records[Keyspace.Admin] == {}
+
+
+async def test_a_restored_store_is_sound_and_its_executors_are_to_be_heard_of_again(store, clock, tmp_path):
+    await back_up(store.backend, clock, tmp_path / "b.zst")
+    async with MemoryBackend(MemoryStore(clock)) as other:
+        await restore(other, clock, tmp_path / "b.zst")
+        (found,) = check_everything(await read_contents(other))
+        assert (found.kind, found.key, found.is_warning) == ("missing", "e1", True)
+        record = ExecutorRecord.decoded((await other.get(Keyspace.Executors, "e1")).value, "e1")
+        assert record.lease_id == 0, "the number may be that of another lease here"
+
+
+async def test_a_backup_is_one_moment_whatever_is_written_meanwhile(store, clock, tmp_path):
+    messages = backup_records(store.backend, clock, "memory:")
+    header = (await anext(messages)).header
+    await store.backend.delete_range(Keyspace.Plans, "")
+    rest = [record async for message in messages for record in message.records]
+    assert len(rest) == sum(header.records.values())
+    assert sum(record.keyspace == "Plans" for record in rest) == header.records["Plans"] > 0
+
+
+async def test_the_file_is_its_owner_s_alone_and_readable_as_lines_of_json(store, clock, tmp_path):
+    path = tmp_path / "b.zst"
+    await back_up(store.backend, clock, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in tmp_path.iterdir()] == ["b.zst"]
+    first, *records, last = map(json.loads, lines_of(path))
+    assert first["onager_backup"] == "1.0"
+    assert last["records"] == len(records) == sum(first["records"].values())
+    head = next(r for r in records if r["keyspace"] == "JobHeads" and r["key"] == "active")
+    assert json.loads(head["text"])["state"] == "running"
+    assert all(base64.b64decode(r["base64"]) for r in records if "base64" in r)
+
+
+async def test_an_existing_file_stays_unless_it_is_to_be_replaced(store, clock, tmp_path):
+    path = tmp_path / "b.zst"
+    path.write_text("precious")
+    with pytest.raises(InvalidRequestError, match="exists: give another name, or --overwrite"):
+        BackupWriter(path, is_overwriting=False)
+    assert path.read_text() == "precious"
+    with BackupWriter(path, is_overwriting=True) as writer:
+        async for message in backup_records(store.backend, clock, "memory:"):
+            writer.write(message)
+        assert path.read_text() == "precious", "the new one takes the name when it is whole"
+        writer.finish()
+    assert check(path).records > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "message"), [("nowhere/b.zst", "No such file or directory"), (".", "is a directory: give the name")]
+)
+def test_where_a_backup_cannot_be_written(tmp_path, path, message):
+    with pytest.raises(InvalidRequestError, match=message):
+        BackupWriter(tmp_path / path, is_overwriting=False)
+
+
+async def test_a_backup_that_breaks_off_leaves_nothing(store, clock, tmp_path):
+    messages = [m async for m in backup_records(store.backend, clock, "memory:")]
+    with BackupWriter(tmp_path / "b.zst", is_overwriting=False) as writer:
+        writer.write(messages[0])
+        with pytest.raises(StateCorruptError, match=r"ended after 0 of \d+ records; take it again"):
+            writer.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_stream_that_starts_anew_starts_the_file_anew(store, clock, tmp_path):
+    messages = [m async for m in backup_records(store.backend, clock, "memory:")]
+    with BackupWriter(tmp_path / "b.zst", is_overwriting=False) as writer:
+        for message in [messages[0], messages[1], *messages]:
+            writer.write(message)
+        records = writer.finish()
+    assert check(tmp_path / "b.zst").records == records == sum(messages[0].header.records.values())
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda lines: lines[:-1], r"line \d+: it ends after \d+ records, without its last line: it was cut off"),
+        (lambda lines: [*lines[:-1], lines[-1][:10]], "the line has no end: the file was cut off"),
+        (lambda lines: [lines[0], *lines[2:]], "it has .* records, its last line"),
+        (lambda lines: [lines[0], lines[1].replace(b"e1", b"e2"), *lines[2:]], "its checksum does not match"),
+        (lambda lines: [b"{}\n", *lines[1:]], "line 1: it is not a backup of Onager"),
+        (lambda lines: [lines[0].replace(b'"revision"', b'"r"'), *lines[1:]], "line 1: its header is incomplete"),
+        (
+            lambda lines: [lines[0].replace(b'"JobHeads": 3', b'"JobHeads": "3"'), *lines[1:]],
+            "its header is incomplete",
+        ),
+        (lambda lines: [lines[0], b"no json\n", *lines[2:]], "line 2: it is no JSON"),
+        (lambda lines: [lines[0], b"[]\n", *lines[2:]], "line 2: it is no JSON object"),
+        (lambda lines: [lines[0], b'{"keyspace":"Plans"}\n', *lines[2:]], "line 2: the record has no keyspace or no"),
+        (lambda lines: [lines[0], b'{"keyspace":"Plans","key":"k"}\n', *lines[2:]], "line 2: Plans/k has no value"),
+        (lambda lines: [lines[0], b'{"keyspace":"Plans","key":"k","base64":"?"}\n'], "line 2: the value of Plans/k"),
+        (lambda lines: [*lines, b"{}\n"], "there is more behind its last line"),
+        (lambda _: [], "line 1: it is empty"),
+    ],
+)
+async def test_a_damaged_file_is_refused_with_the_place(store, clock, tmp_path, damage, message):
+    await back_up(store.backend, clock, tmp_path / "b.zst")
+    path = write_lines(tmp_path / "damaged.zst", damage(lines_of(tmp_path / "b.zst")))
+    with pytest.raises(StateCorruptError, match=message) as refused:
+        check(path)
+    assert str(path) in str(refused.value)
+    assert "Nothing was restored; use another backup" in str(refused.value)
+
+
+async def test_every_way_to_cut_or_flip_a_file_is_noticed(store, clock, tmp_path):
+    await back_up(store.backend, clock, tmp_path / "b.zst")
+    whole = (tmp_path / "b.zst").read_bytes()
+    path = tmp_path / "damaged.zst"
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StateCorruptError):
+            check(path)
+    for at in range(0, len(whole), 97):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
+        try:
+            check(path)
+        except StateCorruptError:
+            continue
+        # A few bits of a zstd frame mean nothing: then nothing is different.
+        assert lines_of(path) == lines_of(tmp_path / "b.zst")
+
+
+def test_what_is_no_backup_at_all(tmp_path):
+    (tmp_path / "text").write_text("hello\n")
+    with pytest.raises(StateCorruptError, match="line 1: it is no zstd file"):
+        check(tmp_path / "text")
+    with pytest.raises(InvalidRequestError, match="No such file"):
+        BackupReader(tmp_path / "nothing")
+
+
+def header(**fields):
+    plain = {"onager_backup": "1.0", "onager_version": "9.9", "revision": 1, "records": {}, "left_out": {}}
+    return json.dumps({**plain, **fields}).encode() + b"\n"
+
+
+def test_a_newer_format_is_refused_and_a_newer_minor_one_read(tmp_path):
+    newer = write_lines(tmp_path / "2", sealed([header(onager_backup="2.0")]))
+    with pytest.raises(SchemaVersionError, match="has schema version 2, but this Onager reads up to 1"):
+        check(newer)
+    assert check(write_lines(tmp_path / "1", sealed([header(onager_backup="1.7", more=True)]))).records == 0
+
+
+def test_an_unknown_keyspace_is_refused_before_anything_is_written(tmp_path):
+    record = b'{"keyspace":"Moons","key":"k","text":""}\n'
+    path = write_lines(tmp_path / "b", sealed([header(records={"Moons": 1}), record]))
+    with pytest.raises(InvalidRequestError, match=r"keyspace 'Moons', which this Onager does not know.* Onager 9\.9"):
+        check(path)
+
+
+async def test_what_was_there_before_is_replaced(store, clock, tmp_path):
+    await back_up(store.backend, clock, tmp_path / "b.zst")
+    before = await contents(store.backend)
+    async with MemoryBackend(MemoryStore(clock)) as other:
+        await other.put(Keyspace.Sessions, "old", b"{}")
+        assert (await look_at_target(other)).counts == {"Sessions": 1}
+        await restore(other, clock, tmp_path / "b.zst")
+        assert await contents(other) == before
+
+
+def records_of(count, *, breaks_at=None):
+    for n in range(count):
+        if n == breaks_at:
+            raise OSError("the disk with the backup was unplugged")
+        yield pb.StateRecord(keyspace="Sessions", key=f"s{n:04d}", value=b"{}")
+
+
+async def test_a_restore_that_breaks_off_is_noticed_and_can_be_repeated(backend, clock, tmp_path):
+    count = 3 * MAX_TXN_OPS
+    mark = new_mark(clock, "b.zst", count)
+    with pytest.raises(OSError, match="unplugged"):
+        await restore_records(backend, await look_at_target(backend), records_of(count, breaks_at=200), mark)
+
+    target = await look_at_target(backend)
+    assert target.counts == {"Sessions": MAX_TXN_OPS}
+    assert target.mark == mark
+    (found,) = [f for f in check_everything(await read_contents(backend)) if not f.is_warning]
+    assert found.kind == "unfinished"
+    with pytest.raises(StateCorruptError, match=r"the restore of b\.zst into this store was not finished"):
+        await Replica(SchedulerSettings(), backend, clock).start()
+    with pytest.raises(InvalidRequestError, match="a restore into this store was not finished"):
+        await back_up(backend, clock, tmp_path / "b.zst")
+
+    again = new_mark(clock, "b.zst", count)
+    assert await restore_records(backend, target, records_of(count), again) == count
+    assert len(await backend.scan_keys(Keyspace.Sessions, limit=10_000)) == count
+    await check_no_restore_pending(backend)
+
+
+async def test_of_two_restores_at_once_only_the_later_goes_on(backend, clock):
+    count = 3 * MAX_TXN_OPS
+    target = await look_at_target(backend)
+
+    first = restore_records(backend, target, records_of(count), new_mark(clock, "first", count))
+    # The other one takes the store over as soon as this one has put its mark.
+    put_txn = backend.put_txn
+    calls = []
+
+    async def counting(ops, **more):
+        calls.append(ops)
+        if len(calls) == 2:
+            backend.put_txn = put_txn
+            later = new_mark(clock, "second", 1)
+            taken = await look_at_target(backend)
+            assert await restore_records(backend, taken, records_of(1), later) == 1
+        return await put_txn(ops, **more)
+
+    backend.put_txn = counting
+    with pytest.raises(InvalidRequestError, match="another restore into this store is under way"):
+        await first
+    assert (await backend.scan_keys(Keyspace.Sessions, limit=10)).items == ("s0000",)
+
+
+class LosesAnswers(MemoryBackend):
+    """Every second commit is done, and its answer lost."""
+
+    commits = 0
+
+    async def _commit(self, ops, expect, fence):
+        result = await super()._commit(ops, expect, fence)
+        self.commits += 1
+        is_lost = self.commits % 2 and isinstance(result, Committed)
+        return OutcomeUnknown("the answer was lost") if is_lost else result
+
+
+async def test_lost_answers_change_nothing(clock):
+    async with LosesAnswers(MemoryStore(clock)) as backend:
+        count = 5 * MAX_TXN_OPS + 1
+        written = await restore_records(
+            backend, await look_at_target(backend), records_of(count), new_mark(clock, "b", count)
+        )
+        assert written == count
+        assert len(await backend.scan_keys(Keyspace.Sessions, limit=10_000)) == count
+        await check_no_restore_pending(backend)
+
+
+async def test_a_damaged_executor_record_travels_as_it_is(backend, clock):
+    damaged = [b"{", b"[]", pack(b'{"lease_id"')]
+    records = [pb.StateRecord(keyspace="Executors", key=f"e{n}", value=v) for n, v in enumerate(damaged)]
+    await restore_records(backend, await look_at_target(backend), records, new_mark(clock, "b", 3))
+    assert [item.value for item in await backend.get_from_prefix(Keyspace.Executors, "")] == damaged
