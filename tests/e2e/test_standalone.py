@@ -43,7 +43,7 @@ class Standalone:
 
     def child(self, command: str) -> psutil.Process:
         """Return the scheduler or the executor, without their own children."""
-        return next(child for child in psutil.Process(self.process.pid).children() if command in child.cmdline()[:4])
+        return next(child for child in psutil.Process(self.process.pid).children() if command in child.cmdline()[:5])
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
