@@ -63,7 +63,7 @@ class SchedulerSettings(ProcessSettings):
     clean_up_repeat_ms: int = Field(default=30_000, ge=100)
     """How long one executor may take for a clean-up before another one is asked."""
 
-    task_distribution: TaskDistribution = TaskDistribution.BIAS
+    task_distribution: TaskDistribution = TaskDistribution.ROUND_ROBIN
     """Where slots of push executors are reserved: ``bias`` fills one executor before the next, ``round-robin`` takes
     the emptiest, ``locality`` the one that has the stage's plan and input."""
     max_launches_per_append: int = Field(default=4_096, ge=1)

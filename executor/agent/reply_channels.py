@@ -1,4 +1,4 @@
-"""Reports go to the scheduler that launched their tasks: it knows the job, and has the slots in its books."""
+"""Reports go to the scheduler that drives their job: it decides by what it has in memory."""
 
 from collections import OrderedDict
 from typing import Any, Final

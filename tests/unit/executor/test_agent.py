@@ -468,8 +468,9 @@ async def test_an_exchange_that_a_task_found_full_is_told_of_until_there_is_spac
             await r.gateway.launches.put(task_set(0))
         else:
             async with grpc.aio.insecure_channel(r.address) as channel:
-                request = pb.LaunchTasksRequest(executor_id="e-1", incarnation="life-1", task_sets=[task_set(0)])
-                await OnagerExecutorStub(channel).LaunchTasks(request)
+                answer = pb.PollWorkResponse(task_sets=[task_set(0)])
+                request = pb.AnswerPollRequest(executor_id="e-1", incarnation="life-1", answer=answer)
+                await OnagerExecutorStub(channel).AnswerPoll(request)
         await until(lambda: r.worker.started)
         assert not r.gateway.heartbeats[-1].no_space, "nobody has noticed"
         r.worker.fail(key(0), "io_error", cause="no_space")
