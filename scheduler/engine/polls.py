@@ -70,7 +70,7 @@ class Polls:
             slots = 0 if session.is_draining else min(request.free_slots, session.record.slots)
             offer = self._dispatcher.offer(session, slots)
             if session.record.mode == "push" and wait_ms:
-                self._waiting.start("poll of a push executor", self._call(request.list_number, offer, wait_ms / 1000))
+                self._waiting.start("poll of a push executor", self._call(request, offer, wait_ms))
                 answer.will_call = True
                 return answer
             try:
@@ -85,25 +85,28 @@ class Polls:
             raise UnknownExecutorError(request.executor_id)
         return answer
 
-    async def _call(self, list_number: int, offer: Offer, wait_s: float) -> None:
-        """Call the executor with what its poll has come to; without a word where it polls anew by itself."""
+    async def _call(self, request: pb.PollWorkRequest, offer: Offer, wait_ms: int) -> None:
+        """Call the executor with what its poll has come to; without a word where it polls anew by itself.
+
+        The call is made again until it is answered, or there is a later poll.
+        """
         session = offer.session
-        await self._dispatcher.wait_for_work(offer, wait_s)
+        await self._dispatcher.wait_for_work(offer, wait_ms / 1000)
         answer = pb.PollWorkResponse(task_sets=offer.launches)
-        if not (answer.task_sets or offer.is_nudged):
+        if not (answer.task_sets or offer.is_nudged or wait_ms < request.wait_ms):
             return
         await self._add_news(session, answer)
         self.add_specs(answer)
-        until_s, pause_s = self._clock.monotonic_s() + wait_s, timing.CALL_FIRST_PAUSE_S
-        while not session.is_gone and session.list_number <= list_number:
+        until_s, pause_s = self._clock.monotonic_s() + request.wait_ms / 1000, timing.CALL_FIRST_PAUSE_S
+        while not session.is_gone:
             try:
-                await self._calls.answer_poll(session.record, list_number, answer)
+                await self._calls.answer_poll(session.record, request.list_number, answer)
             except UnknownExecutorError:
                 return  # that life is over
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one executor is to end no scheduler
                 # It may have come there or not: it is taken once. What has got lost is found by the next poll's list.
                 self._tell_failure(session, error)
-                if self._clock.monotonic_s() >= until_s:
+                if session.list_number > request.list_number or self._clock.monotonic_s() >= until_s:
                     return
                 await asyncio.sleep(pause_s)
                 pause_s = min(timing.CALL_LONGEST_PAUSE_S, 2 * pause_s)
