@@ -64,8 +64,8 @@ class SchedulerSettings(ProcessSettings):
     """How long one executor may take for a clean-up before another one is asked."""
 
     task_distribution: TaskDistribution = TaskDistribution.ROUND_ROBIN
-    """Where slots of push executors are reserved: ``bias`` fills one executor before the next, ``round-robin`` takes
-    the emptiest, ``locality`` the one that has the stage's plan and input."""
+    """Which free slots are filled first: ``bias`` fills one executor before the next, ``round-robin`` takes the
+    emptiest, ``locality`` the one that has written most of the stage's input."""
     max_launches_per_append: int = Field(default=4_096, ge=1)
     """The most tasks that one append to a job's log hands out."""
     session_max_tasks: int = Field(default=0, ge=0, le=1_000_000)

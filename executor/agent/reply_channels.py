@@ -67,7 +67,7 @@ class ReplyChannels:
             return answer
         pause_s = _PASSED_OVER_S if address in self._has_answered else _NEVER_REACHED_S
         self._passed_over[address] = self._clock.monotonic_s() + pause_s
-        log.info("launcher_silent", scheduler=address, why=why)
+        log.info("driver_silent", scheduler=address, why=why)
         return None
 
     async def _channel(self, address: str) -> grpc.aio.Channel:

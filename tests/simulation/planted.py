@@ -5,16 +5,15 @@ Each is a patch that lasts as long as one simulation; the product knows nothing 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.errors import StateBackendError
+from onager.errors import OnagerError, StateBackendError
 from onager.execution_graph import RunningStage, RunningTask
 from onager.execution_graph.attempts import held as _held
 from onager.execution_graph.outcomes import on_tasks_succeeded
-from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptTable, Launch
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
@@ -26,7 +25,9 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.remote_driver import RemoteDriver
 from onager.scheduler.engine import clean_ups
 from onager.scheduler.engine.local_driver import LocalDriver, _JobReports
+from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.retention import Retention
+from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.failure_detector import FailureDetector
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs import job_heads, job_log
@@ -55,7 +56,8 @@ _settle = JobStore._settle
 _update_job = LocalDriver._update_job
 _update_elsewhere = RemoteDriver.update
 _accept = AttemptTable.accept
-_answer_poll = Agent.answer_poll
+_answer_poll = ExecutorCalls.answer_poll
+_call = Polls._call
 _submit = JobStore.submit
 _on_head = JobLoads.on_head
 _learn = HeldTasks.learn
@@ -357,14 +359,23 @@ def _poll_waits_for_the_dead() -> AbstractContextManager[Any]:
     return mock.patch.object(SchedulerGateway, "wait_for_call", wait_for_call)
 
 
-def _answer_is_for_any_life() -> AbstractContextManager[Any]:
-    """A push executor takes the answer to a poll of an earlier life at its address."""
+def _call_is_not_repeated() -> AbstractContextManager[Any]:
+    """A call to a push executor that fails is the last one."""
 
-    def answer_poll(self: Agent, request: pb.AnswerPollRequest) -> None:
-        request.incarnation = self._identity.incarnation
-        _answer_poll(self, request)
+    async def answer_poll(self: ExecutorCalls, *what: Any) -> None:
+        with suppress(OnagerError):
+            await _answer_poll(self, *what)
 
-    return mock.patch.object(Agent, "answer_poll", answer_poll)
+    return mock.patch.object(ExecutorCalls, "answer_poll", answer_poll)
+
+
+def _short_wait_ends_in_silence() -> AbstractContextManager[Any]:
+    """A push executor is not told that its poll has waited for a shorter time than it asked for."""
+
+    async def call(self: Polls, request: pb.PollWorkRequest, offer: Any, wait_ms: int) -> None:
+        await _call(self, pb.PollWorkRequest(list_number=request.list_number, wait_ms=wait_ms), offer, wait_ms)
+
+    return mock.patch.object(Polls, "_call", call)
 
 
 def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
@@ -461,7 +472,8 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "other-replicas-not-woken": _other_replicas_are_not_woken,
     "retention-forgets": _retention_forgets_results,
     "poll-waits-for-the-dead": _poll_waits_for_the_dead,
-    "answer-for-any-life": _answer_is_for_any_life,
+    "call-not-repeated": _call_is_not_repeated,
+    "short-wait-in-silence": _short_wait_ends_in_silence,
     "no-turns": _jobs_take_no_turns,
     "cut-call-cancels": _cut_call_cancels_its_caller,
     "launches-not-noted": _launches_are_not_noted,
