@@ -73,7 +73,7 @@ class SchedulerSettings(ProcessSettings):
     number. It goes for what is submitted to this scheduler from then on."""
     forward_timeout_ms: int = Field(default=500, ge=50, le=60_000)
     """How long another scheduler may take to answer what is handed over to it; after that this one acts itself. Less
-    than 1,500: `onager.scheduler.timing` says why."""
+    than 2,000: `onager.scheduler.timing` says why."""
     task_max_failures: int = Field(default=4, ge=1)
     """The so-manieth counted failure of one partition fails its job."""
     retry_pauses_s: Annotated[tuple[Annotated[float, Field(ge=0, le=_HOUR_S)], ...], NoDecode] = (0.5, 2.0, 6.0)

@@ -55,7 +55,7 @@ class Reporter:
     ) -> None:
         """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come.
 
-        *spawn* runs work in the background.
+        It is called again when the reports of such an answer are acknowledged at last. *spawn* runs work in the background.
         """
         self._attempts = attempts
         self._gateway = gateway
@@ -196,6 +196,8 @@ class Reporter:
         self._attempts.acknowledge(acknowledged)
         self._unanswered -= keys
         self._on_answer(answer)
+        if len(fresh) < len(keys):
+            self._on_silence()  # a poll that waits has offered fewer slots than there are now
         return keys <= acknowledged
 
     async def _call(self, reply_to: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse:
