@@ -90,10 +90,11 @@ class SchedulerGateway:
             connected = self._channels[at].wait_for_state_change(grpc.ChannelConnectivity.READY)
             self._breaking[at] = asyncio.create_task(connected, name=f"connection to {self._addresses[at]}")
         try:
-            async with asyncio.timeout(timeout_s) as patience:
+            async with asyncio.timeout(None) as patience:
                 self._patience[at][patience] = None
+                ends = (called, self._breaking[at])
                 try:
-                    await asyncio.wait((called, self._breaking[at]), return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     self._patience[at].pop(patience, None)
         except TimeoutError:

@@ -55,7 +55,8 @@ class Reporter:
     ) -> None:
         """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come.
 
-        It is called again when the reports of such an answer are acknowledged at last. *spawn* runs work in the background.
+        It is called again when the reports of such an answer are acknowledged at last. *spawn* runs work in the
+        background.
         """
         self._attempts = attempts
         self._gateway = gateway
