@@ -3,8 +3,7 @@
 import asyncio
 
 from onager.clock import Clock
-from onager.execution_graph import ExecutionGraph
-from onager.ids import JobId
+from onager.ids import ExecutorId, JobId
 from onager.protocol.security import ClientAccess, Role
 from onager.scheduler.api.gateway import ExecutorGateway
 from onager.scheduler.api.progress import ProgressView
@@ -21,21 +20,19 @@ from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.fitness import Fitness
-from onager.scheduler.engine.launcher import Launcher
 from onager.scheduler.engine.list_comparison import ListComparison
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.pipelines import Pipelines
-from onager.scheduler.engine.push_scheduler import PushScheduler
+from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.retention import Retention
-from onager.scheduler.engine.slot_keeper import SlotKeeper
 from onager.scheduler.engine.speculation import Speculation
 from onager.scheduler.engine.stage_inputs import StageInputs
 from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.quarantine import Quarantine
-from onager.scheduler.executors.slots import SlotPool
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
@@ -45,7 +42,7 @@ from onager.scheduler.jobs.results import ResultStore
 from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.loops import every, whenever
 from onager.scheduler.policy.fair_queue import FairQueue
-from onager.scheduler.policy.slot_books import SlotBooks
+from onager.scheduler.policy.input_locality import InputLocality
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
 from onager.state_admin.restoring import check_no_restore_pending
@@ -162,37 +159,12 @@ class Replica:
             interval_s=settings.speculation_interval_ms / 1000,
             executors=self.executors.taking_work,
             streaming=self.executors.streaming,
-            on_abandoned=self._stop_unwanted,
+            on_abandoned=self._stop_tasks_of,
         )
-        self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
-        ledger = SlotBooks()
-        self.slots = SlotPool(backend, self.members.record.incarnation, ledger.held)
-        ledger.listen(self.slots.settle)
-        self.push = PushScheduler(
-            self.slots,
-            ledger,
-            self.tasks,
-            self.queue,
-            self.jobs,
-            self.writers,
-            self.executors,
-            self.members,
-            self.precedence,
-            clock,
-            policy=settings.task_distribution,
-            fitness=fitness,
+        self._locality = InputLocality()
+        self.dispatcher = Dispatcher(
+            self.tasks, self.queue, clock, policy=settings.task_distribution, affinity=self._affinity
         )
-        self.push.launcher = Launcher(
-            self.blobs,
-            ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
-            self.push,
-            clock,
-            holder=self.slots.holder,
-            reply_to=lambda: self.members.record.address,
-            live_holders=lambda: self.members.live_incarnations,
-            is_alive=self.executors.is_alive,
-        )
-        self.keeper = SlotKeeper(self.push, self.local, self.jobs, self.executors, self.members, self.precedence, clock)
         self.lists = ListComparison(
             self.local,
             self.forwarding.drivers,
@@ -203,6 +175,17 @@ class Replica:
             clock,
         )
         self.clean_ups = CleanUps(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
+        self.calls = ExecutorCalls(ClientAccess(settings.peer_security, (), [Role.SCHEDULER]), clock)
+        self.polls = Polls(
+            self.executors,
+            self.lists,
+            self.dispatcher,
+            self.clean_ups,
+            self.blobs,
+            self.calls,
+            clock,
+            wait_max_ms=settings.poll_wait_max_ms,
+        )
         self.retention = Retention(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes)
         self.service = SchedulerService(
@@ -227,8 +210,8 @@ class Replica:
             self.tasks,
             self.lists,
             self.dispatcher,
-            self.push,
-            self.keeper,
+            self.polls,
+            self.calls,
             self.clean_ups,
             self.blobs,
         )
@@ -255,7 +238,6 @@ class Replica:
         await self.heads.refresh(is_strict=True)
         await self.members.refresh()
         await self.executors.start()
-        await self.slots.refresh()
         await self.adoption.adopt_all()
 
     async def run(self) -> None:
@@ -270,9 +252,7 @@ class Replica:
             lists=self.lists.run(),
             speculation=self.speculation.run(),
             pipelines=self.pipelines.run(),
-            slots=self.slots.run(),
-            push=self.push.run(),
-            keeper=self.keeper.run(),
+            polls=self.polls.run(),
             quarantine=self.quarantine.run(),
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
@@ -287,7 +267,8 @@ class Replica:
     async def close(self) -> None:
         """Finish what is being written."""
         await self.writers.close()
-        await self.push.close()
+        await self.polls.close()
+        await self.calls.close()
         await self.forwarding.close()
 
     # ---------------------------------------------------------------- what follows from changes
@@ -298,7 +279,6 @@ class Replica:
             self.ownership.read(job_id)
         else:
             self.ownership.ended(job_id)
-            self.push.job_ended(job_id)
             self._stop_tasks_of(job_id)
         self.loads.on_commit(job, head)
         self.watchers.changed(job_id)
@@ -308,6 +288,10 @@ class Replica:
         is_better = bool(self.ownership.others) and self.ownership.is_mine(job_id)
         return self.members.record.address if is_better else ""
 
+    def _affinity(self, job_id: JobId, executor_id: ExecutorId) -> float:
+        job = self.jobs.cached(job_id)
+        return 0.0 if job is None else self._locality.affinity(job.graph, executor_id)
+
     def _on_load(self, job_id: JobId) -> None:
         self.watchers.changed(job_id)
         self._wake_for_tasks()
@@ -315,7 +299,6 @@ class Replica:
     def _wake_for_tasks(self) -> None:
         if self.queue.has_runnable:
             self.dispatcher.wake()
-            self.push.wake()
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         self.watchers.changed(job_id)
@@ -323,7 +306,6 @@ class Replica:
         if head is None or not head.is_active:
             self.ownership.ended(job_id)
             self.local.forget(job_id)
-            self.push.job_ended(job_id)
             if head is None or (cached is not None and cached.graph.is_active):
                 self.jobs.forget(job_id)  # another replica ended it
             self._stop_tasks_of(job_id)
@@ -332,10 +314,6 @@ class Replica:
         self.loads.on_head(job_id, head)
         if head is not None and head.clean_up != "none":
             self._clean_wake.set()
-
-    def _stop_unwanted(self, job_id: JobId, graph: ExecutionGraph) -> None:
-        self.push.job_ended(job_id, graph)
-        self._stop_tasks_of(job_id)
 
     def _stop_tasks_of(self, job_id: JobId) -> None:
         self.dispatcher.nudge(lambda session: session.runs(job_id))
@@ -365,6 +343,7 @@ class Replica:
             for executor_id, incarnation in strays:
                 if not self.executors.is_alive(executor_id, incarnation):
                     await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
+        await self.calls.close_gone(self.executors.is_alive)
         await self.retention.sweep()
         await self.retention.collect_orphans()
         self._clean_wake.set()

@@ -100,16 +100,14 @@ async def _run(settings: SchedulerSettings) -> int:
         registry = None
         if settings.metrics_listen is not None:
             # What serves metrics takes a while to load: only for who wants them.
-            from onager.scheduler.metrics import ExchangeMetrics, PipelineMetrics, serving_metrics
+            from onager.scheduler.metrics import CallMetrics, ExchangeMetrics, PipelineMetrics, serving_metrics
             from onager.state_backend.observed import ObservedBackend, StateMetrics
 
             registry = stack.enter_context(serving_metrics(settings.metrics_listen))
             backend = ObservedBackend(backend, StateMetrics(registry), clock)
         replica = Replica(settings, backend, clock)
         if registry is not None:
-            from onager.scheduler.push_metrics import PushMetrics
-
-            replica.push.observer = PushMetrics(registry, replica.slots)
+            replica.calls.observer = CallMetrics(registry)
             registry.register(ExchangeMetrics(lambda: replica.executors.sessions))
             registry.register(PipelineMetrics(lambda: replica.pipelines.abandoned))
         await replica.start()

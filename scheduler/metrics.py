@@ -2,17 +2,29 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import structlog
-from prometheus_client import CollectorRegistry, Metric, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Metric,
+    PlatformCollector,
+    ProcessCollector,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from onager.protocol.ports import unusable_address
 from onager.scheduler import timing
+from onager.scheduler.executors.executor_calls import CallObserver
 from onager.scheduler.executors.records import ExecutorSession
 
 log = structlog.get_logger(__name__)
+
+_CALL_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class ExchangeMetrics(Collector):
@@ -48,6 +60,31 @@ class PipelineMetrics(Collector):
         """Yield the counter."""
         about = "Jobs that were to stream, and were run again over the durable exchange."
         yield CounterMetricFamily("onager_pipelines_abandoned", about, self._abandoned())
+
+
+class CallMetrics(CallObserver):
+    """Calls to executors in push mode: how long those took that were answered, and how many failed."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "onager_executor_call_seconds",
+            "From a call to an executor in push mode until it was answered.",
+            registry=registry,
+            buckets=_CALL_BUCKETS_S,
+        )
+        self._failures = Counter(
+            "onager_executor_call_failures",
+            "Calls to executors in push mode that failed; what they held goes with the next poll.",
+            registry=registry,
+        )
+
+    def answered(self, took_s: float) -> None:
+        """Note how long it took."""
+        self._seconds.observe(took_s)
+
+    def failed(self) -> None:
+        """Count a call."""
+        self._failures.inc()
 
 
 @contextmanager

@@ -63,9 +63,9 @@ class SchedulerSettings(ProcessSettings):
     clean_up_repeat_ms: int = Field(default=30_000, ge=100)
     """How long one executor may take for a clean-up before another one is asked."""
 
-    task_distribution: TaskDistribution = TaskDistribution.BIAS
-    """Where slots of push executors are reserved: ``bias`` fills one executor before the next, ``round-robin`` takes
-    the emptiest, ``locality`` the one that has the stage's plan and input."""
+    task_distribution: TaskDistribution = TaskDistribution.ROUND_ROBIN
+    """Which free slots are filled first: ``bias`` fills one executor before the next, ``round-robin`` takes the
+    emptiest, ``locality`` the one that has written most of the stage's input."""
     max_launches_per_append: int = Field(default=4_096, ge=1)
     """The most tasks that one append to a job's log hands out."""
     session_max_tasks: int = Field(default=0, ge=0, le=1_000_000)
@@ -73,7 +73,7 @@ class SchedulerSettings(ProcessSettings):
     number. It goes for what is submitted to this scheduler from then on."""
     forward_timeout_ms: int = Field(default=500, ge=50, le=60_000)
     """How long another scheduler may take to answer what is handed over to it; after that this one acts itself. Less
-    than 1,500: `onager.scheduler.timing` says why."""
+    than 2,000: `onager.scheduler.timing` says why."""
     task_max_failures: int = Field(default=4, ge=1)
     """The so-manieth counted failure of one partition fails its job."""
     retry_pauses_s: Annotated[tuple[Annotated[float, Field(ge=0, le=_HOUR_S)], ...], NoDecode] = (0.5, 2.0, 6.0)

@@ -16,7 +16,6 @@ class Keyspace(StrEnum):
 
     Executors = "Executors"
     Heartbeats = "Heartbeats"
-    Slots = "Slots"
     Schedulers = "Schedulers"
     Sessions = "Sessions"
     JobHeads = "JobHeads"

@@ -14,7 +14,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
-from onager.executor.agent.attempts import AttemptTable, Origin
+from onager.executor.agent.attempts import AttemptTable
 from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.exchange_watch import ExchangeWatch
@@ -122,8 +122,9 @@ class Agent:
             list_number=lambda: self._list_number,
             spawn=self._spawn,
         )
-        self._is_pushed_to = settings.mode == "push"
-        self._reporter.is_pushed_to = self._is_pushed_to
+        self._is_called = settings.mode == "push"
+        self._calls: dict[int, asyncio.Future[pb.PollWorkResponse]] = {}
+        """The answers of polls that may come as a call, by the number of their list."""
         self._changed = asyncio.Event()
         """Set whenever slots may have become free, or there is something else to say in a poll."""
         self._draining = asyncio.Event()
@@ -164,7 +165,8 @@ class Agent:
         loops = {
             "registration": self._membership.register(),
             "heartbeats": self._membership.keep_alive(),
-            **({} if self._is_pushed_to else {"polling": self._poll(), "offers": self._reporter.offer()}),
+            "polling": self._poll(),
+            "offers": self._reporter.offer(),
             "reporting": self._reporter.run(),
             "watch over the worker": self._watch_worker(),
             "space in the exchange": self._space.run(),
@@ -228,18 +230,19 @@ class Agent:
     async def _poll(self) -> None:
         """Poll whenever a slot is free, and now and then when none is: a launch that got lost may be waited for.
 
-        By the tasks that hold the slots, even, where a job's stages run together.
+        By the tasks that hold the slots, even, where a job's stages run together. In push mode a poll waits always:
+        it takes no connection's time, and by its answer tasks are stopped at once.
         """
         backoff = Backoff(first_s=0.05, limit_s=1.0)
         while True:
             await self._membership.wait_until_registered()
             self._changed.clear()
-            if not self._offered_slots and self._next_list_in_s > 0:
+            if not self._has_to_poll:
                 await self._wait_for_change(self._next_list_in_s)
                 continue
             # A report's answer on its way may hold launches, and the list must not miss those.
             await self._reporter.wait_until_idle(timeout_s=1.0)
-            if not self._offered_slots and self._next_list_in_s > 0:
+            if not self._has_to_poll:
                 continue
             poll = self._spawn(self._poll_and_back_off(backoff))
             if poll is None:
@@ -255,6 +258,10 @@ class Agent:
     @property
     def _offered_slots(self) -> int:
         return 0 if self._draining.is_set() else self._attempts.free_slots
+
+    @property
+    def _has_to_poll(self) -> bool:
+        return self._is_called or bool(self._offered_slots) or self._next_list_in_s <= 0
 
     @property
     def _next_list_in_s(self) -> float:
@@ -280,26 +287,50 @@ class Agent:
             backoff.reset()
 
     async def _poll_once(self) -> None:
-        request = self._poll_request()
+        requests: list[pb.PollWorkRequest] = []
+        called: asyncio.Future[pb.PollWorkResponse] = asyncio.get_running_loop().create_future()
 
-        def again() -> pb.PollWorkRequest:
-            nonlocal request
-            request = self._poll_request()
-            return request
+        def ask() -> pb.PollWorkRequest:
+            requests.append(self._poll_request())
+            self._calls[requests[-1].list_number] = called
+            return requests[-1]
 
-        began_s = self._listed_s
         timeout_s = self._settings.poll_wait_ms / 1000 + _CALL_TIMEOUT_S
-        with self._reporter.polling():
-            answer = await self._gateway.poll(request, timeout_s, again)
-        self._were_told(request.cleaned_up)
+        try:
+            with self._reporter.polling():
+                first = ask()
+                began_s = self._listed_s
+                answer = await self._gateway.poll(first, timeout_s, ask)
+                self._were_told(requests[-1].cleaned_up)
+                self._take(answer)
+                if answer.will_call:
+                    await self._gateway.wait_for_call(called, requests[-1].wait_ms / 1000)
+                    answer = called.result() if called.done() else answer
+        finally:
+            for asked in requests:
+                del self._calls[asked.list_number]
+        now_s = self._clock.monotonic_s()
+        if not answer.task_sets and now_s - began_s < _CALM_S:
+            await asyncio.sleep(self._pace.wait_s(now_s))
+
+    def answer_poll(self, request: pb.AnswerPollRequest) -> None:
+        """Take the answer to a poll; `UnknownExecutorError` when another life of this executor is meant.
+
+        A poll that waits no more does no harm: what comes with its answer is taken all the same.
+        """
+        if (request.executor_id, request.incarnation) != (self._id, self._identity.incarnation) or self._ended.done():
+            raise UnknownExecutorError(request.executor_id)
+        self._take(request.answer)
+        called = self._calls.get(request.list_number)
+        if called is not None and not called.done():
+            called.set_result(request.answer)
+
+    def _take(self, answer: pb.PollWorkResponse) -> None:
         self._set_aside.hear(answer)
         self._keep(answer.blobs)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
         self._take_clean_ups(answer.clean_ups)
-        now_s = self._clock.monotonic_s()
-        if not answer.task_sets and now_s - began_s < _CALM_S:
-            await asyncio.sleep(self._pace.wait_s(now_s))
 
     def _poll_request(self) -> pb.PollWorkRequest:
         self._list_number += 1
@@ -311,7 +342,7 @@ class Agent:
             free_slots=free_slots,
             list_number=self._list_number,
             running=self._held(),
-            wait_ms=self._settings.poll_wait_ms if free_slots else 0,
+            wait_ms=self._settings.poll_wait_ms if free_slots or self._is_called else 0,
             cleaned_up=self._cleaned_up,
         )
 
@@ -336,52 +367,12 @@ class Agent:
         else:
             self._empty.clear()
 
-    # ---------------------------------------------------------------- push
-
-    def launch(self, request: pb.LaunchTasksRequest) -> pb.LaunchTasksResponse:
-        """Take the tasks that there are slots for; `UnknownExecutorError` when another life of this executor is meant.
-
-        Those that it has, or has had, are not run again.
-        """
-        self._check_life(request.executor_id, request.incarnation)
-        self._keep(request.blobs)
-        origin = Origin(request.holder, request.reply_to)
-        others = frozenset(request.live_holders) - {request.holder}
-        is_leaving = self._draining.is_set()
-        answer = pb.LaunchTasksResponse(list_number=self._list_number)
-        for task_set in request.task_sets:
-            launch = self._attempts.accept(task_set, refuses_all=is_leaving, origin=origin, live_holders=others)
-            answer.refused.extend(map(task_id, launch.refused))
-            answer.over.extend(map(task_id, launch.over))
-            answer.elsewhere.extend(map(task_id, launch.elsewhere))
-            if launch.known:
-                self._log.info("launch_repeated", job_id=task_set.job_id, tasks=[str(key) for key in launch.known])
-                self._reporter.wake()
-        if answer.refused:
-            answer.reason = "the executor is leaving" if is_leaving else "the executor has no slot for the task"
-            self._log.warning("launch_refused", tasks=len(answer.refused), why=answer.reason)
-        self._note_change()
-        self._in_hand.start()
-        return answer
-
-    def cancel(self, request: pb.CancelTasksRequest) -> None:
-        """Stop tasks; `UnknownExecutorError` when another life of this executor is meant."""
-        self._check_life(request.executor_id, request.incarnation)
-        self._in_hand.cancel(request.tasks)
-
-    def _check_life(self, executor_id: str, incarnation: str) -> None:
-        if (executor_id, incarnation) != (self._id, self._identity.incarnation) or self._ended.done():
-            raise UnknownExecutorError(executor_id)
-
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
         """Add to a heartbeat what is kept on disk and in memory, and what polls say otherwise, or cannot when full."""
         self._exchange.add_to(request)
         request.no_space = self._space.why
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
-        if self._is_pushed_to:
-            self._list_number += 1
-            request.list_number = self._list_number
         request.cleaned_up.extend(self._cleaned_up)
 
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
@@ -421,8 +412,6 @@ class Agent:
             self._cleaning.discard(asked)
         if is_ended:
             self._cleaned_up.append(JobId(request.job_id))
-            if self._is_pushed_to:
-                self._membership.beat()
 
     # ---------------------------------------------------------------- ends
 

@@ -31,21 +31,12 @@ class AttemptState(Enum):
     """Its report is not acknowledged yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The scheduler that a launch is from."""
-
-    holder: str
-    """The life of the scheduler whose slots pushed tasks take; empty for tasks that were polled for."""
-    reply_to: str
-    """Where reports go first."""
-
-
 @dataclass(slots=True)
 class _Attempt:
     state: AttemptState
     report: pb.TaskReport | None = None
-    origin: Origin | None = None
+    reply_to: str = ""
+    """Where its report goes first; empty for any scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +45,9 @@ class Launch:
 
     accepted: tuple[TaskKey, ...] = ()
     refused: tuple[TaskKey, ...] = ()
-    """Not to be run. Polled for, they are held, and the caller finishes them with a failure."""
+    """Not to be run. They are held, and the caller finishes them with a failure."""
     known: tuple[TaskKey, ...] = ()
     """Held already, or acknowledged before: nothing runs twice."""
-    over: tuple[TaskKey, ...] = ()
-    """Those of `known` that were acknowledged before."""
-    elsewhere: tuple[TaskKey, ...] = ()
-    """Those of `known` that stay with the scheduler that they are from."""
 
 
 class AttemptTable:
@@ -109,46 +96,31 @@ class AttemptTable:
         """Return every held attempt, in order."""
         return sorted(self._held)
 
-    def accept(
-        self,
-        task_set: pb.TaskSet,
-        *,
-        refuses_all: bool = False,
-        origin: Origin | None = None,
-        live_holders: Collection[str] = (),
-    ) -> Launch:
+    def accept(self, task_set: pb.TaskSet, *, refuses_all: bool = False) -> Launch:
         """Hold the tasks of *task_set* that are new, and queue them.
 
-        Those that were polled for are refused when more than two tasks a slot would be held, or where they stream when
-        there is no slot, because what holds the slots may wait for them. Of those pushed by *origin* no more are taken
-        than there are slots for, and those refused are not held. A task that is here already is from *origin* now,
-        unless who sent it first is one of *live_holders*.
+        They are refused when more than two tasks a slot would be held, or where they stream when there is no slot,
+        because what holds the slots may wait for them. The report of a task that is here already goes to who sent it
+        last.
         """
-        accepted, refused, known, over, elsewhere = [], [], [], [], []
-        named = origin or (Origin("", task_set.reply_to) if task_set.reply_to else None)
-        may_wait = origin is None and not task_set.pipelined
-        room = 2 * self._slots - len(self._held) if may_wait else self._slots - self._unfinished
+        accepted, refused, known = [], [], []
+        room = self._slots - self._unfinished if task_set.pipelined else 2 * self._slots - len(self._held)
         for key in task_keys(task_set):
             held = self._held.get(key)
             if held is not None:
                 known.append(key)
-                if origin is not None and held.origin is not None and held.origin.holder in live_holders:
-                    elsewhere.append(key)
-                else:
-                    held.origin = named or held.origin
+                held.reply_to = task_set.reply_to or held.reply_to
             elif key in self._lately or key in self._before:
                 known.append(key)
-                over.append(key)
-            elif refuses_all or room <= 0:
-                if origin is None:
-                    self._held[key] = _Attempt(AttemptState.QUEUED, origin=named)
-                refused.append(key)
             else:
-                self._held[key] = _Attempt(AttemptState.QUEUED, origin=named)
+                self._held[key] = _Attempt(AttemptState.QUEUED, reply_to=task_set.reply_to)
+                if refuses_all or room <= 0:
+                    refused.append(key)
+                    continue
                 self._queue.append((key, task_set))
                 accepted.append(key)
                 room -= 1
-        return Launch(tuple(accepted), tuple(refused), tuple(known), tuple(over), tuple(elsewhere))
+        return Launch(tuple(accepted), tuple(refused), tuple(known))
 
     def take_startable(self) -> list[pb.TaskSet]:
         """Return the queued tasks that have a slot now, oldest first, those of one launch together."""
@@ -191,14 +163,9 @@ class AttemptTable:
         attempt.report = report
         return True
 
-    def reports(self) -> list[tuple[TaskKey, pb.TaskReport, Origin | None]]:
-        """Return every report that is not acknowledged, with who launched its task, in the order of the launches."""
-        return [(key, a.report, a.origin) for key, a in self._held.items() if a.report is not None]
-
-    def origin(self, key: TaskKey) -> Origin | None:
-        """Return who launched the held attempt *key*; None when any scheduler takes its report."""
-        attempt = self._held.get(key)
-        return None if attempt is None else attempt.origin
+    def reports(self) -> list[tuple[TaskKey, pb.TaskReport, str]]:
+        """Return every report that is not acknowledged, and where it goes first, in the order of the launches."""
+        return [(key, a.report, a.reply_to) for key, a in self._held.items() if a.report is not None]
 
     def acknowledge(self, keys: Iterable[TaskKey]) -> None:
         """Let go of the finished attempts *keys*, and remember that they were here."""

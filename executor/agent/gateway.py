@@ -49,6 +49,8 @@ class SchedulerGateway:
         self._current = first % len(addresses)
         self._patience: list[dict[asyncio.Timeout, None]] = [{} for _ in addresses]
         """What ends the calls that wait for each address."""
+        self._breaking: dict[int, asyncio.Task[None]] = {}
+        """What ends when the connection to an address breaks."""
         self._is_lost = False
         self._replies = ReplyChannels(self._access, clock or SystemClock())
 
@@ -80,18 +82,33 @@ class SchedulerGateway:
         answer: pb.PollWorkResponse = await self._call("PollWork", request, timeout_s, again)
         return answer
 
-    async def report(
-        self, request: pb.ReportTasksRequest, timeout_s: float, *, repeats_offer: bool = False
-    ) -> pb.ReportTasksResponse:
+    async def wait_for_call(self, called: "asyncio.Future[Any]", timeout_s: float) -> None:
+        """Wait until the scheduler that was polled has *called*, its connection is broken, or *timeout_s* is over."""
+        at = self._current
+        # One for all waits: gRPC keeps what waits for a change of state until there is one.
+        if at not in self._breaking or self._breaking[at].done():
+            connected = self._channels[at].wait_for_state_change(grpc.ChannelConnectivity.READY)
+            self._breaking[at] = asyncio.create_task(connected, name=f"connection to {self._addresses[at]}")
+        try:
+            async with asyncio.timeout(None) as patience:
+                self._patience[at][patience] = None
+                ends = (called, self._breaking[at])
+                try:
+                    await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    self._patience[at].pop(patience, None)
+        except TimeoutError:
+            return
+
+    async def report(self, request: pb.ReportTasksRequest, timeout_s: float) -> pb.ReportTasksResponse:
         """Hand over what became of tasks.
 
-        Unless *repeats_offer*, the slots are free by our word alone: one that did not answer may have filled them, so
-        they are not offered to another. The next poll offers them, and its list shows what of that has got lost.
+        The slots are free by our word alone: one that did not answer may have filled them, so they are not offered to
+        another. The next poll offers them, and its list shows what of that has got lost.
         """
         again = pb.ReportTasksRequest()
         again.CopyFrom(request)
-        if not repeats_offer:
-            again.freed_slots = 0
+        again.freed_slots = 0
         answer: pb.ReportTasksResponse = await self._call("ReportTasks", request, timeout_s, lambda: again)
         return answer
 
@@ -172,6 +189,9 @@ class SchedulerGateway:
 
     async def close(self) -> None:
         """Close every connection; calls in flight end."""
+        for breaking in self._breaking.values():
+            breaking.cancel()
+        await asyncio.gather(*self._breaking.values(), return_exceptions=True)
         for channel in self._channels:
             await channel.close(None)
         await self._replies.close()

@@ -157,4 +157,5 @@ class Membership:
             address=self._address,
             stream_address=self._identity.stream_address,
             fetches_inputs=True,
+            answered_by_call=bool(self._address),
         )

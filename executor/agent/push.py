@@ -1,4 +1,4 @@
-"""Push mode: the port on which an executor is sent work."""
+"""Push mode: the port on which schedulers answer an executor's polls."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,15 +33,10 @@ class ExecutorService(OnagerExecutorServicer):  # type: ignore[misc]
         self._agent = agent
 
     @translated
-    async def LaunchTasks(self, request: pb.LaunchTasksRequest, context: Context) -> pb.LaunchTasksResponse:  # noqa: ARG002, N802
-        """Take tasks."""
-        return self._agent.launch(request)
-
-    @translated
-    async def CancelTasks(self, request: pb.CancelTasksRequest, context: Context) -> pb.CancelTasksResponse:  # noqa: ARG002, N802
-        """Stop tasks."""
-        self._agent.cancel(request)
-        return pb.CancelTasksResponse()
+    async def AnswerPoll(self, request: pb.AnswerPollRequest, context: Context) -> pb.AnswerPollResponse:  # noqa: ARG002, N802
+        """Take the answer to a poll."""
+        self._agent.answer_poll(request)
+        return pb.AnswerPollResponse()
 
 
 class Port:

@@ -1,4 +1,4 @@
-"""Reports go to the scheduler that launched their tasks: it knows the job, and has the slots in its books."""
+"""Reports go to the scheduler that drives their job: it decides by what it has in memory."""
 
 from collections import OrderedDict
 from typing import Any, Final
@@ -67,7 +67,7 @@ class ReplyChannels:
             return answer
         pause_s = _PASSED_OVER_S if address in self._has_answered else _NEVER_REACHED_S
         self._passed_over[address] = self._clock.monotonic_s() + pause_s
-        log.info("launcher_silent", scheduler=address, why=why)
+        log.info("driver_silent", scheduler=address, why=why)
         return None
 
     async def _channel(self, address: str) -> grpc.aio.Channel:

@@ -55,7 +55,8 @@ class Reporter:
     ) -> None:
         """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come.
 
-        *spawn* runs work in the background.
+        It is called again when the reports of such an answer are acknowledged at last. *spawn* runs work in the
+        background.
         """
         self._attempts = attempts
         self._gateway = gateway
@@ -81,8 +82,6 @@ class Reporter:
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self.refills = True
         """Whether the scheduler may fill the slots that reports free; false while draining."""
-        self.is_pushed_to = False
-        """Whether schedulers keep account of the slots themselves, so that it does no harm to offer one again."""
 
     @contextmanager
     def polling(self) -> Iterator[None]:
@@ -162,35 +161,28 @@ class Reporter:
 
     def _destinations(self) -> list[str]:
         """Return the addresses of the schedulers that reports are for; empty for whichever answers."""
-        origins = (origin for _, _, origin in self._attempts.reports())
-        return list(dict.fromkeys("" if origin is None else origin.reply_to for origin in origins))
+        return list(dict.fromkeys(reply_to for _, _, reply_to in self._attempts.reports()))
 
     def _next_batch(self, reply_to: str) -> _Batch | None:
         """Return what goes with the next call to one scheduler: as many reports as fit a message."""
         batch = _Batch(reply_to)
         size = 0
-        for key, report, origin in self._attempts.reports():
-            if reply_to != ("" if origin is None else origin.reply_to):
+        for key, report, wanted in self._attempts.reports():
+            if wanted != reply_to:
                 continue
             size += report.ByteSize()
             if batch.reports and size > _BATCH_BYTES:
                 break
-            if origin is not None:
-                report.holder = origin.holder
             batch.reports[key] = report
         return batch if batch.reports else None
-
-    def _offered(self, fresh: set[TaskKey], batch: _Batch) -> int:
-        if not self.refills:
-            return 0
-        return len(batch.reports) if self.is_pushed_to else self._attempts.freed_by(len(fresh))
 
     async def _send(self, batch: _Batch) -> bool:
         """Return whether every report of *batch* was acknowledged."""
         keys = batch.reports.keys()
         # Slots that a lost answer may have filled are not offered again: the next poll offers them.
         fresh = keys - self._unanswered
-        request = self._request(batch.reports.values(), self._offered(fresh, batch))
+        freed = self._attempts.freed_by(len(fresh)) if self.refills else 0
+        request = self._request(batch.reports.values(), freed)
         try:
             with self._calling():
                 answer = await self._call(batch.reply_to, request)
@@ -205,6 +197,8 @@ class Reporter:
         self._attempts.acknowledge(acknowledged)
         self._unanswered -= keys
         self._on_answer(answer)
+        if len(fresh) < len(keys):
+            self._on_silence()  # a poll that waits has offered fewer slots than there are now
         return keys <= acknowledged
 
     async def _call(self, reply_to: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse:
@@ -215,14 +209,13 @@ class Reporter:
                 filled = sum(len(task_set.tasks) for task_set in answer.task_sets)
                 self._leave(request.freed_slots - filled - answer.credited_slots)
                 return answer
-            if not self.is_pushed_to:
-                request.freed_slots = 0  # it may have filled them
-                self._on_silence()
-        return await self._gateway.report(request, _TIMEOUT_S, repeats_offer=self.is_pushed_to)
+            request.freed_slots = 0  # it may have filled them
+            self._on_silence()
+        return await self._gateway.report(request, _TIMEOUT_S)
 
     def _leave(self, slots: int) -> None:
         """Note that *slots* are free of which only a scheduler knows that is not polled."""
-        if slots > 0 and not self.is_pushed_to:
+        if slots > 0:
             self._untold_slots += slots
             self._unfilled.set()
 

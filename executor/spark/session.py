@@ -34,6 +34,7 @@ _ARRAY_HEADER = 16
 """Bytes of a page that is an array: with them it fits the collector's regions, of which it would take one more."""
 _MEMORY_PER_SLOT = 2 * _GIB
 _SHARE_OF_MACHINE = 0.4
+_SMALL_HEAP = 4 * _GIB
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to be gone."""
@@ -70,8 +71,9 @@ def start_session(
         settings.setdefault("spark.buffer.pageSize", page)
     given = settings.get("spark.driver.extraClassPath")
     settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
-    logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-    settings["spark.driver.extraJavaOptions"] = f"{logging} {settings.get('spark.driver.extraJavaOptions', '')}".strip()
+    given_options = settings.get("spark.driver.extraJavaOptions", "")
+    options = (f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", collector(settings), given_options)
+    settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
     others = settings.get("spark.sql.extensions")
     settings["spark.sql.extensions"] = _GUARD if not others else f"{_GUARD},{others}"
     settings["spark.onager.privatePaths"] = "\n".join(private.paths)
@@ -142,6 +144,17 @@ def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
         # A cancelled Python function gets this long to end by itself before its worker is killed.
         "spark.python.task.killTimeout": "500ms",
     }
+
+
+def collector(settings: Mapping[str, str]) -> str:
+    """Return the option that chooses the JVM's garbage collector; empty where the settings or the JVM had better do.
+
+    The JVM's own choice keeps pauses short, which nobody waits for here, and divides a small heap into regions so small
+    that most pages of a hash table take several.
+    """
+    memory = _bytes(settings["spark.driver.memory"])
+    is_chosen = re.search(r"-XX:[+-]Use\w+GC\b", settings.get("spark.driver.extraJavaOptions", ""))
+    return "" if is_chosen or memory is None or memory > _SMALL_HEAP else "-XX:+UseParallelGC"
 
 
 def page_size(settings: Mapping[str, str], slots: int, *, is_cluster: bool) -> str | None:

@@ -61,7 +61,6 @@ def _report_check(run: _Check) -> _Check:
             # Setting it clears the success that could not be taken.
             why = f"what the task reported is refused: {error}"
             report.failure.CopyFrom(pb.Failure(kind="io_error", cause="internal_error", message=why))
-            report.ClearField("holder")
             report.started_ms = report.ended_ms = 0
 
     return check_report

@@ -171,11 +171,11 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "address": LINE,
         "stream_address": LINE,
         "fetches_inputs": PLAIN,
+        "answered_by_call": PLAIN,
     },
     "HeartbeatRequest": {
         **_LIFE,
         "draining": PLAIN,
-        "list_number": PLAIN,
         "running": TASKS,
         "cleaned_up": JOBS,
         "exchange": PART,
@@ -218,7 +218,6 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "ended_ms": TIME,
         "success": PART,
         "failure": PART,
-        "holder": ID,
     },
     "TaskSuccess": {
         "output": PART,
@@ -312,13 +311,14 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "WatchedJob": {"job_id": ID, "log_seq": PLAIN, "progress": Unused()},
     "AttendRequest": {"wait_ms": PLAIN},
     # ------------------------------------------------------------ schedulers, to executors
-    "LaunchTasksRequest": {
-        **_LIFE,
+    "AnswerPollRequest": {**_LIFE, "list_number": PLAIN, "answer": PART},
+    "PollWorkResponse": {
         "task_sets": Many(MAX_LISTED_TASKS, PART),
-        "holder": ID,
-        "reply_to": LINE,
+        "cancel": TASKS,
+        "clean_ups": Many(MAX_LISTED_TASKS, PART),
         "blobs": Many(MAX_LISTED_TASKS, PART),
-        "live_holders": Many(1024, ID),
+        "will_call": PLAIN,
+        "set_aside": PART,
     },
     "TaskSet": {
         "job_id": ID,
@@ -342,7 +342,15 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "StageInputLocations": {"stage_id": PLAIN, "outputs": Many(2**20, PART)},
     "StreamedInput": {"stage_id": PLAIN, "stage_attempt": PLAIN, "tasks": Many(2**20, PART)},
     "StreamedTask": {"task_attempt": PLAIN, "address": LINE},
-    "CancelTasksRequest": {**_LIFE, "tasks": TASKS},
+    "CleanUp": {
+        "job_id": ID,
+        "keep_result": PLAIN,
+        "keep_files": Many(2**20, PATH),
+        "sink": PART,
+        "dead_writers": Many(2**20, ID),
+        "memory_only": PLAIN,
+    },
+    "SetAside": {"until_ms": TIME, "reason": REASON},
 }
 """By message and field; a test holds it to have every field of every request."""
 
@@ -393,8 +401,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "DeregisterExecutor": _SMALL,
     "Forward": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "Attend": _SMALL,
-    "LaunchTasks": MessageLimit(MAX_MESSAGE_BYTES, 2**21),
-    "CancelTasks": _LIST,
+    "AnswerPoll": MessageLimit(MAX_MESSAGE_BYTES, 2**21),
 }
 """By method."""
 

@@ -865,20 +865,18 @@ class TaskSuccess(_message.Message):
     def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
 
 class TaskReport(_message.Message):
-    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure", "holder")
+    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure")
     TASK_FIELD_NUMBER: _ClassVar[int]
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
-    HOLDER_FIELD_NUMBER: _ClassVar[int]
     task: TaskId
     started_ms: int
     ended_ms: int
     success: TaskSuccess
     failure: Failure
-    holder: str
-    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., holder: _Optional[str] = ...) -> None: ...
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class CleanUp(_message.Message):
     __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only")
@@ -919,7 +917,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -934,6 +932,7 @@ class RegisterExecutorRequest(_message.Message):
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STREAM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FETCHES_INPUTS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_BY_CALL_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -948,7 +947,8 @@ class RegisterExecutorRequest(_message.Message):
     address: str
     stream_address: str
     fetches_inputs: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ...) -> None: ...
+    answered_by_call: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")
@@ -967,11 +967,10 @@ class SetAside(_message.Message):
     def __init__(self, until_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining", "list_number", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space")
+    __slots__ = ("executor_id", "incarnation", "draining", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
-    LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     CLEANED_UP_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_FIELD_NUMBER: _ClassVar[int]
@@ -981,14 +980,13 @@ class HeartbeatRequest(_message.Message):
     executor_id: str
     incarnation: str
     draining: bool
-    list_number: int
     running: _containers.RepeatedCompositeFieldContainer[TaskId]
     cleaned_up: _containers.RepeatedScalarFieldContainer[str]
     exchange: ExchangeUse
     exchange_files: _containers.RepeatedCompositeFieldContainer[ExchangeFiles]
     kept_jobs: _containers.RepeatedScalarFieldContainer[str]
     no_space: str
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ...) -> None: ...
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("cancel", "clean_ups", "tell_again", "set_aside")
@@ -1021,18 +1019,20 @@ class PollWorkRequest(_message.Message):
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., free_slots: _Optional[int] = ..., list_number: _Optional[int] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., wait_ms: _Optional[int] = ..., cleaned_up: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PollWorkResponse(_message.Message):
-    __slots__ = ("task_sets", "cancel", "clean_ups", "blobs", "set_aside")
+    __slots__ = ("task_sets", "cancel", "clean_ups", "blobs", "will_call", "set_aside")
     TASK_SETS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UPS_FIELD_NUMBER: _ClassVar[int]
     BLOBS_FIELD_NUMBER: _ClassVar[int]
+    WILL_CALL_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
     cancel: _containers.RepeatedCompositeFieldContainer[TaskId]
     clean_ups: _containers.RepeatedCompositeFieldContainer[CleanUp]
     blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    will_call: bool
     set_aside: SetAside
-    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
+    def __init__(self, task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., cancel: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., clean_ups: _Optional[_Iterable[_Union[CleanUp, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., will_call: _Optional[bool] = ..., set_aside: _Optional[_Union[SetAside, _Mapping]] = ...) -> None: ...
 
 class ReportTasksRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "reports", "freed_slots", "list_number")
@@ -1088,49 +1088,19 @@ class DeregisterExecutorResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class LaunchTasksRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "task_sets", "holder", "reply_to", "blobs", "live_holders")
+class AnswerPollRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "list_number", "answer")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    TASK_SETS_FIELD_NUMBER: _ClassVar[int]
-    HOLDER_FIELD_NUMBER: _ClassVar[int]
-    REPLY_TO_FIELD_NUMBER: _ClassVar[int]
-    BLOBS_FIELD_NUMBER: _ClassVar[int]
-    LIVE_HOLDERS_FIELD_NUMBER: _ClassVar[int]
-    executor_id: str
-    incarnation: str
-    task_sets: _containers.RepeatedCompositeFieldContainer[TaskSet]
-    holder: str
-    reply_to: str
-    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
-    live_holders: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., task_sets: _Optional[_Iterable[_Union[TaskSet, _Mapping]]] = ..., holder: _Optional[str] = ..., reply_to: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., live_holders: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class LaunchTasksResponse(_message.Message):
-    __slots__ = ("refused", "reason", "list_number", "over", "elsewhere")
-    REFUSED_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
     LIST_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    OVER_FIELD_NUMBER: _ClassVar[int]
-    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
-    refused: _containers.RepeatedCompositeFieldContainer[TaskId]
-    reason: str
-    list_number: int
-    over: _containers.RepeatedCompositeFieldContainer[TaskId]
-    elsewhere: _containers.RepeatedCompositeFieldContainer[TaskId]
-    def __init__(self, refused: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., reason: _Optional[str] = ..., list_number: _Optional[int] = ..., over: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
-
-class CancelTasksRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "tasks")
-    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
-    INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    TASKS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
-    tasks: _containers.RepeatedCompositeFieldContainer[TaskId]
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ...) -> None: ...
+    list_number: int
+    answer: PollWorkResponse
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., list_number: _Optional[int] = ..., answer: _Optional[_Union[PollWorkResponse, _Mapping]] = ...) -> None: ...
 
-class CancelTasksResponse(_message.Message):
+class AnswerPollResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -978,15 +978,10 @@ class OnagerExecutorStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.LaunchTasks = channel.unary_unary(
-                '/onager.v1.OnagerExecutor/LaunchTasks',
-                request_serializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksRequest.SerializeToString,
-                response_deserializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksResponse.FromString,
-                _registered_method=True)
-        self.CancelTasks = channel.unary_unary(
-                '/onager.v1.OnagerExecutor/CancelTasks',
-                request_serializer=onager_dot_protocol_dot_onager__pb2.CancelTasksRequest.SerializeToString,
-                response_deserializer=onager_dot_protocol_dot_onager__pb2.CancelTasksResponse.FromString,
+        self.AnswerPoll = channel.unary_unary(
+                '/onager.v1.OnagerExecutor/AnswerPoll',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.AnswerPollRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.AnswerPollResponse.FromString,
                 _registered_method=True)
 
 
@@ -994,15 +989,8 @@ class OnagerExecutorServicer:
     """Served by executors in push mode, for schedulers.
     """
 
-    def LaunchTasks(self, request, context):
-        """Puts tasks into the executor's hands; whatever it has had before runs no second time, so the call may be repeated.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def CancelTasks(self, request, context):
-        """Stops tasks; each is reported, as killed or with what it had come to before.
+    def AnswerPoll(self, request, context):
+        """Answers a poll that was told to wait for this call. It may be repeated: no task runs twice.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1011,15 +999,10 @@ class OnagerExecutorServicer:
 
 def add_OnagerExecutorServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'LaunchTasks': grpc.unary_unary_rpc_method_handler(
-                    servicer.LaunchTasks,
-                    request_deserializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksRequest.FromString,
-                    response_serializer=onager_dot_protocol_dot_onager__pb2.LaunchTasksResponse.SerializeToString,
-            ),
-            'CancelTasks': grpc.unary_unary_rpc_method_handler(
-                    servicer.CancelTasks,
-                    request_deserializer=onager_dot_protocol_dot_onager__pb2.CancelTasksRequest.FromString,
-                    response_serializer=onager_dot_protocol_dot_onager__pb2.CancelTasksResponse.SerializeToString,
+            'AnswerPoll': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerPoll,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AnswerPollRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.AnswerPollResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1034,7 +1017,7 @@ class OnagerExecutor:
     """
 
     @staticmethod
-    def LaunchTasks(request,
+    def AnswerPoll(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1047,36 +1030,9 @@ class OnagerExecutor:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/onager.v1.OnagerExecutor/LaunchTasks',
-            onager_dot_protocol_dot_onager__pb2.LaunchTasksRequest.SerializeToString,
-            onager_dot_protocol_dot_onager__pb2.LaunchTasksResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CancelTasks(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/onager.v1.OnagerExecutor/CancelTasks',
-            onager_dot_protocol_dot_onager__pb2.CancelTasksRequest.SerializeToString,
-            onager_dot_protocol_dot_onager__pb2.CancelTasksResponse.FromString,
+            '/onager.v1.OnagerExecutor/AnswerPoll',
+            onager_dot_protocol_dot_onager__pb2.AnswerPollRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.AnswerPollResponse.FromString,
             options,
             channel_credentials,
             insecure,

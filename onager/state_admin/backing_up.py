@@ -11,7 +11,7 @@ from onager.state_admin.restoring import MARK_KEY
 from onager.state_backend import Keyspace, StateBackendClient
 from onager.version import __version__
 
-LEASE_BOUND: Final = (Keyspace.Heartbeats, Keyspace.Schedulers, Keyspace.Slots)
+LEASE_BOUND: Final = (Keyspace.Heartbeats, Keyspace.Schedulers)
 """Bound to leases of the store that they came from, or to lives that have them: a copy would say wrongly who lives."""
 _LEFT_OUT: Final = (*LEASE_BOUND, Keyspace.Admin)
 _MESSAGE_BYTES: Final = 1024 * 1024

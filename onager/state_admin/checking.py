@@ -1,14 +1,13 @@
 """The check of a whole store, as a function of what was read at one revision."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from onager.errors import StateCorruptError
 from onager.scheduler.cluster.members import SchedulerRecord
 from onager.scheduler.executors.records import ExecutorRecord
-from onager.scheduler.executors.slots import SlotsRecord
 from onager.scheduler.records import unpack
 from onager.state_admin.checking_blobs import check_blobs
 from onager.state_admin.checking_jobs import Job, check_jobs
@@ -29,8 +28,8 @@ def check_everything(store: StoreContents) -> Iterator[Finding]:
     yield from found
     found.clear()
     check_blobs(store, jobs, found)
-    lives = _check_executors(store, jobs, found)
-    _check_slots(store, lives, _check_schedulers(store, found), found)
+    _check_executors(store, jobs, found)
+    _check_schedulers(store, found)
     for key, item in store.records[Keyspace.Sessions].items():
         found.read(Keyspace.Sessions, key, partial(_json_of, item, f"Sessions/{key}"))
     yield from found
@@ -46,50 +45,17 @@ def _json_of(item: KeyValue, path: str) -> object:
         raise StateCorruptError(f"{path} cannot be read: {error}") from error
 
 
-def _check_schedulers(store: StoreContents, found: Findings) -> set[str]:
-    """Return the lives of schedulers."""
-    incarnations = set()
+def _check_schedulers(store: StoreContents, found: Findings) -> None:
     for key, item in store.records[Keyspace.Schedulers].items():
         decode = partial(SchedulerRecord.decoded, item.value, f"Schedulers/{key}")
         record = found.read(Keyspace.Schedulers, key, decode)
         if record is None:
             continue
-        incarnations.add(record.incarnation)
         if record.scheduler_id != key:
             found.error("misplaced", Keyspace.Schedulers, key, f"is the record of scheduler {record.scheduler_id}")
-    return incarnations
 
 
-def _check_slots(
-    store: StoreContents, lives: Mapping[str, ExecutorRecord], schedulers: Collection[str], found: Findings
-) -> None:
-    """Look at who holds slots of push executors. Schedulers put that right, so all but damage is worth a warning."""
-    there = store.records[Keyspace.Slots]
-    for key, item in there.items():
-        record = found.read(Keyspace.Slots, key, partial(SlotsRecord.decoded, item.value, f"Slots/{key}"))
-        if record is None:
-            continue
-        if record.executor_id != key:
-            found.error("misplaced", Keyspace.Slots, key, f"are the slots of executor {record.executor_id}")
-            continue
-        life = lives.get(key)
-        if life is None or life.state == "lost" or life.incarnation != record.incarnation or life.mode != "push":
-            found.warn("orphan", Keyspace.Slots, key, f"are slots of no living push executor ({record.incarnation})")
-        for holder, slots in record.holders.items():
-            if holder not in schedulers:
-                message = f"says that {slots} are held by {holder}, which no scheduler is: the others take it out"
-                found.warn("inconsistent", Keyspace.Slots, key, message)
-        held = sum(record.holders.values())
-        if held > record.total:
-            message = f"says that {held} of {record.total} slots are held: the executor refuses what it has none for"
-            found.warn("inconsistent", Keyspace.Slots, key, message)
-    for key, life in lives.items():
-        if life.mode == "push" and life.state != "lost" and key not in there:
-            message = "has no slots, and gets no work: a scheduler writes them down in a moment"
-            found.warn("missing", Keyspace.Slots, key, message)
-
-
-def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> dict[str, ExecutorRecord]:
+def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> None:
     hearts = store.records[Keyspace.Heartbeats]
     lives: dict[str, ExecutorRecord] = {}
     for key, item in store.records[Keyspace.Executors].items():
@@ -112,7 +78,6 @@ def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> 
             found.error("inconsistent", Keyspace.Heartbeats, key, f"{message} {record.incarnation!r}")
     for job in jobs:
         _check_lives(job, lives, found)
-    return lives
 
 
 def _check_lives(job: Job, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:

@@ -120,10 +120,9 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             jobs = dict.fromkeys(reference.rpartition("/")[2] for reference in references)
             active = await _present(backend, Keyspace.ActiveJobs, jobs)
             return [f"job {job_id} is active, and needs this plan, specification or manifest" for job_id in active]
-        case Keyspace.Executors | Keyspace.Heartbeats | Keyspace.Slots:
+        case Keyspace.Executors | Keyspace.Heartbeats:
             alive = await _present(backend, Keyspace.Heartbeats, dict.fromkeys(keys))
-            what = "gets nothing before its slots are counted again" if keyspace is Keyspace.Slots else _RUN_AGAIN
-            return [f"executor {executor_id} is alive, and {what}" for executor_id in alive]
+            return [f"executor {executor_id} is alive, and {_RUN_AGAIN}" for executor_id in alive]
         case Keyspace.Schedulers:
             return [f"scheduler {key} is running" for key in keys]
         case Keyspace.Admin:

@@ -1,6 +1,5 @@
 """What executors call: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -14,17 +13,15 @@ from onager.protocol.limits import BLOB_CHUNK_BYTES
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
-from onager.scheduler import timing
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.list_comparison import ListComparison
-from onager.scheduler.engine.push_scheduler import PushScheduler
-from onager.scheduler.engine.slot_keeper import SlotKeeper
+from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorSession
 from onager.scheduler.jobs.blobs import BlobStore
-from onager.scheduler.policy.reservations import Launch
 from onager.scheduler.settings import SchedulerSettings
 
 log = structlog.get_logger(__name__)
@@ -43,8 +40,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         tasks: TaskManager,
         lists: ListComparison,
         dispatcher: Dispatcher,
-        push: PushScheduler,
-        keeper: SlotKeeper,
+        polls: Polls,
+        calls: ExecutorCalls,
         clean_ups: CleanUps,
         blobs: BlobStore,
     ) -> None:
@@ -53,8 +50,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._tasks = tasks
         self._lists = lists
         self._dispatcher = dispatcher
-        self._push = push
-        self._keeper = keeper
+        self._polls = polls
+        self._calls = calls
         self._clean_ups = clean_ups
         self._blobs = blobs
 
@@ -63,7 +60,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self, request: pb.RegisterExecutorRequest, context: Context
     ) -> pb.RegisterExecutorResponse:
         """Take in a life of an executor."""
-        self._push.check_reachable(request)
+        self._calls.check(request)
         await self._executors.register(request, context.peer())
         return pb.RegisterExecutorResponse(
             scheduler_id=self._settings.scheduler_id,
@@ -78,7 +75,6 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             await self._executors.drain(session)
         elif await self._executors.note_space(session, request.no_space):
             self._dispatcher.wake()
-            self._push.wake()
         if request.exchange.looked_ms:
             session.exchange = request.exchange
         answer = pb.HeartbeatResponse(clean_ups=await self._clean_ups.forgotten(request.kept_jobs))
@@ -89,11 +85,9 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         await self._clean_ups.cleaned_up(request.cleaned_up)
         if not session.is_draining:
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
-        if request.list_number:
-            self._keeper.heard_list(session, request.list_number, {task_key(t) for t in request.running})
-        elif request.running:
+        if request.running:
             self._lists.learn(session, {task_key(t) for t in request.running})
-        answer.cancel.extend(await self._unwanted(session))
+        answer.cancel.extend(await self._polls.unwanted(session))
         self._executors.tell_if_set_aside(session, answer)
         return answer
 
@@ -102,43 +96,12 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         """Answer with work as soon as there is some, and with nothing after the time that the executor waits."""
         session = await self._heard(request, context)
         await self._clean_ups.cleaned_up(request.cleaned_up)
-        wait_ms = min(request.wait_ms, self._settings.poll_wait_max_ms)
-        repeated: list[Launch] = []
-        is_young = False
-        if request.list_number > session.list_number:
-            repeated, is_young = await self._lists.take(
-                session, request.list_number, {task_key(t) for t in request.running}
-            )
-        answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
-        await self._add_news(session, answer)
-        # A later poll may have overtaken this one while its list was looked at; the slots are offered by that one.
-        is_latest = request.list_number >= session.list_number
-        if is_latest and not (answer.task_sets or answer.cancel or answer.clean_ups):
-            if is_young:
-                wait_ms = min(wait_ms, int(timing.LAUNCH_YOUNG_S * 1000))  # then a later list shall tell
-            slots = 0 if session.is_draining else min(request.free_slots, session.record.slots)
-            try:
-                answer.task_sets.extend(await self._dispatcher.wait_for_work(session, slots, wait_ms / 1000))
-            except asyncio.CancelledError:
-                self._executors.suspect(session)
-                raise
-            await self._add_news(session, answer)
-        self._add_specs(answer)
-        if session.is_gone and not self._executors.is_alive(request.executor_id, request.incarnation):
-            raise UnknownExecutorError(request.executor_id)
-        return answer
+        return await self._polls.answer(session, request)
 
     @translated
     async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: N802
         """Apply reports, and fill the slots that they free; the executor may poll elsewhere."""
         session = await self._heard(request, context)
-        if session.record.mode == "push":
-            acknowledged = await self._push.report(session, request)
-            for key in acknowledged:
-                session.held.pop(key, None)
-            return pb.ReportTasksResponse(
-                acknowledged=[task_id(key) for key in acknowledged], cancel=await self._unwanted(session)
-            )
         freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
         # Another replica may have had its latest list.
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
@@ -155,10 +118,10 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         answer = pb.ReportTasksResponse(
             acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],
-            cancel=await self._unwanted(session, is_thrifty=True),
+            cancel=await self._polls.unwanted(session, is_thrifty=True),
             credited_slots=credited,
         )
-        self._add_specs(answer)
+        self._polls.add_specs(answer)
         return answer
 
     @translated_stream
@@ -186,23 +149,3 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._executors.heard(session)
         await self._executors.renew(session)
         return session
-
-    async def _unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[pb.TaskId]:
-        """Return the tasks that the executor holds and nobody wants; if *is_thrifty*, not looked at each time."""
-        if not session.held:
-            return []
-        return [task_id(key) for key in await self._lists.unwanted(session, is_thrifty=is_thrifty)]
-
-    def _add_specs(self, answer: pb.PollWorkResponse | pb.ReportTasksResponse) -> None:
-        """Send along what a planning task would be fetched for."""
-        for digest in dict.fromkeys(task_set.spec_digest for task_set in answer.task_sets if task_set.work == pb.PLAN):
-            content = self._blobs.at_hand(digest)
-            if content is not None:
-                answer.blobs.add(digest=digest, content=content)
-
-    async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
-        answer.task_sets.extend(self._lists.take_late(session))
-        answer.cancel.extend(await self._unwanted(session))
-        self._executors.tell_if_set_aside(session, answer)
-        if not session.is_draining:
-            answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))

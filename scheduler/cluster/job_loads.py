@@ -34,6 +34,8 @@ class JobLoad:
     available: int
     seq: int
     head_revision: int
+    is_counted: bool = False
+    """Whether it was counted here, on the job itself."""
 
 
 class JobLoads:
@@ -68,7 +70,7 @@ class JobLoads:
         now_ms = self._clock.now_ms()
         paused = paused_tasks(job.graph, now_ms)
         running, available = running_count(job.graph), available_in(job.graph) - len(paused)
-        load = JobLoad(running, available, job.seq, self._heads.revision(job_id))
+        load = JobLoad(running, available, job.seq, self._heads.revision(job_id), is_counted=True)
         self._stop_pausing(job_id)
         if paused:
             pause_s = max(0, paused[0].until_ms - now_ms) / 1000
@@ -107,7 +109,7 @@ class JobLoads:
             available = 0
         elif not available:
             available = UNKNOWN_TASKS if head.stages > 1 else 1
-        self._known[job_id] = replace(known, available=available, head_revision=revision)
+        self._known[job_id] = replace(known, available=available, head_revision=revision, is_counted=False)
         self._feed(job_id, head)
 
     def take(self, loads: Iterable[pb.JobLoad]) -> None:
@@ -133,7 +135,10 @@ class JobLoads:
         if known is not None and load.seq < known.seq:
             return
         if known is not None and load.seq == known.seq:
-            # The end of a pause is no event; and replicas may know one head by different revisions.
+            # The end of a pause is no event, so that one who tells may not have seen it yet; and replicas may know one
+            # head by different revisions.
+            if known.is_counted and not load.is_counted and load.available < known.available:
+                return
             load = replace(load, head_revision=max(load.head_revision, known.head_revision))
         if load == known:
             return  # no news: who is told would ask again for tasks that no slot of ours is fit for

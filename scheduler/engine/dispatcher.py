@@ -8,10 +8,10 @@ import structlog
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import ExecutorId
-from onager.protocol import onager_pb2 as pb
 from onager.scheduler import timing
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.executors.records import ExecutorSession, Offer
+from onager.scheduler.policy.distribution import Affinity, FreeSlots, TaskDistribution, near_their_input, spread
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation, Launch
 from onager.supervision import Background
@@ -22,10 +22,20 @@ log = structlog.get_logger(__name__)
 class Dispatcher:
     """The free slots in this scheduler's hand: each is the credit of one waiting poll."""
 
-    def __init__(self, tasks: TaskManager, queue: FairQueue, clock: Clock) -> None:
+    def __init__(
+        self,
+        tasks: TaskManager,
+        queue: FairQueue,
+        clock: Clock,
+        *,
+        policy: TaskDistribution = TaskDistribution.ROUND_ROBIN,
+        affinity: Affinity = lambda *_: 0.0,
+    ) -> None:
         self._tasks = tasks
         self._queue = queue
         self._clock = clock
+        self._policy = policy
+        self._affinity = affinity
         self._offers: dict[ExecutorId, Offer] = {}
         self._wake = asyncio.Event()
         self._rounds = Background()
@@ -40,6 +50,7 @@ class Dispatcher:
             if at_most == 0:
                 return
             if matches(offer.session) and not offer.answered.is_set():
+                offer.is_nudged = True
                 offer.answered.set()
                 at_most = None if at_most is None else at_most - 1
 
@@ -55,8 +66,8 @@ class Dispatcher:
         self._wake.set()
         return slots
 
-    async def wait_for_work(self, session: ExecutorSession, slots: int, timeout_s: float) -> list[pb.TaskSet]:
-        """Offer *slots* and wait until some are filled, something else is to be said, or *timeout_s* is over."""
+    def offer(self, session: ExecutorSession, slots: int) -> Offer:
+        """Offer *slots*, in the place of what the executor has offered here before."""
         offer = Offer(session, slots)
         before = self._offers.get(session.executor_id)
         if before is not None:
@@ -65,16 +76,20 @@ class Dispatcher:
                 offer.credit = max(0, slots - before.taken)
         self._offers[session.executor_id] = offer
         self._wake.set()
+        return offer
+
+    async def wait_for_work(self, offer: Offer, timeout_s: float) -> None:
+        """Wait until slots of *offer* are filled, something else is to be said, or *timeout_s* is over."""
+        executor_id = offer.session.executor_id
         try:
             async with asyncio.timeout(timeout_s):
                 await offer.answered.wait()
         except TimeoutError:
-            log.debug("poll_without_work", executor_id=session.executor_id)
+            log.debug("poll_without_work", executor_id=executor_id)
         finally:
-            if self._offers.get(session.executor_id) is offer:
-                del self._offers[session.executor_id]
+            if self._offers.get(executor_id) is offer:
+                del self._offers[executor_id]
         await offer.settled.wait()  # tasks may be on their way into this very answer
-        return offer.launches
 
     async def run(self) -> None:
         """Fill slots for as long as the scheduler lives."""
@@ -142,22 +157,19 @@ class Dispatcher:
             offer.answered.set()
 
     def _reservations(self, available: int, passed_over: Collection[ExecutorId]) -> list[ExecutorReservation]:
-        """Take up to *available* slots from the polls that wait, one from each in turn."""
+        """Take up to *available* slots from the polls that wait."""
         now_ms = self._clock.now_ms()
-        credit = {
-            offer.session.executor_id: offer
+        free = [
+            FreeSlots(offer.session.executor_id, offer.credit, offer.session.record.slots)
             for offer in self._offers.values()
-            if offer.can_be_filled
+            if offer.credit > 0
+            and offer.can_be_filled
             and offer.session.record.takes_work(now_ms)
             and offer.session.executor_id not in passed_over
-        }
-        left = {executor_id: offer.credit for executor_id, offer in credit.items() if offer.credit > 0}
-        found: list[ExecutorReservation] = []
-        while left and len(found) < available:
-            for executor_id in list(left)[: available - len(found)]:
-                session = credit[executor_id].session
-                found.append(ExecutorReservation(executor_id, session.incarnation, session.list_number))
-                left[executor_id] -= 1
-                if not left[executor_id]:
-                    del left[executor_id]
-        return found
+        ]
+        if self._policy is TaskDistribution.LOCALITY:
+            wanted = min(available, sum(slots.free for slots in free))
+            places = near_their_input(free, self._queue.claims(wanted), self._affinity)
+        else:
+            places = spread(self._policy, free, available)
+        return [ExecutorReservation.of(self._offers[e].session.slot, job_id) for e, job_id in places]

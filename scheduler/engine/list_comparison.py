@@ -130,7 +130,7 @@ class ListComparison:
         session.unwanted.clear()
         if judged:
             found.update(dict.fromkeys(await self._local.unwanted(session.executor_id, session.incarnation, judged)))
-        if session.record.mode == "pull" and not session.list_number:
+        if not session.list_number:
             for key in found:  # whoever is polled goes on telling
                 session.held.pop(key, None)
         return list(found)
@@ -158,7 +158,7 @@ class ListComparison:
         await asyncio.gather(*work)
 
     def _is_due(self, driver: RemoteDriver, session: ExecutorSession) -> bool:
-        if session.record.mode == "pull" and session.list_number > session.compared.get(driver.scheduler_id, 0):
+        if session.list_number > session.compared.get(driver.scheduler_id, 0):
             return True
         return any(self._ownership.who(key.job_id) == driver.scheduler_id for key in session.held)
 
@@ -175,8 +175,7 @@ class ListComparison:
         scheduler_id, slot = driver.scheduler_id, session.slot
         is_new = slot.list_number > session.compared.get(scheduler_id, 0)
         # An answer on its way may hold launches that the list cannot have.
-        # To executors in push mode launches are sent until they are taken.
-        disproves = is_new and session.record.mode == "pull" and not driver.is_busy_with(session.executor_id)
+        disproves = is_new and not driver.is_busy_with(session.executor_id)
         held = [key for key in sorted(session.held) if self._ownership.who(key.job_id) == scheduler_id]
         try:
             try:

@@ -6,7 +6,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError
-from onager.execution_graph import ExecutionGraph, find_abandonment
+from onager.execution_graph import find_abandonment
 from onager.ids import JobId
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -31,7 +31,7 @@ class Pipelines:
         interval_s: float,
         executors: Callable[[], Collection[str]],
         streaming: Callable[[], Collection[str]],
-        on_abandoned: Callable[[JobId, ExecutionGraph], None],
+        on_abandoned: Callable[[JobId], None],
     ) -> None:
         """Make it; *executors* tells which take work, *streaming* which of those can stream.
 
@@ -84,4 +84,4 @@ class Pipelines:
             if graph.pipeline is not None and graph.pipeline.reason:
                 log.info("pipeline_abandoned", job_id=job_id, reason=graph.pipeline.reason)
                 self.abandoned += self._ownership.follows(job_id)
-                self._on_abandoned(job_id, graph)
+                self._on_abandoned(job_id)

@@ -58,6 +58,11 @@ class Admission:
             raise InvalidRequestError(f"executor {name} has {request.slots} slots; give 1 to {MAX_SLOTS}")
         if request.mode not in ("", "pull", "push"):
             raise InvalidRequestError(f"executor {name} wants mode {request.mode!r}; use pull or push")
+        if request.mode == "push" and not request.answered_by_call:
+            raise VersionMismatchError(
+                f"executor {name} waits in push mode to be sent work as an earlier version of Onager did: run the same "
+                "version on both sides"
+            )
         if request.mode == "push" and not _ADDRESS.fullmatch(request.address):
             raise InvalidRequestError(
                 f"executor {name} is in push mode and gave no address to be sent work at, but {request.address!r}; "

@@ -29,9 +29,8 @@ from onager.scheduler.executors.records import (
     local_process,
 )
 from onager.scheduler.executors.registry import ExecutorRegistry
-from onager.scheduler.executors.slots import SlotsRecord
 from onager.scheduler.loops import every
-from onager.state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Op, Put, StateBackendClient
+from onager.state_backend import ABSENT, Committed, Delete, Keyspace, LeaseId, Put, StateBackendClient
 from onager.supervision import run_loops
 
 log = structlog.get_logger(__name__)
@@ -203,7 +202,6 @@ class ExecutorManager:
                 [
                     Put(Keyspace.Executors, executor_id, record.encoded()),
                     Put(Keyspace.Heartbeats, executor_id, request.incarnation.encode(), lease=lease.id),
-                    *_slots(record, before),
                 ],
                 expect={(Keyspace.Executors, executor_id): revision},
             )
@@ -385,7 +383,6 @@ class ExecutorManager:
                     [
                         Put(Keyspace.Executors, executor_id, gone.encoded()),
                         Delete(Keyspace.Heartbeats, executor_id),
-                        Delete(Keyspace.Slots, executor_id),
                     ],
                     expect={(Keyspace.Executors, executor_id): revision},
                 )
@@ -473,13 +470,3 @@ class ExecutorManager:
 
 async def _nothing() -> None:
     pass
-
-
-def _slots(record: ExecutorRecord, before: ExecutorRecord | None) -> list[Op]:
-    """Return what registration writes of an executor's slots; one that is only told again keeps those that it has."""
-    if before is not None and before.incarnation == record.incarnation and before.state != "lost":
-        return []
-    if record.mode == "pull":
-        return [] if before is None else [Delete(Keyspace.Slots, record.executor_id)]
-    slots = SlotsRecord(executor_id=record.executor_id, incarnation=record.incarnation, total=record.slots)
-    return [Put(Keyspace.Slots, record.executor_id, slots.encoded())]

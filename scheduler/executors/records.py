@@ -34,7 +34,7 @@ class ExecutorRecord(Record):
     """Why it is lost, or has left."""
     mode: Literal["pull", "push"] = "pull"
     address: str = ""
-    """Push mode: where it is sent work."""
+    """Push mode: where it is called."""
     stream_address: str = ""
     """Where others read what its tasks stream; empty where they cannot."""
     fetches_inputs: bool = False
@@ -95,6 +95,8 @@ class ExecutorSession:
     """The exchange directory as it last saw it."""
     late_task_sets: list[pb.TaskSet] = field(default_factory=list)
     """Launches that other replicas have repeated, until they are on their way."""
+    call_failed_s: float | None = None
+    """Push mode: when it was told last that the executor could not be called, until a call comes through."""
 
     @property
     def executor_id(self) -> ExecutorId:
@@ -191,6 +193,8 @@ class Offer:
     launches: list[pb.TaskSet] = field(default_factory=list)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the poll has something to say."""
+    is_nudged: bool = False
+    """Whether its executor has something else to hear than launches, or to ask elsewhere."""
     settled: asyncio.Event = field(default_factory=_set_event)
     """Clear while slots of it are being filled."""
     filling: int = 0

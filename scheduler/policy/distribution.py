@@ -1,9 +1,8 @@
-"""Which executors' free slots a replica reserves for which jobs: pure policies over what is free."""
+"""Which executors' free slots are filled first: pure policies over what is free."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
 
 from onager.ids import ExecutorId, JobId
 
@@ -16,7 +15,7 @@ class TaskDistribution(StrEnum):
     ROUND_ROBIN = "round-robin"
     """The emptiest executor is next, so that all share the work."""
     LOCALITY = "locality"
-    """Where the stage's plan and its input are, else round robin."""
+    """Where most of the stage's input was written, else round robin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,49 +27,37 @@ class FreeSlots:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A slot to reserve, and the job that it is for."""
-
-    executor_id: ExecutorId
-    job_id: JobId
-
-
+Place = tuple[ExecutorId, JobId | None]
+"""A free slot, and the job that it is for, if it is for one."""
 Affinity = Callable[[JobId, ExecutorId], float]
 """How much of what a job's next tasks need an executor has; 0 for nothing."""
 
 
-def distribute(
-    policy: TaskDistribution,
-    slots: Sequence[FreeSlots],
-    claims: Sequence[JobId],
-    affinity: Affinity,
-    fits: Callable[[JobId, ExecutorId], bool] = lambda *_: True,
-) -> list[Place]:
-    """Return a slot for each of *claims*, jobs in the order of their right to one, where one is left that fits."""
+def spread(policy: TaskDistribution, slots: Sequence[FreeSlots], wanted: int) -> list[Place]:
+    """Return up to *wanted* free slots, in the order in which they are to be filled, with tasks of any job."""
+    if policy is TaskDistribution.BIAS:
+        fullest = sorted(slots, key=lambda s: (s.free / max(1, s.total), s.executor_id))
+        places: list[Place] = [(s.executor_id, None) for s in fullest for _ in range(s.free)]
+        return places[:wanted]
+    found: list[Place] = []
+    left = sorted(slots, key=lambda s: (-s.free / max(1, s.total), -s.free, s.executor_id))
+    taken = 0
+    while len(found) < wanted and (left := [s for s in left if s.free > taken]):
+        found += [(s.executor_id, None) for s in left]
+        taken += 1
+    return found[:wanted]
+
+
+def near_their_input(slots: Sequence[FreeSlots], claims: Sequence[JobId], affinity: Affinity) -> list[Place]:
+    """Return a slot for each of *claims*, jobs in the order of their right to one, for as long as one is left."""
     left = {s.executor_id: s.free for s in slots if s.free > 0}
-    total = {s.executor_id: max(1, s.total) for s in slots}
+    total: Mapping[ExecutorId, int] = {s.executor_id: max(1, s.total) for s in slots}
     places: list[Place] = []
-
-    def emptiest(executor_id: ExecutorId) -> tuple[float, int, ExecutorId]:
-        return -left[executor_id] / total[executor_id], -left[executor_id], executor_id
-
     for job_id in claims:
         if not left:
             break
-        fit = [executor_id for executor_id in left if fits(job_id, executor_id)]
-        if not fit:
-            continue
-        match policy:
-            case TaskDistribution.BIAS:
-                chosen = min(fit, key=lambda e: (left[e] / total[e], e))
-            case TaskDistribution.ROUND_ROBIN:
-                chosen = min(fit, key=emptiest)
-            case TaskDistribution.LOCALITY:
-                chosen = min(fit, key=lambda e: (-affinity(job_id, e), *emptiest(e)))
-            case _:
-                assert_never(policy)
-        places.append(Place(chosen, job_id))
+        chosen = min(left, key=lambda e: (-affinity(job_id, e), -left[e] / total[e], -left[e], e))
+        places.append((chosen, job_id))
         left[chosen] -= 1
         if not left[chosen]:
             del left[chosen]

@@ -14,6 +14,12 @@ class InputLocality:
     def __init__(self) -> None:
         self._bytes: OrderedDict[tuple[str, int, int], Counter[str]] = OrderedDict()
 
+    def affinity(self, graph: ExecutionGraph, executor_id: str) -> float:
+        """Return the part of the input of the job's next tasks that the executor has written."""
+        stages = (s for s in graph.stages if isinstance(s, RunningStage) and s.pending_count)
+        stage = next(stages, None)
+        return 0.0 if stage is None else self.part(graph, stage, executor_id)
+
     def part(self, graph: ExecutionGraph, stage: RunningStage, executor_id: str) -> float:
         """Return the part of the input of *stage* that the executor has written; 0 where there is none."""
         key = (graph.job_id, stage.spec.stage_id, stage.attempt)

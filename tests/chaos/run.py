@@ -209,7 +209,7 @@ class Chaos:
             nothing_ran_again(records),
             sinks_whole({path: wrote for path, wrote in sinks.items() if wrote}, self._expected[SINK]),
             await asyncio.to_thread(aftermath.store),
-            await asyncio.to_thread(aftermath.slots),
+            await asyncio.to_thread(aftermath.executors),
             await asyncio.to_thread(aftermath.exchange),
             await asyncio.to_thread(aftermath.processes),
             await asyncio.to_thread(aftermath.retention),

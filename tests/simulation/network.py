@@ -107,6 +107,8 @@ class Network:
         """Puts into some `ReportTasksRequest` what no executor of ours would."""
         self._calls: dict[int, _Call] = {}
         self._number = 0
+        self.connected: dict[Channel, None] = {}
+        """Channels whose owners wait for the connection to break."""
 
     # ---------------------------------------------------------------- servers
 
@@ -116,9 +118,7 @@ class Network:
 
     def gone(self, process: Process) -> None:
         """Break what a dead process was part of."""
-        for address, server in list(self.servers.items()):
-            if server.process is process:
-                del self.servers[address]
+        self._close(process)
         for call in list(self._calls.values()):
             if call.source is process:
                 self.cancel(call)
@@ -127,15 +127,25 @@ class Network:
 
     async def stop(self, process: Process, grace_s: float) -> None:
         """Stop serving as gRPC's servers do: no new calls, and after the grace those that are under way are ended."""
-        for address, server in list(self.servers.items()):
-            if server.process is process:
-                del self.servers[address]
+        self._close(process)
         await asyncio.sleep(grace_s)
         for call in list(self._calls.values()):
             for served, task in call.handlers:
                 if served is process and not task.done():
                     task.cancel()
                     self._later(self._delay_s(), self._fail, call, "the server is shutting down", StatusCode.CANCELLED)
+
+    def _close(self, process: Process) -> None:
+        for address, server in list(self.servers.items()):
+            if server.process is process:
+                del self.servers[address]
+                self._break(address)
+
+    def _break(self, address: str, source: str = "") -> None:
+        """Break the connections to an address, of all or of one *source*; who waits for that is told."""
+        for channel in self.connected:
+            if channel.address == address and source in ("", channel.source):
+                self._later(self._delay_s(), channel.broken.set)
 
     # ---------------------------------------------------------------- calls
 
@@ -175,6 +185,7 @@ class Network:
         # Half of the time the connection is seen to break; else there is silence until pings are missed.
         if self._draw() < 0.5:
             self._trace(f"#{call.number} {call.method}: {what} lost, connection broken")
+            self._break(call.address, call.source.name)
             self._later(self._delay_s(), self._fail, call, "Socket closed")
         else:
             self._trace(f"#{call.number} {call.method}: {what} lost in silence")
@@ -306,8 +317,22 @@ class Channel:
 
     def __init__(self, network: Network, address: str) -> None:
         self.network, self.address = network, address
+        self.source = ""
+        self.broken = asyncio.Event()
         self._under_way: dict[_Call, None] = {}
         """In the order in which they began, which is the same in every process."""
+
+    async def wait_for_state_change(self, _: Any) -> None:
+        """Wait until the connection, which there is, breaks."""
+        self.source = current().name
+        self.broken.clear()
+        if self.address not in self.network.servers:
+            return
+        self.network.connected[self] = None
+        try:
+            await self.broken.wait()
+        finally:
+            self.network.connected.pop(self, None)
 
     async def next_answer(self, call: _Call) -> Any:
         self._under_way[call] = None

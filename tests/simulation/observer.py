@@ -138,12 +138,10 @@ class Observer(RunLedger):
         self._blobs(group)
 
     def _registered(self, record: ExecutorRecord, group: Group) -> None:
-        """A life of an executor comes whole: with its heart, and with its slots where schedulers share them out."""
+        """A life of an executor comes whole, with its heart."""
         puts = {e.keyspace: e.value for e in group.events if e.key == record.executor_id and e.kind is EventKind.PUT}
         if puts.get(Keyspace.Heartbeats) != record.incarnation.encode():
             self.fail(f"{record.incarnation} is registered without a heart")
-        if (record.mode == "push") != (Keyspace.Slots in puts):
-            self.fail(f"{record.incarnation}, in {record.mode} mode, is registered with {[*puts]}")
 
     def _look_at(self, event: WatchEvent, touched: dict[str, None], group: Group) -> None:
         is_put = event.kind is EventKind.PUT
@@ -469,10 +467,8 @@ class Observer(RunLedger):
 
     def answered(self, call: Any, request: Any, answer: Any) -> None:
         """Look at an answer at the moment that a server gives it."""
-        if call.method == "LaunchTasks":
-            self.counts["pushed"] += sum(len(task_set.tasks) for task_set in request.task_sets)
-            self.counts["refused"] += len(answer.refused)
-            self.counts["pushed again"] += len(answer.over) + len(answer.elsewhere)
+        if call.method == "AnswerPoll":
+            self.counts["pushed"] += sum(len(task_set.tasks) for task_set in request.answer.task_sets)
         if call.method != "ReportTasks":
             return
         acknowledged = {task_key(task) for task in answer.acknowledged}

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from onager.execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.executors.slots import SlotsRecord
 from onager.scheduler.jobs.blobs import blobs_of
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import KeyRange, Keyspace
@@ -164,14 +163,6 @@ class Oracles:
         """Return whether the store lists every replica that serves."""
         keys = self._keys()
         return all(f"Schedulers/{r.name}" in keys for r in self._world.replicas if r.process is not None)
-
-    def are_slots_free(self) -> bool:
-        """Return whether nobody holds a slot of a push executor, by the store and by the books of those who live."""
-        keys = self._keys()
-        records = [SlotsRecord.decoded(v, k) for k, v in keys.items() if k.startswith("Slots/")]
-        lives = {(r.executor_id, r.incarnation) for r in records}
-        books = [r.replica.push.ledger for r in self._world.replicas if r.replica is not None]
-        return not any(r.holders for r in records) and not any(b.held(*life) for b in books for life in lives)  # type: ignore[arg-type]
 
     def in_hand(self) -> list[str]:
         """Return what anybody still has in hand: tasks, slots, jobs to work on."""

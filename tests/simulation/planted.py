@@ -3,17 +3,19 @@
 Each is a patch that lasts as long as one simulation; the product knows nothing of it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.errors import StateBackendError
+from onager.errors import OnagerError, StateBackendError
 from onager.execution_graph import RunningStage, RunningTask
 from onager.execution_graph.attempts import held as _held
 from onager.execution_graph.outcomes import on_tasks_succeeded
 from onager.executor.agent.attempts import AttemptTable, Launch
+from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from onager.scheduler.cluster import member_calls
@@ -23,12 +25,11 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.remote_driver import RemoteDriver
 from onager.scheduler.engine import clean_ups
 from onager.scheduler.engine.local_driver import LocalDriver, _JobReports
-from onager.scheduler.engine.push_scheduler import PushScheduler
+from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.retention import Retention
-from onager.scheduler.engine.slot_keeper import SlotKeeper
+from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.failure_detector import FailureDetector
 from onager.scheduler.executors.manager import ExecutorManager
-from onager.scheduler.executors.slots import SlotPool
 from onager.scheduler.jobs import job_heads, job_log
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.held_tasks import HeldTasks
@@ -36,7 +37,6 @@ from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import Updated
-from onager.scheduler.policy.slot_books import SlotBooks
 from onager.state_backend import (
     Committed as TxnCommitted,
 )
@@ -56,6 +56,8 @@ _settle = JobStore._settle
 _update_job = LocalDriver._update_job
 _update_elsewhere = RemoteDriver.update
 _accept = AttemptTable.accept
+_answer_poll = ExecutorCalls.answer_poll
+_call = Polls._call
 _submit = JobStore.submit
 _on_head = JobLoads.on_head
 _learn = HeldTasks.learn
@@ -301,15 +303,6 @@ def _late_report_breaks_the_call() -> AbstractContextManager[Any]:
     return mock.patch.object(LocalDriver, "_update_job", update)
 
 
-def _slots_are_written_over() -> AbstractContextManager[Any]:
-    """Slots are read, and written whatever is there by then (X5: two locks for the same slots)."""
-
-    async def commit(self: SlotPool, executor_id: Any, ops: Any, revision: int) -> Any:
-        return await self._backend.put_txn(ops)
-
-    return mock.patch.object(SlotPool, "_commit", commit)
-
-
 def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
     """The first of two equal jobs to be removed takes the plans of both along."""
 
@@ -357,36 +350,32 @@ def _retention_forgets_results() -> AbstractContextManager[Any]:
     return mock.patch.object(Retention, "_remove_records", remove)
 
 
-def _slot_is_never_given_back() -> AbstractContextManager[Any]:
-    """A reserved slot for which there is no task stays in the scheduler's hand (Ballista: leaked reservations)."""
-    return mock.patch.object(SlotBooks, "give_back")
+def _poll_waits_for_the_dead() -> AbstractContextManager[Any]:
+    """A push executor waits for the scheduler that it has polled, whether that lives or not."""
+
+    async def wait_for_call(self: SchedulerGateway, called: Any, timeout_s: float) -> None:
+        await asyncio.wait((called,))
+
+    return mock.patch.object(SchedulerGateway, "wait_for_call", wait_for_call)
 
 
-def _slots_of_dead_schedulers_stay_theirs() -> AbstractContextManager[Any]:
-    """What a scheduler held when it died is nobody's until the executor starts again (Ballista #132)."""
+def _call_is_not_repeated() -> AbstractContextManager[Any]:
+    """A call to a push executor that fails is the last one."""
 
-    async def keep(self: SlotKeeper) -> None:
-        return None
+    async def answer_poll(self: ExecutorCalls, *what: Any) -> None:
+        with suppress(OnagerError):
+            await _answer_poll(self, *what)
 
-    return mock.patch.object(SlotKeeper, "_take_out_the_dead", keep)
-
-
-def _refused_launch_is_forgotten() -> AbstractContextManager[Any]:
-    """Tasks that an executor refuses count as running there."""
-    return mock.patch.object(PushScheduler, "refused")
+    return mock.patch.object(ExecutorCalls, "answer_poll", answer_poll)
 
 
-def _pushed_launch_runs_twice() -> AbstractContextManager[Any]:
-    """A push executor runs what comes again, if it is done with it."""
+def _short_wait_ends_in_silence() -> AbstractContextManager[Any]:
+    """A push executor is not told that its poll has waited for a shorter time than it asked for."""
 
-    def accept(self: AttemptTable, task_set: pb.TaskSet, **how: Any) -> Launch:
-        if how.get("origin") is not None:
-            self._lately.clear()
-            self._before.clear()
-            self._held = {key: a for key, a in self._held.items() if a.report is None}
-        return _accept(self, task_set, **how)
+    async def call(self: Polls, request: pb.PollWorkRequest, offer: Any, wait_ms: int) -> None:
+        await _call(self, pb.PollWorkRequest(list_number=request.list_number, wait_ms=wait_ms), offer, wait_ms)
 
-    return mock.patch.object(AttemptTable, "accept", accept)
+    return mock.patch.object(Polls, "_call", call)
 
 
 def _forwarded_report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
@@ -479,14 +468,12 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "late-submission-runs-again": _submission_forgets_jobs_that_have_ended,
     "accepted-in-memory": _accepted_job_is_in_memory_alone,
     "late-report-breaks": _late_report_breaks_the_call,
-    "slots-written-over": _slots_are_written_over,
     "shared-blob-goes": _blob_goes_while_another_job_names_it,
     "other-replicas-not-woken": _other_replicas_are_not_woken,
     "retention-forgets": _retention_forgets_results,
-    "slot-never-given-back": _slot_is_never_given_back,
-    "dead-holders-stay": _slots_of_dead_schedulers_stay_theirs,
-    "refused-launch-forgotten": _refused_launch_is_forgotten,
-    "pushed-launch-runs-twice": _pushed_launch_runs_twice,
+    "poll-waits-for-the-dead": _poll_waits_for_the_dead,
+    "call-not-repeated": _call_is_not_repeated,
+    "short-wait-in-silence": _short_wait_ends_in_silence,
     "no-turns": _jobs_take_no_turns,
     "cut-call-cancels": _cut_call_cancels_its_caller,
     "launches-not-noted": _launches_are_not_noted,

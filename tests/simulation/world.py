@@ -251,7 +251,6 @@ class World:
         pace.cancel()
         self._check()
         Oracles(self).check_jobs()
-        await self._settle(Oracles(self).are_slots_free, "slots are still held")
         if self.weather.kind is not Kind.STORM:
             Oracles(self).check_nothing_was_in_vain()
         await self._grow_old()

@@ -47,7 +47,7 @@ _BY_SERVICE: Final = {
         "FetchBlob": _EXECUTORS,
         "DeregisterExecutor": _EXECUTORS,
     },
-    "OnagerExecutor": {"LaunchTasks": _SCHEDULERS, "CancelTasks": _SCHEDULERS},
+    "OnagerExecutor": {"AnswerPoll": _SCHEDULERS},
     "OnagerReplica": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS},
 }
 ROLES: Final = {

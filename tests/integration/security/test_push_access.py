@@ -41,10 +41,10 @@ def run(task_set, task):
 
 async def called(address, access):
     """Send an executor nothing to do; return what is made of the refusal, or None."""
-    request = pb.LaunchTasksRequest(executor_id="e1", incarnation="another")
+    request = pb.AnswerPollRequest(executor_id="e1", incarnation="another")
     async with access.aio_channel(address) as channel:
         try:
-            await OnagerExecutorStub(channel).LaunchTasks(request, metadata=access.metadata(), timeout=10)
+            await OnagerExecutorStub(channel).AnswerPoll(request, metadata=access.metadata(), timeout=10)
         except grpc.aio.AioRpcError as error:
             return access.error_of(error, address)
 
@@ -76,7 +76,7 @@ async def test_a_job_runs_where_all_show_certificates_and_a_token(tmp_path, auth
             assert isinstance(await called(reached, unnamed), TlsError)
             async with grpc.aio.insecure_channel(reached, options=CHANNEL_OPTIONS) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as raised:
-                    await OnagerExecutorStub(channel).LaunchTasks(pb.LaunchTasksRequest(), timeout=10)
+                    await OnagerExecutorStub(channel).AnswerPoll(pb.AnswerPollRequest(), timeout=10)
             assert from_rpc_error(raised.value, reached).retryable
             assert "not registered in this incarnation" in str(await called(reached, access))
 

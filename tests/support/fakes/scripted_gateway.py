@@ -107,7 +107,11 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     async def PollWork(self, request, context):
         self.polls.append(request)
         await self._fault(self.before, "poll", request, context)
-        answer = pb.PollWorkResponse()
+        answer = pb.PollWorkResponse(will_call=any(r.mode == "push" for r in self.registrations))
+        if answer.will_call:
+            answer.clean_ups.extend(self.clean_ups)
+            self.clean_ups = []
+            return answer
         with suppress(TimeoutError, asyncio.QueueEmpty):
             waits = asyncio.wait_for(self.launches.get(), request.wait_ms / 1000) if request.wait_ms else None
             answer.task_sets.append(await waits if waits else self.launches.get_nowait())

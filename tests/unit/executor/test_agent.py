@@ -110,6 +110,17 @@ async def test_a_report_whose_answer_is_lost_is_sent_again_and_offers_its_slot_o
         assert r.gateway.reported() == [key(0)] * 3
 
 
+async def test_a_poll_that_waits_meanwhile_is_made_again_with_the_slot_that_no_report_offered():
+    async with rig(poll_wait_ms=30_000) as r:
+        await r.gateway.launches.put(task_set(0))
+        await until(lambda: len(r.gateway.polls) == 2)
+        assert r.gateway.polls[1].free_slots == 1
+        r.gateway.after["report"] = lose(times=1)
+        r.worker.succeed(key(0))
+        await until(lambda: len(r.gateway.polls) == 3)
+        assert (r.gateway.polls[2].free_slots, list(r.gateway.polls[2].running)) == (2, [])
+
+
 async def test_a_finished_task_stays_in_the_list_until_it_is_acknowledged():
     async with rig() as r:
         r.gateway.acknowledges = False
@@ -468,8 +479,9 @@ async def test_an_exchange_that_a_task_found_full_is_told_of_until_there_is_spac
             await r.gateway.launches.put(task_set(0))
         else:
             async with grpc.aio.insecure_channel(r.address) as channel:
-                request = pb.LaunchTasksRequest(executor_id="e-1", incarnation="life-1", task_sets=[task_set(0)])
-                await OnagerExecutorStub(channel).LaunchTasks(request)
+                answer = pb.PollWorkResponse(task_sets=[task_set(0)])
+                request = pb.AnswerPollRequest(executor_id="e-1", incarnation="life-1", answer=answer)
+                await OnagerExecutorStub(channel).AnswerPoll(request)
         await until(lambda: r.worker.started)
         assert not r.gateway.heartbeats[-1].no_space, "nobody has noticed"
         r.worker.fail(key(0), "io_error", cause="no_space")

@@ -1,7 +1,7 @@
 """The attempt table: what is new, what is held, what is free."""
 
 from onager.clock import ManualClock
-from onager.executor.agent.attempts import AttemptState, AttemptTable, Origin
+from onager.executor.agent.attempts import AttemptState, AttemptTable
 from onager.executor.agent.reporting import killed
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
@@ -39,7 +39,7 @@ def test_an_acknowledged_attempt_is_known_for_a_while():
         table.acknowledge([key(partition)])
         for earlier in range(partition + 1):
             launch = table.accept(task_set(earlier))
-            assert launch.known == launch.over == (key(earlier),)  # it may have been under way for long
+            assert launch.known == (key(earlier),)  # it may have been under way for long
         clock.advance(50_000)
     clock.advance(50_000)
     table.acknowledge([])
@@ -55,21 +55,8 @@ def test_few_of_many_acknowledged_attempts_are_remembered(monkeypatch):
         running(table, partition)
         table.finish(done(key(partition)))
         table.acknowledge([key(partition)])
-    assert table.accept(task_set(249)).over
+    assert table.accept(task_set(249)).known
     assert table.accept(task_set(0)).accepted
-
-
-def test_no_more_is_taken_of_what_is_pushed_than_there_are_slots_for():
-    table = AttemptTable(2, ManualClock())
-    origin = Origin("life", "h:1")
-    launch = table.accept(task_set(0, 1, 2), origin=origin)
-    assert (launch.accepted, launch.refused) == ((key(0), key(1)), (key(2),))
-    assert table.held() == [key(0), key(1)]  # what was refused leaves no trace
-    assert table.accept(task_set(2), origin=origin).refused == (key(2),)
-    for part in table.take_startable():
-        table.mark_running(task_keys(part))
-    table.finish(done(key(0)))
-    assert table.accept(task_set(2), origin=origin).accepted == (key(2),)  # its report may be under way still
 
 
 def test_a_task_that_streams_waits_for_no_slot_behind_tasks_that_may_read_from_it():
@@ -83,14 +70,12 @@ def test_a_task_that_streams_waits_for_no_slot_behind_tasks_that_may_read_from_i
     assert table.accept(task_set(3)).accepted == (key(3),)  # the slot of a durable job's task comes free by itself
 
 
-def test_who_launched_an_attempt_last_hears_of_it():
+def test_the_report_of_an_attempt_goes_to_who_sent_it_last():
     table = AttemptTable(1, ManualClock())
-    table.accept(task_set(0), origin=Origin("one", "h:1"))
-    assert table.accept(task_set(0), origin=Origin("two", "h:2")).known == (key(0),)
-    assert table.origin(key(0)) == Origin("two", "h:2")
-    third = table.accept(task_set(0), origin=Origin("three", "h:3"), live_holders={"two"})
-    assert (third.known, third.elsewhere) == ((key(0),), (key(0),))
-    assert table.origin(key(0)) == Origin("two", "h:2")
+    for reply_to in ("h:1", "h:2", ""):
+        table.accept(task_set(0, reply_to=reply_to))
+    table.finish(done(key(0)))
+    assert [(k, reply_to) for k, _, reply_to in table.reports()] == [(key(0), "h:2")]
 
 
 def test_another_attempt_of_the_same_partition_is_a_new_one():

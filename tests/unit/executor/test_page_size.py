@@ -2,7 +2,7 @@
 
 import pytest
 
-from onager.executor.spark.session import page_size
+from onager.executor.spark.session import collector, page_size
 
 MIB = 1024**2
 
@@ -30,3 +30,19 @@ def test_in_a_cluster_it_is_the_memory_of_its_processes():
 
 def test_what_cannot_be_read_is_left_to_spark():
     assert page_size({"spark.driver.memory": "a lot"}, 1, is_cluster=False) is None
+
+
+@pytest.mark.parametrize(
+    ("memory", "given", "chosen"),
+    [
+        ("1g", "", "-XX:+UseParallelGC"),
+        ("4g", "-Xss16m", "-XX:+UseParallelGC"),
+        ("5g", "", ""),
+        ("1g", "-Xss16m -XX:+UseZGC", ""),
+        ("1g", "-XX:-UseParallelGC", ""),
+        ("lots", "", ""),
+    ],
+)
+def test_a_small_heap_gets_a_collector_that_has_no_regions(memory, given, chosen):
+    settings = {"spark.driver.memory": memory, "spark.driver.extraJavaOptions": given}
+    assert collector(settings) == chosen

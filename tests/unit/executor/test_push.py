@@ -18,7 +18,7 @@ from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.ports import check_address
 from onager.protocol.security import ServerAccess
 from onager.protocol.task_keys import task_id, task_key
-from tests.support.fakes.scripted_gateway import PLAN_BLOB, PLAN_DIGEST, key, rig, serve, task_set, until
+from tests.support.fakes.scripted_gateway import key, rig, serve, task_set, until
 
 
 @asynccontextmanager
@@ -27,162 +27,137 @@ async def pushed(**settings):
         rig(mode="push", **settings) as r,
         grpc.aio.insecure_channel(r.address) as channel,
     ):
-        await until(lambda: r.gateway.heartbeats)
+        await until(lambda: any(gateway.polls for gateway in r.gateways))
         yield r, OnagerExecutorStub(channel)
 
 
-def launch(*task_sets, life="life-1", holder="s-1", reply_to="", blobs=()):
-    return pb.LaunchTasksRequest(
-        executor_id="e-1", incarnation=life, task_sets=task_sets, holder=holder, reply_to=reply_to, blobs=blobs
+def answer(r, *task_sets, life="life-1", number=None, **more):
+    """Return the answer to the latest poll."""
+    polls = [poll.list_number for gateway in r.gateways for poll in gateway.polls]
+    return pb.AnswerPollRequest(
+        executor_id="e-1",
+        incarnation=life,
+        list_number=max(polls) if number is None else number,
+        answer=pb.PollWorkResponse(task_sets=task_sets, **more),
     )
 
 
-def keys(tasks):
-    return [task_key(task) for task in tasks]
-
-
-async def test_it_registers_with_its_mode_and_address_and_asks_for_nothing():
-    async with pushed() as (r, stub):
+async def test_it_registers_with_its_address_and_polls_with_all_that_it_has():
+    async with pushed(poll_wait_ms=30_000) as (r, stub):
         (request,) = r.gateway.registrations
-        assert (request.mode, request.address) == ("push", r.address)
-        await stub.LaunchTasks(launch(task_set(0)))
+        assert (request.mode, request.address, request.answered_by_call) == ("push", r.address, True)
+        (poll,) = r.gateway.polls
+        assert (poll.free_slots, list(poll.running)) == (2, [])
+        await stub.AnswerPoll(answer(r, task_set(0)))
         await until(lambda: r.worker.started == [key(0)])
-        r.worker.succeed(key(0))
-        await until(lambda: r.gateway.reports)
-        assert not r.gateway.polls
+        await until(lambda: len(r.gateway.polls) == 2)
+        assert (r.gateway.polls[1].free_slots, [task_key(t) for t in r.gateway.polls[1].running]) == (1, [key(0)])
 
 
-async def test_a_plan_that_came_with_the_launch_is_not_fetched():
-    async with pushed() as (r, stub):
-        blobs = [pb.Blob(digest=PLAN_DIGEST, content=PLAN_BLOB)]
-        await stub.LaunchTasks(launch(task_set(0), blobs=blobs))
-        await stub.LaunchTasks(launch(task_set(1)))
-        await until(lambda: len(r.worker.started) == 2)
-        assert not r.gateway.blob_requests
-
-
-async def test_a_plan_that_is_not_what_it_is_called_is_fetched():
-    async with pushed() as (r, stub):
-        await stub.LaunchTasks(launch(task_set(0), blobs=[pb.Blob(digest=PLAN_DIGEST, content=b"another")]))
-        await until(lambda: r.worker.started)
-        assert r.gateway.blob_requests == [PLAN_DIGEST]
-
-
-async def test_a_full_executor_refuses_what_it_has_no_slot_for():
-    async with pushed(slots=2) as (r, stub):
-        answer = await stub.LaunchTasks(launch(task_set(0, 1, 2)))
-        assert keys(answer.refused) == [key(2)]
-        assert answer.reason == "the executor has no slot for the task"
-        await until(lambda: len(r.worker.started) == 2)
-        r.worker.succeed(key(0))
-        await until(lambda: r.gateway.reports)
-        assert not (await stub.LaunchTasks(launch(task_set(2)))).refused
-
-
-async def test_a_launch_that_comes_twice_runs_once():
-    async with pushed() as (r, stub):
-        for _ in range(2):
-            assert not (await stub.LaunchTasks(launch(task_set(0)))).refused
-        await until(lambda: r.worker.started)
-        r.worker.succeed(key(0))
-        await until(lambda: r.gateway.reports)
-        await asyncio.sleep(0.05)
-        answer = await stub.LaunchTasks(launch(task_set(0)))
-        assert (keys(answer.over), keys(answer.refused)) == ([key(0)], [])
-        assert r.worker.started == [key(0)]
-
-
-@pytest.mark.parametrize(("executor_id", "life"), [("e-1", "life-0"), ("e-2", "life-1")])
-async def test_a_launch_or_cancellation_for_somebody_else_is_refused(executor_id, life):
-    async with pushed() as (r, stub):
-        for call, request in (
-            (stub.LaunchTasks, pb.LaunchTasksRequest(task_sets=[task_set(0)])),
-            (stub.CancelTasks, pb.CancelTasksRequest(tasks=[task_id(key(0))])),
-        ):
-            request.executor_id, request.incarnation = executor_id, life
-            with pytest.raises(grpc.aio.AioRpcError) as error:
-                await call(request)
-            assert error.value.code() is grpc.StatusCode.NOT_FOUND
-        assert not r.worker.started
-
-
-async def test_a_running_task_is_cancelled_at_once():
-    async with pushed() as (r, stub):
-        await stub.LaunchTasks(launch(task_set(0)))
-        await until(lambda: r.worker.started)
-        await stub.CancelTasks(pb.CancelTasksRequest(executor_id="e-1", incarnation="life-1", tasks=[task_id(key(0))]))
+async def test_a_poll_waits_even_without_a_free_slot_so_that_tasks_are_stopped_at_once():
+    async with pushed(poll_wait_ms=30_000, slots=1) as (r, stub):
+        await stub.AnswerPoll(answer(r, task_set(0)))
+        await until(lambda: len(r.gateway.polls) == 2)
+        assert (r.gateway.polls[1].free_slots, r.gateway.polls[1].wait_ms) == (0, 30_000)
+        await stub.AnswerPoll(answer(r, cancel=[task_id(key(0))]))
         await until(lambda: r.gateway.reports)
         assert r.worker.cancelled == [key(0)]
         assert r.gateway.outcomes() == {key(0): "task_killed"}
 
 
-async def test_reports_go_to_who_launched_and_name_whose_slot_it_was():
+async def test_a_poll_that_nobody_answers_is_made_again():
+    async with pushed(poll_wait_ms=100) as (r, _):
+        await until(lambda: len(r.gateway.polls) > 2)
+
+
+async def test_a_poll_is_made_elsewhere_as_soon_as_its_scheduler_has_died():
+    async with pushed(poll_wait_ms=30_000, schedulers=2) as (r, _):
+        polled = next(n for n, gateway in enumerate(r.gateways) if gateway.polls)
+        await r.servers[polled].stop(None)
+        await until(lambda: r.gateways[1 - polled].polls, within_s=2.0)
+
+
+async def test_an_answer_that_comes_twice_or_late_runs_once():
+    async with pushed(poll_wait_ms=100) as (r, stub):
+        first = answer(r, task_set(0))
+        await until(lambda: len(r.gateway.polls) > 1)
+        for _ in range(2):
+            await stub.AnswerPoll(first)
+        await until(lambda: r.worker.started)
+        r.worker.succeed(key(0))
+        await until(lambda: r.gateway.reports)
+        await stub.AnswerPoll(first)
+        await stub.AnswerPoll(answer(r, task_set(1)))
+        await until(lambda: len(r.worker.started) == 2)
+        assert r.worker.started == [key(0), key(1)]
+
+
+@pytest.mark.parametrize(("executor_id", "life"), [("e-1", "life-0"), ("e-2", "life-1")])
+async def test_an_answer_for_somebody_else_is_refused(executor_id, life):
+    async with pushed() as (r, stub):
+        request = answer(r, task_set(0), life=life)
+        request.executor_id = executor_id
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await stub.AnswerPoll(request)
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+        assert not r.worker.started
+
+
+async def test_reports_go_to_who_drives_the_job():
     async with pushed(schedulers=2, slots=4) as (r, stub):
         addresses = [f"127.0.0.1:{port}" for port in ports(r)]
-        await stub.LaunchTasks(launch(task_set(0), holder="one", reply_to=addresses[0]))
-        await stub.LaunchTasks(launch(task_set(1), holder="two", reply_to=addresses[1]))
+        await stub.AnswerPoll(answer(r, task_set(0, reply_to=addresses[0]), task_set(1, reply_to=addresses[1])))
         await until(lambda: len(r.worker.started) == 2)
         for n in range(2):
             r.worker.succeed(key(n))
         await until(lambda: all(gateway.reports for gateway in r.gateways))
-        for n, holder in enumerate(("one", "two")):
-            (request,) = r.gateways[n].reports
-            assert [(task_key(report.task), report.holder) for report in request.reports] == [(key(n), holder)]
-            assert request.freed_slots == 1
+        for n in range(2):
+            assert r.gateways[n].reported() == [key(n)]
 
 
-async def test_a_launcher_that_is_gone_is_passed_over():
+async def test_a_driver_that_is_gone_is_passed_over():
     async with pushed() as (r, stub):
         server, port = await serve(r.gateway)
         await server.stop(None)
-        await stub.LaunchTasks(launch(task_set(0), reply_to=f"127.0.0.1:{port}"))
+        await stub.AnswerPoll(answer(r, task_set(0, reply_to=f"127.0.0.1:{port}")))
         await until(lambda: r.worker.started)
         r.worker.succeed(key(0))
         await until(lambda: r.gateway.reports)
         assert r.gateway.reported() == [key(0)]
 
 
-async def test_a_launcher_that_hangs_delays_a_report_by_a_second():
+async def test_a_driver_that_hangs_delays_a_report_by_a_second():
     async with pushed(schedulers=2) as (r, stub):
 
         async def hang(request, context):
             await asyncio.sleep(30)
 
-        r.gateways[1].before["report"] = hang
-        await stub.LaunchTasks(launch(task_set(0), reply_to=f"127.0.0.1:{ports(r)[1]}"))
+        for number, gateway in enumerate(r.gateways):
+            if not gateway.polls:
+                gateway.before["report"] = hang
+                silent = number
+        await stub.AnswerPoll(answer(r, task_set(0, reply_to=f"127.0.0.1:{ports(r)[silent]}")))
         await until(lambda: r.worker.started)
         r.worker.succeed(key(0))
-        await until(lambda: r.gateways[0].reports, within_s=3.0)
-        assert r.gateways[0].reported() == [key(0)]
-
-
-async def test_heartbeats_carry_numbered_lists_and_bring_clean_ups():
-    async with pushed() as (r, stub):
-        await stub.LaunchTasks(launch(task_set(0)))
-        await until(lambda: r.gateway.heartbeats[-1].running)
-        numbers = [request.list_number for request in r.gateway.heartbeats]
-        assert numbers == list(range(1, len(numbers) + 1))
-        r.gateway.clean_ups = [pb.CleanUp(job_id="job-0")]
-        await until(lambda: r.worker.cleaned == ["job-0"])
-        await until(lambda: any("job-0" in request.cleaned_up for request in r.gateway.heartbeats))
-        done = len(r.gateway.heartbeats)
-        await until(lambda: len(r.gateway.heartbeats) > done + 1)
-        assert not r.gateway.heartbeats[-1].cleaned_up
+        await until(lambda: r.gateways[1 - silent].reports, within_s=3.0)
+        assert r.gateways[1 - silent].reported() == [key(0)]
 
 
 async def test_a_draining_executor_takes_nothing_and_ends_when_it_has_reported():
     async with pushed() as (r, stub):
-        await stub.LaunchTasks(launch(task_set(0)))
+        await stub.AnswerPoll(answer(r, task_set(0)))
         await until(lambda: r.worker.started)
         r.agent.request_drain()
         await until(lambda: r.gateway.heartbeats[-1].draining)
-        answer = await stub.LaunchTasks(launch(task_set(1)))
-        assert (keys(answer.refused), answer.reason) == ([key(1)], "the executor is leaving")
+        await stub.AnswerPoll(answer(r, task_set(1)))
+        await until(lambda: key(1) in r.gateway.reported())
         r.worker.succeed(key(0))
         async with asyncio.timeout(5):
             outcome = await r.outcome
         assert outcome.ending is Ending.DRAINED
-        assert [request.freed_slots for request in r.gateway.reports] == [0]
+        assert r.gateway.outcomes() == {key(0): "success", key(1): "task_killed"}
+        assert {request.freed_slots for request in r.gateway.reports} == {0}
+        assert r.worker.started == [key(0)]
         assert r.gateway.goodbyes
 
 

@@ -64,6 +64,13 @@ class Hall:
             await asyncio.gather(loop, return_exceptions=True)
 
 
+async def polled(dispatcher, session, slots, timeout_s):
+    """Return the launches that a poll is answered with."""
+    offer = dispatcher.offer(session, slots)
+    await dispatcher.wait_for_work(offer, timeout_s)
+    return offer.launches
+
+
 def _reservation(session):
     return ExecutorReservation(session.executor_id, session.incarnation, 0)
 
@@ -79,7 +86,7 @@ async def hall(backend, clock):
 
 
 async def test_a_poll_waits_until_work_comes(hall):
-    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(session_of(), 2, 5))
+    waiting = asyncio.create_task(polled(hall.dispatcher, session_of(), 2, 5))
     await asyncio.sleep(0)
     await hall.jobs.submit(graph())
     task_sets = await waiting
@@ -89,7 +96,7 @@ async def test_a_poll_waits_until_work_comes(hall):
 async def test_a_poll_takes_what_waits_already_as_one_set(hall):
     await hall.running_job(5)
     session = session_of()
-    task_sets = await hall.dispatcher.wait_for_work(session, 3, 5)
+    task_sets = await polled(hall.dispatcher, session, 3, 5)
     assert len(task_sets) == 1
     assert partitions(task_sets) == [0, 1, 2]
     assert len(session.held) == 3
@@ -98,7 +105,7 @@ async def test_a_poll_takes_what_waits_already_as_one_set(hall):
 async def test_tasks_are_spread_over_the_executors_that_wait(hall):
     await hall.jobs.submit(graph())
     await hall.tasks.fill_reservations([_reservation(session_of())])
-    polls = [hall.dispatcher.wait_for_work(session_of(e), 4, 5) for e in ("e1", "e2")]
+    polls = [polled(hall.dispatcher, session_of(e), 4, 5) for e in ("e1", "e2")]
     waiting = [asyncio.create_task(poll) for poll in polls]
     await asyncio.sleep(0)
     await hall.writers.record(JOB, lambda _: Decision([planned(4)]))
@@ -107,7 +114,7 @@ async def test_tasks_are_spread_over_the_executors_that_wait(hall):
 
 async def test_credit_goes_to_the_poll_that_waits(hall):
     session = session_of()
-    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(session, 0, 5))
+    waiting = asyncio.create_task(polled(hall.dispatcher, session, 0, 5))
     await asyncio.sleep(0)
     await hall.jobs.submit(graph())
     await asyncio.sleep(0.05)
@@ -117,11 +124,11 @@ async def test_credit_goes_to_the_poll_that_waits(hall):
 
 
 async def test_no_work_is_an_empty_answer_after_its_time(hall):
-    assert await hall.dispatcher.wait_for_work(session_of(), 2, 0.01) == []
+    assert await polled(hall.dispatcher, session_of(), 2, 0.01) == []
 
 
 async def test_one_nudge_may_be_enough(hall):
-    polls = [asyncio.create_task(hall.dispatcher.wait_for_work(session_of(e), 2, 60)) for e in ("e1", "e2", "e3")]
+    polls = [asyncio.create_task(polled(hall.dispatcher, session_of(e), 2, 60)) for e in ("e1", "e2", "e3")]
     await asyncio.sleep(0)
     for ended in (1, 2):
         hall.dispatcher.nudge(lambda session: session.executor_id != "e1", at_most=1)
@@ -132,7 +139,7 @@ async def test_one_nudge_may_be_enough(hall):
 
 
 async def test_a_nudged_poll_is_answered_at_once(hall):
-    waiting = asyncio.create_task(hall.dispatcher.wait_for_work(session_of(), 2, 60))
+    waiting = asyncio.create_task(polled(hall.dispatcher, session_of(), 2, 60))
     await asyncio.sleep(0)
     hall.dispatcher.nudge(lambda session: session.executor_id == "e1")
     assert await waiting == []
@@ -140,9 +147,9 @@ async def test_a_nudged_poll_is_answered_at_once(hall):
 
 async def test_a_poll_that_its_executor_repeats_takes_the_place_of_the_first(hall):
     session = session_of()
-    first = asyncio.create_task(hall.dispatcher.wait_for_work(session, 1, 60))
+    first = asyncio.create_task(polled(hall.dispatcher, session, 1, 60))
     await asyncio.sleep(0)
-    second = asyncio.create_task(hall.dispatcher.wait_for_work(session, 1, 60))
+    second = asyncio.create_task(polled(hall.dispatcher, session, 1, 60))
     assert await first == []
     await hall.jobs.submit(graph())
     assert len(await second) == 1
@@ -169,7 +176,7 @@ async def polling_twice(hall, slots):
     """Poll again while slots of the first poll are being filled."""
     session, polls = session_of(), []
     for _ in range(2):
-        polls.append(asyncio.create_task(hall.dispatcher.wait_for_work(session, slots, 60)))
+        polls.append(asyncio.create_task(polled(hall.dispatcher, session, slots, 60)))
         await asyncio.sleep(0.1)
     return polls
 
@@ -201,7 +208,7 @@ async def test_slots_that_could_not_be_filled_are_those_of_the_next_poll(hall, h
 async def test_executors_that_leave_or_are_gone_get_nothing(hall):
     leaving, gone = session_of("e1", "draining"), session_of("e2")
     gone.is_gone = True
-    polls = [hall.dispatcher.wait_for_work(s, 2, 0.1) for s in (leaving, gone)]
+    polls = [polled(hall.dispatcher, s, 2, 0.1) for s in (leaving, gone)]
     await hall.jobs.submit(graph())
     assert await asyncio.gather(*polls) == [[], []]
 
@@ -212,7 +219,7 @@ async def test_a_job_that_cannot_be_worked_on_keeps_no_other_from_its_slots(hall
     hall.jobs.forget(JobId("bad"))
     await backend.delete_range("ActiveJobs", "")
     await hall.jobs.submit(graph("good", at_ms=2))
-    task_sets = await hall.dispatcher.wait_for_work(session_of(), 3, 5)
+    task_sets = await polled(hall.dispatcher, session_of(), 3, 5)
     assert "good" in {task_set.job_id for task_set in task_sets}
 
 
@@ -230,9 +237,9 @@ async def straggling(hall, tasks=4):
 
 async def test_a_second_attempt_finds_the_executor_that_may_run_it(hall):
     assert (await straggling(hall)).stages[1].speculatable == (3,)
-    mine = asyncio.create_task(hall.dispatcher.wait_for_work(session_of("e1"), 2, 60))
+    mine = asyncio.create_task(polled(hall.dispatcher, session_of("e1"), 2, 60))
     await asyncio.sleep(0.01)
-    (task_set,) = await hall.dispatcher.wait_for_work(session_of("e2"), 2, 5)
+    (task_set,) = await polled(hall.dispatcher, session_of("e2"), 2, 5)
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     assert not mine.done(), "it runs the first attempt"
     mine.cancel()
@@ -241,14 +248,14 @@ async def test_a_second_attempt_finds_the_executor_that_may_run_it(hall):
 async def test_a_second_attempt_that_no_slot_fits_keeps_no_other_job_from_it(hall):
     await straggling(hall)
     await hall.jobs.submit(graph("other", at_ms=99))
-    (task_set,) = await hall.dispatcher.wait_for_work(session_of("e1"), 1, 5)
+    (task_set,) = await polled(hall.dispatcher, session_of("e1"), 1, 5)
     assert task_set.job_id == "other"
 
 
 async def test_stragglers_are_looked_for_where_this_replica_acts(hall):
     await straggling(hall)
     await hall.writers.record(JOB, lambda g: Decision([_given_up(g)]))
-    (task_set,) = await hall.dispatcher.wait_for_work(session_of("e1"), 1, 5)
+    (task_set,) = await polled(hall.dispatcher, session_of("e1"), 1, 5)
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)
     ownership = SimpleNamespace(followed=[])
@@ -281,7 +288,7 @@ async def test_a_round_that_fails_late_ends_the_dispatcher(backend, clock):
     hall.tasks.fill_reservations = fail
     loop = asyncio.create_task(hall.dispatcher.run())
     await hall.jobs.submit(graph())
-    poll = asyncio.create_task(hall.dispatcher.wait_for_work(session_of(), 1, 5))
+    poll = asyncio.create_task(polled(hall.dispatcher, session_of(), 1, 5))
     await is_slow.wait()
     async with asyncio.timeout(10):
         with pytest.raises(LoopEndedError, match="a defect"):

@@ -3,13 +3,11 @@
 Each is counted at two sizes, the second four times the first: what grows with the others takes four times as long.
 """
 
-import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from onager.clock import ManualClock
 from onager.execution_graph import (
     ExecutorLife,
     ExecutorLost,
@@ -24,15 +22,13 @@ from onager.execution_graph import (
     revive,
 )
 from onager.ids import ExecutorId, Incarnation, JobId, Partition, StageId, TaskKey
-from onager.scheduler.engine.slot_keeper import SlotKeeper
-from onager.scheduler.executors.slots import SlotsRecord
+from onager.scheduler.app import Replica
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.held_tasks import HeldTasks
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.input_locality import InputLocality
-from onager.scheduler.policy.slot_books import SlotBooks
-from onager.state_backend.memory import MemoryBackend
-from tests.unit.scheduler.push_world import Context, PushWorld
+from onager.scheduler.settings import SchedulerSettings
+from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.unit.scheduler.small_graphs import graph, planned, succeeded
 from tests.unit.scheduler.steps import steps
 from tests.unit.scheduler.test_executor_manager import request
@@ -128,51 +124,6 @@ def test_a_launch_is_held_at_once():
     held.learn(JOB, found, [event])
     assert [sorted(t.partition for t in tasks) for _, tasks in held.of(life, lambda _: found)] == [[0, 1]]
     assert not list(held.of(life, lambda _: None)), "of a job that is not followed nothing is said"
-
-
-# ---------------------------------------------------------------- books of slots
-
-
-def books(executors):
-    ledger = SlotBooks()
-    for number in range(executors):
-        ledger.adopt(executor(number), LIFE, [key(number)], 0.0)
-    return ledger
-
-
-def test_the_list_of_one_executor_is_held_against_its_own_books():
-    def work(size):
-        ledger = books(size)
-        push = SimpleNamespace(ledger=ledger, pool=None, confirmed={})
-        members = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
-        keeper = SlotKeeper(push, None, None, None, members, None, ManualClock())
-        session = SimpleNamespace(executor_id=executor(1), incarnation=LIFE, held={}, list_number=3)
-        return steps(lambda: keeper.heard_list(session, 5, {key(1)}))
-
-    assert hardly_grows(work)
-
-
-def test_a_round_over_all_books_takes_a_step_for_each_task_and_not_for_each_pair():
-    def work(size):
-        found, ledger = at_work(size), books(size)
-        records = [
-            SlotsRecord(executor_id=executor(n), incarnation=LIFE, total=1, holders={"me": 1}) for n in range(size)
-        ]
-
-        class Pool(list):
-            holder = "me"
-
-        push = SimpleNamespace(ledger=ledger, pool=Pool(records), confirmed={})
-        members = SimpleNamespace(listen=lambda _: None, live_incarnations=frozenset())
-        jobs = SimpleNamespace(cached=lambda _: SimpleNamespace(graph=found))
-        precedence = SimpleNamespace(place=lambda _: 0)
-        keeper = SlotKeeper(push, None, jobs, None, members, precedence, ManualClock())
-        taken = steps(lambda: asyncio.run(keeper._verify()))
-        assert all(ledger.has(executor(n), key(n)) for n in range(size))
-        return taken
-
-    small, large = work(SMALL), work(LARGE)
-    assert large < 6 * small
 
 
 # ---------------------------------------------------------------- outputs
@@ -291,25 +242,26 @@ def test_a_slot_of_a_session_that_becomes_free_wakes_one_of_its_jobs():
 
 async def test_an_executor_that_comes_new_has_no_job_read(clock):
     async def reads(jobs):
-        world = PushWorld(clock)
-        await world.start()
+        backend = MemoryBackend(MemoryStore(clock))
+        replica = Replica(SchedulerSettings(exchange_dir="/x", listen="127.0.0.1:1"), backend, clock)
+        await replica.start()
         for number in range(jobs):
-            await world.replica.jobs.submit(graph(f"job-{number}"))
+            await replica.jobs.submit(graph(f"job-{number}"))
         count = 0
         read = MemoryBackend._read
 
         async def counted(*arguments):
             nonlocal count
             count += 1
-            return await read(world.backend, *arguments)
+            return await read(backend, *arguments)
 
-        world.backend._read = counted
+        backend._read = counted
         for number in range(5):
-            given = request(executor(number), mode="push", address="127.0.0.1:1")
-            await world.replica.gateway.RegisterExecutor(given, Context())
+            given = request(executor(number))
+            await replica.gateway.RegisterExecutor(given, SimpleNamespace(peer=lambda: "elsewhere"))
         new, count = count, 0
-        again = request(executor(0), "another-life", mode="push", address="127.0.0.1:1")
-        await world.replica.gateway.RegisterExecutor(again, Context())
+        again = request(executor(0), "another-life")
+        await replica.gateway.RegisterExecutor(again, SimpleNamespace(peer=lambda: "elsewhere"))
         assert count > jobs, "what others may have handed to its life before is to be known"
         return new
 

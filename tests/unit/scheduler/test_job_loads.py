@@ -71,7 +71,8 @@ async def failing():
     world = SimpleNamespace(now_ms=1_000, queue=FairQueue(), head=head, ownership=ownership, told=[])
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
     world.loads = JobLoads(world.queue, heads, ownership, SimpleNamespace(now_ms=lambda: world.now_ms))
-    world.loads.on_commit(SimpleNamespace(graph=found, seq=7), head)
+    world.job = SimpleNamespace(graph=found, seq=7)
+    world.loads.on_commit(world.job, head)
     world.loads.listen(world.told.append)
     return world
 
@@ -106,3 +107,14 @@ async def test_what_came_after_a_pause_began_is_not_forgotten_at_its_end(failing
     failing.now_ms = 1_100
     await asyncio.sleep(0.15)
     assert (failing.queue.running(JOB), failing.queue.available) == (1, 0)
+
+
+async def test_who_has_not_seen_the_end_of_a_pause_takes_nothing_back(failing):
+    failing.now_ms = 1_100
+    failing.loads.on_commit(failing.job, failing.head)
+    assert failing.queue.available == 1
+    failing.ownership.follows = lambda _: False  # not yet, though this one has read the job
+    failing.loads.take([pb.JobLoad(job_id=JOB, running=2, available=0, log_seq=7, head_revision=5)])
+    assert failing.queue.available == 1
+    failing.loads.take([pb.JobLoad(job_id=JOB, running=3, available=0, log_seq=8, head_revision=5)])
+    assert failing.queue.available == 0

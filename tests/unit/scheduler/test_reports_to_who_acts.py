@@ -10,6 +10,7 @@ from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
 from tests.unit.scheduler.pair import HERE, SLOT, THERE, Peer, job_of, register, reported
 from tests.unit.scheduler.small_graphs import session_of
+from tests.unit.scheduler.test_dispatcher import polled
 
 
 async def test_launches_say_where_they_are_to_be_reported_where_that_matters(pair):
@@ -79,7 +80,7 @@ async def test_an_executor_of_the_version_before_reports_where_it_polls(pair):
 async def test_slots_without_reports_are_added_to_the_poll_that_waits(pair):
     await register(pair)
     asked = pair.here.executors.require("e1", "life")
-    waiting = asyncio.create_task(pair.here.dispatcher.wait_for_work(asked, 1, 5))
+    waiting = asyncio.create_task(polled(pair.here.dispatcher, asked, 1, 5))
     await asyncio.sleep(0)
     answer = await pair.here.gateway.ReportTasks(reported([], freed_slots=2), Peer())
     assert answer.credited_slots == 2
@@ -138,7 +139,7 @@ async def test_what_was_reported_to_who_acts_before_the_next_list_is_not_cancell
     asked = pair.here.executors.require("e1", "life")
     job_id = job_of(THERE)
     await pair.run_job(job_id, 1)
-    waiting = asyncio.create_task(pair.here.dispatcher.wait_for_work(asked, 1, 5))
+    waiting = asyncio.create_task(polled(pair.here.dispatcher, asked, 1, 5))
     await asyncio.sleep(0)
     await pair.here.dispatcher._fill()
     (launched,) = await waiting

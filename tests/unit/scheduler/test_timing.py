@@ -19,7 +19,7 @@ def test_executors_wait_as_long_as_is_said_here():
 
 def test_a_setting_that_breaks_it_is_refused_with_the_reason():
     timing.check(SchedulerSettings().forward_timeout_ms)
-    with pytest.raises(InvalidSettingError, match=r"forward-timeout-ms.*less than 1500.*got lost"):
-        timing.check(1_500)
+    with pytest.raises(InvalidSettingError, match=r"forward-timeout-ms.*less than 2000.*passed over"):
+        timing.check(2_000)
     with pytest.raises(InvalidSettingError, match=r"less than 7500.*give its call up"):
         timing.check(60_000)

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from onager.scheduler.executors.slots import SlotsRecord
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_log import JobHeader
 from onager.scheduler.records import pack
@@ -69,7 +68,6 @@ async def test_an_empty_store_is_sound(backend):
         (Keyspace.JobLog, f"{LOG}2"),
         (Keyspace.Plans, f"{PLAN}/meta"),
         (Keyspace.Results, "done/00000001/n1"),
-        (Keyspace.Slots, "e1"),
         (Keyspace.Schedulers, "s1"),
         (Keyspace.Sessions, "s"),
     ],
@@ -297,47 +295,3 @@ async def test_tasks_with_an_executor_that_is_gone(store):
 async def test_a_restore_that_was_not_finished(store, clock):
     await store.backend.put(Keyspace.Admin, "restore", new_mark(clock, "b.zst", 3).encoded())
     assert await found_by(store) == {("unfinished", "Admin/restore", False)}
-
-
-async def push_executor(store, **slots):
-    def to_push(fields):
-        fields |= {"mode": "push", "address": "h:1"}
-
-    await change(store, Keyspace.Executors, "e1", to_push)
-    life = json.loads((await store.backend.get(Keyspace.Executors, "e1")).value)["incarnation"]
-    record = SlotsRecord(**{"executor_id": "e1", "incarnation": life, "total": 2, **slots})
-    await store.backend.put(Keyspace.Slots, "e1", record.encoded())
-
-
-async def test_slots_that_are_in_order(store):
-    await push_executor(store)
-    assert await findings(store) == []
-
-
-async def test_a_push_executor_without_slots(store):
-    await push_executor(store)
-    await store.backend.delete(Keyspace.Slots, "e1")
-    assert await found_by(store) == {("missing", "Slots/e1", True)}
-
-
-async def test_slots_held_by_nobody_and_more_than_there_are(store):
-    await push_executor(store, holders={"nobody": 3})
-    found = [f for f in await findings(store) if f.keyspace is Keyspace.Slots]
-    assert [(f.kind, f.is_warning) for f in found] == [("inconsistent", True)] * 2
-    assert "nobody, which no scheduler is" in found[0].message
-    assert "3 of 2 slots are held" in found[1].message
-
-
-@pytest.mark.parametrize("slots", [{"incarnation": "before"}, {}])
-async def test_slots_of_no_living_push_executor(store, slots):
-    if slots:
-        await push_executor(store, **slots)
-    else:
-        await push_executor(store)
-        await store.backend.delete(Keyspace.Executors, "e1")
-    assert ("orphan", "Slots/e1", True) in await found_by(store)
-
-
-async def test_slots_under_a_key_that_is_not_their_own(store):
-    await push_executor(store, executor_id="e2")
-    assert ("misplaced", "Slots/e1", False) in await found_by(store)

@@ -185,7 +185,7 @@ async def test_changes_of_all_keyspaces_are_told_with_their_values(admin, store)
 async def test_only_what_begins_with_the_prefix_is_told(admin, store):
     async with watching(admin, "Sessions/a/x") as changes:
         await store.backend.put_txn(
-            [Put(Keyspace.Sessions, key, b"") for key in ("a/w", "a/x1", "b/x")] + [Put(Keyspace.Slots, "a/x", b"")]
+            [Put(Keyspace.Sessions, key, b"") for key in ("a/w", "a/x1", "b/x")] + [Put(Keyspace.Admin, "a/x", b"")]
         )
         await store.backend.put(Keyspace.Sessions, "a/x2", b"")
         assert await take(changes, 2) == [("put", "Sessions/a/x1"), ("put", "Sessions/a/x2")]
@@ -194,10 +194,10 @@ async def test_only_what_begins_with_the_prefix_is_told(admin, store):
 async def test_a_watch_goes_on_at_given_revisions(admin, store):
     page = await store.backend.scan_keys(Keyspace.Sessions, limit=1)
     await store.backend.put(Keyspace.Sessions, "before", b"")
-    await store.backend.put(Keyspace.Slots, "before", b"")
+    await store.backend.put(Keyspace.Admin, "before", b"")
     async with watching(admin, Sessions=page.revision + 1) as changes:
-        await store.backend.put(Keyspace.Slots, "after", b"")
-        assert sorted(await take(changes, 2)) == [("put", "Sessions/before"), ("put", "Slots/after")]
+        await store.backend.put(Keyspace.Admin, "after", b"")
+        assert sorted(await take(changes, 2)) == [("put", "Admin/after"), ("put", "Sessions/before")]
 
 
 async def test_lost_events_are_told_and_what_is_there_listed(clock):
@@ -321,15 +321,15 @@ async def test_what_cannot_be_removed(admin, path, error, message):
 
 
 async def test_a_check_comes_in_parts_and_ends_with_a_summary(admin, store):
-    await store.backend.put_txn([Put(Keyspace.Slots, f"s{n:03d}", b"{") for n in range(100)])
+    await store.backend.put_txn([Put(Keyspace.Sessions, f"s{n:03d}", b"{") for n in range(100)])
     await store.backend.delete(Keyspace.Heartbeats, "e1")
     parts = [part async for part in admin.check(pb.CheckStateRequest())]
     assert parts[0].begins
     findings = [finding for part in parts for finding in part.findings]
-    assert {f.key for f in findings} == {"Executors/e1", *(f"Slots/s{n:03d}" for n in range(100))}
+    assert {f.key for f in findings} == {"Executors/e1", *(f"Sessions/s{n:03d}" for n in range(100))}
     summary = parts[-1].summary
-    assert (summary.errors, summary.warnings, summary.records["Slots"]) == (100, 1, 100)
-    assert summary.revision == (await store.backend.scan_keys(Keyspace.Slots, limit=1)).revision
+    assert (summary.errors, summary.warnings, summary.records["Sessions"]) == (100, 1, 100)
+    assert summary.revision == (await store.backend.scan_keys(Keyspace.Sessions, limit=1)).revision
 
 
 @pytest.mark.parametrize("path", ["JobLog/j/00000000/000000000001", "GraphChunks/j/00000001-x", "Plans/abc"])

@@ -1,0 +1,153 @@
+"""Answers polls: those of pull executors wait for the answer, push executors are called as soon as there is one."""
+
+import asyncio
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError, UnknownExecutorError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.task_keys import task_id, task_key
+from onager.scheduler import timing
+from onager.scheduler.engine.clean_ups import CleanUps
+from onager.scheduler.engine.dispatcher import Dispatcher
+from onager.scheduler.engine.list_comparison import ListComparison
+from onager.scheduler.executors.executor_calls import ExecutorCalls
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.records import ExecutorSession, Offer
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.policy.reservations import Launch
+from onager.supervision import Background
+
+log = structlog.get_logger(__name__)
+
+
+class Polls:
+    """What executors ask for, and what they are to know besides."""
+
+    def __init__(
+        self,
+        executors: ExecutorManager,
+        lists: ListComparison,
+        dispatcher: Dispatcher,
+        clean_ups: CleanUps,
+        blobs: BlobStore,
+        calls: ExecutorCalls,
+        clock: Clock,
+        *,
+        wait_max_ms: int,
+    ) -> None:
+        self._executors = executors
+        self._lists = lists
+        self._dispatcher = dispatcher
+        self._clean_ups = clean_ups
+        self._blobs = blobs
+        self._calls = calls
+        self._clock = clock
+        self._wait_max_ms = wait_max_ms
+        self._waiting = Background()
+
+    async def run(self) -> None:
+        """Call executors, for as long as the scheduler lives."""
+        await self._waiting.until_defect()
+
+    async def answer(self, session: ExecutorSession, request: pb.PollWorkRequest) -> pb.PollWorkResponse:
+        """Return the answer to a poll, as soon as there is something to say, or that the executor will be called."""
+        wait_ms = min(request.wait_ms, self._wait_max_ms)
+        repeated: list[Launch] = []
+        is_young = False
+        if request.list_number > session.list_number:
+            repeated, is_young = await self._lists.take(
+                session, request.list_number, {task_key(t) for t in request.running}
+            )
+        answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
+        await self._add_news(session, answer)
+        # A later poll may have overtaken this one while its list was looked at; the slots are offered by that one.
+        is_latest = request.list_number >= session.list_number
+        if is_latest and not (answer.task_sets or answer.cancel or answer.clean_ups):
+            if is_young:
+                wait_ms = min(wait_ms, int(timing.LAUNCH_YOUNG_S * 1000))  # then a later list shall tell
+            slots = 0 if session.is_draining else min(request.free_slots, session.record.slots)
+            offer = self._dispatcher.offer(session, slots)
+            if session.record.mode == "push" and wait_ms:
+                self._waiting.start("poll of a push executor", self._call(request, offer, wait_ms))
+                answer.will_call = True
+                return answer
+            try:
+                await self._dispatcher.wait_for_work(offer, wait_ms / 1000)
+            except asyncio.CancelledError:
+                self._executors.suspect(session)
+                raise
+            answer.task_sets.extend(offer.launches)
+            await self._add_news(session, answer)
+        self.add_specs(answer)
+        if session.is_gone and not self._executors.is_alive(request.executor_id, request.incarnation):
+            raise UnknownExecutorError(request.executor_id)
+        return answer
+
+    async def _call(self, request: pb.PollWorkRequest, offer: Offer, wait_ms: int) -> None:
+        """Call the executor with what its poll has come to; without a word where it polls anew by itself.
+
+        The call is made again until it is answered, or there is a later poll.
+        """
+        session = offer.session
+        await self._dispatcher.wait_for_work(offer, wait_ms / 1000)
+        answer = pb.PollWorkResponse(task_sets=offer.launches)
+        if not (answer.task_sets or offer.is_nudged or wait_ms < request.wait_ms):
+            return
+        await self._add_news(session, answer)
+        self.add_specs(answer)
+        until_s, pause_s = self._clock.monotonic_s() + request.wait_ms / 1000, timing.CALL_FIRST_PAUSE_S
+        while not session.is_gone:
+            try:
+                await self._calls.answer_poll(session.record, request.list_number, answer)
+            except UnknownExecutorError:
+                return  # that life is over
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one executor is to end no scheduler
+                # It may have come there or not: it is taken once. What has got lost is found by the next poll's list.
+                self._tell_failure(session, error)
+                if session.list_number > request.list_number or self._clock.monotonic_s() >= until_s:
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(timing.CALL_LONGEST_PAUSE_S, 2 * pause_s)
+            else:
+                session.call_failed_s = None
+                return
+
+    def _tell_failure(self, session: ExecutorSession, error: Exception) -> None:
+        now_s = self._clock.monotonic_s()
+        if session.call_failed_s is not None and now_s - session.call_failed_s < timing.UNREACHED_TOLD_S:
+            return
+        session.call_failed_s = now_s
+        log.warning(
+            "executor_not_called",
+            executor_id=session.executor_id,
+            address=session.record.address,
+            error=str(error),
+            exc_info=not isinstance(error, OnagerError),
+            advice="it gets its work with its next poll; can its address be reached from here? (its --advertise)",
+        )
+
+    async def unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[pb.TaskId]:
+        """Return the tasks that the executor holds and nobody wants; if *is_thrifty*, not looked at each time."""
+        if not session.held:
+            return []
+        return [task_id(key) for key in await self._lists.unwanted(session, is_thrifty=is_thrifty)]
+
+    def add_specs(self, answer: pb.PollWorkResponse | pb.ReportTasksResponse) -> None:
+        """Send along what a planning task would be fetched for."""
+        for digest in dict.fromkeys(task_set.spec_digest for task_set in answer.task_sets if task_set.work == pb.PLAN):
+            content = self._blobs.at_hand(digest)
+            if content is not None:
+                answer.blobs.add(digest=digest, content=content)
+
+    async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
+        answer.task_sets.extend(self._lists.take_late(session))
+        answer.cancel.extend(await self.unwanted(session))
+        self._executors.tell_if_set_aside(session, answer)
+        if not session.is_draining:
+            answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
+
+    async def close(self) -> None:
+        """End the calls that are under way: what has got lost is found by the executors' next lists."""
+        await self._waiting.close()

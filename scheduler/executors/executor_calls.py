@@ -1,0 +1,100 @@
+"""Calls to executors in push mode, which take the answers of their polls so."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from onager.clock import Clock
+from onager.errors import (
+    ExecutorUnreachableError,
+    InvalidRequestError,
+    InvalidSettingError,
+    OnagerError,
+    SchedulerUnreachableError,
+    TlsError,
+)
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
+from onager.protocol.security import ClientAccess
+from onager.scheduler import timing
+from onager.scheduler.executors.records import ExecutorRecord
+from onager.supervision import unless_cut
+
+
+class CallObserver:
+    """Hears what becomes of calls, and forgets it."""
+
+    def answered(self, took_s: float) -> None:
+        """Take in that an executor has taken a call, *took_s* after it was made."""
+
+    def failed(self) -> None:
+        """Take in that a call came to nothing; what it held goes with the executor's next poll."""
+
+
+class ExecutorCalls:
+    """A channel to each life of an executor that is called."""
+
+    observer = CallObserver()
+    """Who hears of calls; set by who keeps metrics."""
+
+    def __init__(self, access: ClientAccess, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
+
+    def check(self, request: pb.RegisterExecutorRequest) -> None:
+        """Raise `InvalidRequestError` when an executor that registers must not be called at the address it gives."""
+        if request.mode != "push":
+            return
+        try:
+            self._access.check(request.address, "address of the executor")
+        except InvalidSettingError as error:
+            raise InvalidRequestError(
+                f"executor {request.executor_id} wants to be sent work at {request.address}, where the scheduler "
+                "would send it unencrypted; give the schedulers ONAGER_SCHEDULER_PEER_TLS_CA, or --insecure if "
+                "the network between is trusted"
+            ) from error
+
+    async def answer_poll(self, record: ExecutorRecord, list_number: int, answer: pb.PollWorkResponse) -> None:
+        """Hand *answer* to the executor, whose poll had the list of *list_number*.
+
+        `ExecutorUnreachableError` when it is not known to have come there, `UnknownExecutorError` when another life of
+        the executor answers.
+        """
+        life = record.executor_id, record.incarnation
+        began_s = self._clock.monotonic_s()
+        try:
+            self._access.check(record.address, "address of the executor")
+            if life not in self._channels:
+                self._channels[life] = self._access.aio_channel(record.address)
+            stub: Any = OnagerExecutorStub(self._channels[life])
+            request = pb.AnswerPollRequest(
+                executor_id=record.executor_id,
+                incarnation=record.incarnation,
+                list_number=list_number,
+                answer=answer,
+            )
+            await unless_cut(
+                stub.AnswerPoll(request, timeout=timing.ANSWER_TAKEN_S, metadata=self._access.metadata()),
+                ExecutorUnreachableError(record.executor_id, record.address, "its connection was closed"),
+            )
+        except grpc.aio.AioRpcError as raw:
+            self.observer.failed()
+            error = self._access.error_of(raw, record.address)
+            if isinstance(error, SchedulerUnreachableError) and not isinstance(error, TlsError):
+                error = ExecutorUnreachableError(record.executor_id, record.address, error.why)
+            raise error from raw
+        except OnagerError:
+            self.observer.failed()
+            raise
+        self.observer.answered(self._clock.monotonic_s() - began_s)
+
+    async def close_gone(self, is_alive: Callable[[str, str], bool]) -> None:
+        """Close the connections to lives of executors that are over; calls under way end."""
+        for life in [life for life in self._channels if not is_alive(*life)]:
+            await self._channels.pop(life).close(None)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.close_gone(lambda *_: False)
