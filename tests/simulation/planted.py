@@ -5,12 +5,12 @@ Each is a patch that lasts as long as one simulation; the product knows nothing 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.errors import OnagerError, StateBackendError
+from onager.errors import StateBackendError
 from onager.execution_graph import RunningStage, RunningTask
 from onager.execution_graph.attempts import held as _held
 from onager.execution_graph.outcomes import on_tasks_succeeded
@@ -27,7 +27,6 @@ from onager.scheduler.engine import clean_ups
 from onager.scheduler.engine.local_driver import LocalDriver, _JobReports
 from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.retention import Retention
-from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.failure_detector import FailureDetector
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs import job_heads, job_log
@@ -56,7 +55,6 @@ _settle = JobStore._settle
 _update_job = LocalDriver._update_job
 _update_elsewhere = RemoteDriver.update
 _accept = AttemptTable.accept
-_answer_poll = ExecutorCalls.answer_poll
 _call = Polls._call
 _submit = JobStore.submit
 _on_head = JobLoads.on_head
@@ -359,16 +357,6 @@ def _poll_waits_for_the_dead() -> AbstractContextManager[Any]:
     return mock.patch.object(SchedulerGateway, "wait_for_call", wait_for_call)
 
 
-def _call_is_not_repeated() -> AbstractContextManager[Any]:
-    """A call to a push executor that fails is the last one."""
-
-    async def answer_poll(self: ExecutorCalls, *what: Any) -> None:
-        with suppress(OnagerError):
-            await _answer_poll(self, *what)
-
-    return mock.patch.object(ExecutorCalls, "answer_poll", answer_poll)
-
-
 def _short_wait_ends_in_silence() -> AbstractContextManager[Any]:
     """A push executor is not told that its poll has waited for a shorter time than it asked for."""
 
@@ -472,7 +460,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "other-replicas-not-woken": _other_replicas_are_not_woken,
     "retention-forgets": _retention_forgets_results,
     "poll-waits-for-the-dead": _poll_waits_for_the_dead,
-    "call-not-repeated": _call_is_not_repeated,
     "short-wait-in-silence": _short_wait_ends_in_silence,
     "no-turns": _jobs_take_no_turns,
     "cut-call-cancels": _cut_call_cancels_its_caller,

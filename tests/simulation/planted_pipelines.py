@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.execution_graph import ExecutionGraph, RunningStage, StreamedInput, SuccessfulStage, streams_of
+from onager.execution_graph import RunningStage, SuccessfulStage
 from onager.execution_graph.pipelined import _begun_anew
 from onager.executor.agent.agent import Agent
 
@@ -24,15 +24,6 @@ def _attempts_are_not_raised() -> AbstractContextManager[Any]:
         return replace(after, attempt=stage.attempt)
 
     return mock.patch("onager.execution_graph.pipelined._begun_anew", begun_anew)
-
-
-def _readers_are_told_first_attempts() -> AbstractContextManager[Any]:
-    """A reader is sent to the first attempt of a task, whichever it is that runs."""
-
-    def first(graph: ExecutionGraph, stage_id: int) -> tuple[StreamedInput, ...]:
-        return tuple(replace(s, tasks=tuple((0, life) for _, life in s.tasks)) for s in streams_of(graph, stage_id))
-
-    return mock.patch("onager.scheduler.engine.streams.streams_of", first)
 
 
 def _readers_start_before_all_are_at_work() -> AbstractContextManager[Any]:
@@ -59,7 +50,6 @@ def _full_executors_are_silent() -> AbstractContextManager[Any]:
 OF_PIPELINES: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "streamed-outputs-kept": _outputs_are_kept,
     "streamed-attempts-not-raised": _attempts_are_not_raised,
-    "stale-attempt-read": _readers_are_told_first_attempts,
     "readers-start-early": _readers_start_before_all_are_at_work,
     "streaming-task-tried-alone": _failures_are_tried_again_alone,
     "full-executor-is-silent": _full_executors_are_silent,
