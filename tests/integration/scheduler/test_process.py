@@ -146,7 +146,7 @@ async def test_metrics_of_the_store_are_served_to_who_asked_for_them(tmp_path):
         assert after["onager_state_watches"] > 0
         assert after['onager_state_watch_events_total{keyspace="JobHeads"}'] > 0
         assert after["process_resident_memory_bytes"] > 0
-        assert after["onager_push_launches_total"] == 0  # the executor polls
+        assert after["onager_executor_call_seconds_count"] == 0  # the executor waits for the answers to its polls
         told = await refusal(tmp_path, backend="memory:", metrics_listen=f"127.0.0.1:{metrics_port}")
         assert f"--metrics-listen='127.0.0.1:{metrics_port}'" in told
         assert "cannot be used" in told

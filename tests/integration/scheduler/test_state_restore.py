@@ -36,11 +36,11 @@ async def test_a_backup_goes_from_any_store_into_any_other(tmp_path, etcd):
 async def test_a_store_that_is_not_empty_is_left_alone_unless_it_is_to_be_replaced(tmp_path, make_url):
     source, target = make_url(), make_url()
     await filled(source, [(Keyspace.Sessions, "new", b"{}")])
-    await filled(target, [(Keyspace.Sessions, "old", b"{}"), (Keyspace.Heartbeats, "old", b"{}")])
+    await filled(target, [(Keyspace.Sessions, "old", b"{}"), (Keyspace.Results, "old", b"{}")])
     await state("backup", tmp_path / "b.zst", "--backend", source)
     restore = ("restore", tmp_path / "b.zst", "--backend", target)
     _, err = await state(*restore, code=2)
-    assert "the store is not empty (Heartbeats 1, Sessions 1): give another one, or --replace" in err
+    assert "the store is not empty (Sessions 1, Results 1): give another one, or --replace" in err
     _, err = await state(*restore, "--replace", code=2)
     assert "delete 2 records and restore 1? Nobody is there to ask; use --yes" in err
     assert {key for _, key in await contents(target)} == {"old"}
