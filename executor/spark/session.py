@@ -35,6 +35,8 @@ _ARRAY_HEADER = 16
 _MEMORY_PER_SLOT = 2 * _GIB
 _SHARE_OF_MACHINE = 0.4
 _SMALL_HEAP = 4 * _GIB
+_JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Where a JVM finds options besides; it does not start when two of them choose a collector."""
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to be gone."""
@@ -153,7 +155,8 @@ def collector(settings: Mapping[str, str]) -> str:
     that most pages of a hash table take several.
     """
     memory = _bytes(settings["spark.driver.memory"])
-    is_chosen = re.search(r"-XX:[+-]Use\w+GC\b", settings.get("spark.driver.extraJavaOptions", ""))
+    options = (settings.get("spark.driver.extraJavaOptions", ""), *(os.environ.get(name, "") for name in _JAVA_OPTIONS))
+    is_chosen = any(re.search(r"-XX:[+-]Use\w+GC\b", given) for given in options)
     return "" if is_chosen or memory is None or memory > _SMALL_HEAP else "-XX:+UseParallelGC"
 
 

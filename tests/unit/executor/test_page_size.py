@@ -43,6 +43,10 @@ def test_what_cannot_be_read_is_left_to_spark():
         ("lots", "", ""),
     ],
 )
-def test_a_small_heap_gets_a_collector_that_has_no_regions(memory, given, chosen):
+def test_a_small_heap_gets_a_collector_that_has_no_regions(memory, given, chosen, monkeypatch):
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
     settings = {"spark.driver.memory": memory, "spark.driver.extraJavaOptions": given}
     assert collector(settings) == chosen
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xshare:auto -XX:+UseSerialGC")
+    assert collector(settings) == ""
