@@ -30,7 +30,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 
-_BUSY = ("executor.Executor$TaskRunner.run", "onager.kernel.Kernel.bind")
+_BUSY = ("executor.Executor$TaskRunner.run", "onager.Kernel.bind")
 _START_S = 120.0
 _ANSWER_S = 60.0
 
@@ -176,7 +176,7 @@ def _serve(connection: Connection, spark: SparkSession, runner: StageRunner) -> 
         "cancel": runner.cancel,
         "close_job": runner.close_job,
         "plan": lambda source, has_exchange: encoded_stages(spark, source, has_exchange=has_exchange),
-        "stream_use": lambda: list(runner.kernel.streamUse()),
+        "stream_use": lambda: list(runner.kernel.stream_use()),
         "busy_threads": lambda: busy_threads(spark._jvm),  # noqa: SLF001
     }
     while True:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from onager.exchange_layout import stage_directory
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import Kernel
 from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
@@ -64,7 +65,7 @@ class _Binding:
 class Binder:
     """Keeps the bound stages of jobs until the job is closed, and Spark sessions. Callable from any thread."""
 
-    def __init__(self, spark: SparkSession, kernel: Any, check_address: Callable[[str], None]) -> None:
+    def __init__(self, spark: SparkSession, kernel: Kernel, check_address: Callable[[str], None]) -> None:
         """Bind in *kernel*; *check_address* raises what speaks against reading streams from an address."""
         self._check_address = check_address
         self._spark = spark
@@ -118,7 +119,7 @@ class Binder:
         with self._lock:
             session = self._sessions.pop(text, None)
             if session is None:
-                session = self._kernel.session(self._spark._jsparkSession, text)  # noqa: SLF001
+                session = self._kernel.session(self._spark, conf)
             self._sessions[text] = session
             if len(self._sessions) > _MOST_SESSIONS:
                 self._sessions.popitem(last=False)
@@ -143,7 +144,7 @@ class Binder:
             if found is None or found.made.done() or any(is_wanted() for is_wanted in found.waiting):
                 return
             del self._bound[key]  # who comes from now on shall have it
-        self._kernel.cancelGroup(found.group)
+        self._kernel.cancel_group(found.group)
 
     def close_job(self, job_id: JobId) -> None:
         """Forget all stages of a job; what is being bound is stopped."""
@@ -154,8 +155,8 @@ class Binder:
             self._sparing = {key for key in self._sparing if key.job_id != job_id}
         for binding in gone.values():
             if not binding.made.done():
-                self._kernel.cancelGroup(binding.group)
-        self._kernel.closeJob(job_id)
+                self._kernel.cancel_group(binding.group)
+        self._kernel.close_job(job_id)
 
     def _drop_before(self, key: StageKey) -> None:
         """Forget earlier attempts of a stage that are bound."""
@@ -191,7 +192,7 @@ class Binder:
             "sparing": key in self._sparing,
             "inputs": inputs,
         }
-        return self._kernel.bind(session, plan.fragment, json.dumps(spec), self._jvm.java_list(rebuilt))
+        return self._kernel.bind(session, plan.fragment, spec, rebuilt)
 
     def _stream_spec(self, job_id: JobId, source: ExchangeInput, stream: pb.StreamedInput) -> dict[str, Any]:
         for address in {task.address for task in stream.tasks}:

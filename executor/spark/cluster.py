@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from onager.clock import Clock
 from onager.errors import InvalidSettingError
 from onager.exchange_layout import has_scheme
+from onager.executor.spark.kernel import CLUSTER_PLUGIN, Kernel
 from onager.executor.work import ClusterAwayError
 
 _STANDALONE = "spark://"
@@ -65,7 +66,7 @@ def settings_for(master: str, slots: int, jar: str, conf: Mapping[str, str]) -> 
         "spark.driver.memory": f"{_DRIVER_MEMORY_MIB}m",
         **conf,
         "spark.jars": _joined(jar, conf.get("spark.jars")),
-        "spark.plugins": _joined("onager.kernel.ClusterPlugin", conf.get("spark.plugins")),
+        "spark.plugins": _joined(CLUSTER_PLUGIN, conf.get("spark.plugins")),
     }
 
 
@@ -98,7 +99,7 @@ def await_master(master: str) -> None:
 class SparkCluster:
     """The cluster that runs an executor's tasks, seen from its driver."""
 
-    def __init__(self, spark: SparkSession, kernel: Any, master: str, slots: int, clock: Clock) -> None:
+    def __init__(self, spark: SparkSession, kernel: Kernel, master: str, slots: int, clock: Clock) -> None:
         self._kernel = kernel
         self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark offers no public way to it
         self._master = master
@@ -108,7 +109,7 @@ class SparkCluster:
 
     def check_exchange(self, exchange_dir: str) -> None:
         """Raise `InvalidSettingError` when a process of the cluster does not see our files in *exchange_dir*."""
-        problems = list(self._kernel.whoDoesNotShare(2 * self._slots))
+        problems = self._kernel.who_does_not_share(2 * self._slots)
         if problems:
             raise InvalidSettingError(
                 "--exchange-dir",

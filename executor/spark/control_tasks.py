@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 from py4j.protocol import Py4JError
@@ -11,6 +10,7 @@ from py4j.protocol import Py4JError
 from onager.clock import Clock
 from onager.executor.spark import failures
 from onager.executor.spark.cancellation import Cancellation
+from onager.executor.spark.kernel import Kernel
 from onager.executor.work import Assignment, OnReport
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -39,7 +39,7 @@ class ControlTasks:
 
     def __init__(
         self,
-        kernel: Any,
+        kernel: Kernel,
         actions: Mapping[int, Action],
         clock: Clock,
     ) -> None:
@@ -69,7 +69,7 @@ class ControlTasks:
                 continue
             running.cancellation.cancel()
             try:
-                self._kernel.cancelControl(_group(key))
+                self._kernel.cancel_control(_group(key))
             except (Py4JError, OSError) as e:  # the JVM is gone, and the task with it
                 log.warning("cancel_failed", task=str(key), error=str(e))
 
@@ -103,12 +103,12 @@ class ControlTasks:
         cancellation: Cancellation,
     ) -> pb.TaskSuccess:
         """Do the work on a thread of the JVM that Spark knows by the task's job group, with a share of its own."""
-        self._kernel.enterControl(_group(key), f"onager {key}")
+        self._kernel.enter_control(_group(key), f"onager {key}")
         try:
             cancellation.check()  # from here on the group stands for it
             return action(key, task_set, blobs, cancellation)
         finally:
-            self._kernel.leaveControl(_group(key))
+            self._kernel.leave_control(_group(key))
 
     def _finish(
         self, key: TaskKey, *, success: pb.TaskSuccess | None = None, failure: pb.Failure | None = None

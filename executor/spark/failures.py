@@ -5,7 +5,6 @@ comes with the kind that they are to take it for.
 """
 
 import errno
-import json
 import traceback
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +24,7 @@ from onager.errors import (
 )
 from onager.execution_graph.failures import FailureCause, FailureKind
 from onager.executor.spark import plan_codec
+from onager.executor.spark.kernel import Kernel
 from onager.executor.spark.stage_plan import MadeBy
 from onager.protocol import onager_pb2 as pb
 
@@ -53,7 +53,7 @@ def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> 
     return failure
 
 
-def from_exception(kernel: Any, error: BaseException, made_by: MadeBy | None = None) -> pb.Failure:
+def from_exception(kernel: Kernel, error: BaseException, made_by: MadeBy | None = None) -> pb.Failure:
     """Return *error*, raised while a job was planned or a stage was bound or started, as a failure.
 
     *made_by*: who made the stage's plan; where that was another version, what would be an error of ours is its.
@@ -67,10 +67,10 @@ def from_exception(kernel: Any, error: BaseException, made_by: MadeBy | None = N
         return _failure(kind=FailureKind.IO_ERROR, message=message)
 
 
-def _classified(kernel: Any, error: BaseException, made_by: MadeBy | None) -> pb.Failure:
+def _classified(kernel: Kernel, error: BaseException, made_by: MadeBy | None) -> pb.Failure:
     origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     if isinstance(error, Py4JJavaError | CapturedException) and origin is not None:
-        return _with_notes(from_kernel(json.loads(kernel.describe(origin)), made_by), error)
+        return _with_notes(from_kernel(kernel.describe(origin), made_by), error)
     kind, cause = _kind_of(error)
     message = str(error) or type(error).__name__
     if _is_unanswered(error):

@@ -11,6 +11,7 @@ from typing import Any
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import LeafTools
 
 LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
 """How much data of the planning process a stage plan may carry."""
@@ -47,16 +48,17 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
     *scratch* is a file to be made on the way. Raises `UnsupportedPlanError` when the rows are more than a plan carries,
     when a data source waits for a subquery, and when its partitions are more than a plan carries.
     """
-    tools = jvm.java_class("onager.kernel.Leaves")
+    tools = LeafTools(jvm)
     if kind == FILE_LEAF:
-        facts = str(tools.describeFiles(leaf, str(scratch)))
-        size, files, partitions, file_format, root = facts.split("\t")
-        label = f"{file_format} {root.removeprefix('file:')} ({files} file{'' if files == '1' else 's'})"
-        table = root.rstrip("/").rpartition("/")[2].partition(".")[0]
-        return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", int(size), int(partitions))
+        scan = tools.describe_files(leaf, scratch)
+        label = (
+            f"{scan.file_format} {scan.root.removeprefix('file:')} ({scan.files} file{'' if scan.files == 1 else 's'})"
+        )
+        table = scan.root.rstrip("/").rpartition("/")[2].partition(".")[0]
+        return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", scan.input_bytes, scan.partitions)
     if kind == SOURCE_LEAF:
-        facts = jvm.java_class("onager.kernel.PartitionsScanExec").describe(leaf, str(scratch))
-        if facts is None:
+        source = tools.describe_source(leaf, scratch)
+        if source is None:
             raise UnsupportedPlanError(
                 "a data source that filters by the result of a subquery", "filter its rows in an outer query instead"
             )
@@ -65,21 +67,21 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
                 f"a data source whose partitions hold more than {LOCAL_ROWS_LIMIT_BYTES // (1024 * 1024)} MiB",
                 "let a partition say what to read, such as a path or a range of keys, and its reader hold the rest",
             )
-        size, partitions, name = facts.split("\t")
-        label = f"{name} ({partitions} partition{'' if partitions == '1' else 's'})"
-        return DescribedLeaf(scratch.read_bytes(), label, f"scan {name}", int(size), int(partitions))
+        size, partitions, name = source
+        label = f"{name} ({partitions} partition{'' if partitions == 1 else 's'})"
+        return DescribedLeaf(scratch.read_bytes(), label, f"scan {name}", size, partitions)
     if kind in ROW_LEAVES:
-        facts = tools.describeRows(leaf, session, LOCAL_ROWS_LIMIT_BYTES, str(scratch))
-        if facts is None:
+        rows = tools.describe_rows(leaf, session, LOCAL_ROWS_LIMIT_BYTES, scratch)
+        if rows is None:
             limit = f"{LOCAL_ROWS_LIMIT_BYTES // (1024 * 1024)} MiB"
             raise UnsupportedPlanError(
                 f"local data of more than {limit} (createDataFrame, parallelize)",
                 "write it to files first (Parquet, say), and read these in the query",
             )
     else:
-        facts = tools.describeOther(leaf, str(scratch))
-    size, partitions = facts.split("\t")
-    return DescribedLeaf(scratch.read_bytes(), _LABELS[kind], _LABELS[kind], int(size), int(partitions))
+        rows = tools.describe_other(leaf, scratch)
+    size, partitions = rows
+    return DescribedLeaf(scratch.read_bytes(), _LABELS[kind], _LABELS[kind], size, partitions)
 
 
 def rebuild(jvm: Jvm, session: Any, description: bytes) -> Any:
@@ -87,4 +89,4 @@ def rebuild(jvm: Jvm, session: Any, description: bytes) -> Any:
 
     Under the conf of the stage plan it reads in exactly the tasks that were planned, whatever the executor's cores.
     """
-    return jvm.java_class("onager.kernel.Leaves").rebuild(description, session)
+    return LeafTools(jvm).rebuild(session, description)

@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType
 
 from onager.errors import OnagerError, VersionMismatchError
 from onager.executor.spark import cluster
+from onager.executor.spark.kernel import GUARD, answer_promptly
 from onager.executor.spark.kernel_jar import kernel_jar
 from onager.executor.spark.starting import StartingJvm, started_jvms
 from onager.executor.work import ClusterAwayError
@@ -40,7 +41,6 @@ _JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to be gone."""
-_GUARD: Final = "onager.kernel.Guard"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -77,7 +77,7 @@ def start_session(
     options = (f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", collector(settings), given_options)
     settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
     others = settings.get("spark.sql.extensions")
-    settings["spark.sql.extensions"] = _GUARD if not others else f"{_GUARD},{others}"
+    settings["spark.sql.extensions"] = GUARD if not others else f"{GUARD},{others}"
     settings["spark.onager.privatePaths"] = "\n".join(private.paths)
     if settings.get("spark.driver.bindAddress") == _LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
@@ -98,8 +98,7 @@ def start_session(
         except BaseException:
             spark.stop()
             raise
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  (PySpark keeps it nowhere else)
-    gateway.java_gateway_server.addListener(gateway.jvm.onager.kernel.PromptAnswers())
+    answer_promptly(spark.sparkContext._gateway)  # noqa: SLF001  (PySpark keeps it nowhere else)
     return spark
 
 

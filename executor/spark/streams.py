@@ -1,12 +1,11 @@
 """What an executor is told about the streams between executors, and the port that it opens for them."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from onager.executor.spark.kernel import Kernel
 from onager.protocol.ports import unusable_address
 from onager.protocol.security.places import leads_nowhere_else, reached_at
 
@@ -27,7 +26,7 @@ class StreamSettings:
     """What the kernel's ``StreamLimits`` takes, where it is not to be the default."""
 
 
-def open_streams(kernel: Any, settings: StreamSettings) -> str:
+def open_streams(kernel: Kernel, settings: StreamSettings) -> str:
     """Let *kernel* serve streams, and return where; `InvalidSettingError` when the port cannot be opened."""
     host, _, port = settings.listen.rpartition(":")
     spec = {
@@ -39,7 +38,7 @@ def open_streams(kernel: Any, settings: StreamSettings) -> str:
         "token_file": "" if settings.token_file is None else str(settings.token_file),
     }
     try:
-        return str(kernel.openStreams(json.dumps(spec)))
+        return kernel.open_streams(spec)
     except Py4JJavaError as error:
         said = str(error.java_exception.getMessage())
         raise unusable_address("--stream-listen", settings.listen, said) from error

@@ -14,7 +14,6 @@ where they are.
 """
 
 import contextlib
-import json
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +30,7 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
 from onager.executor.spark.binder import Binder, StageKey, stage_key
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.outcomes import take
+from onager.executor.spark.kernel import Kernel
 from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
 from onager.executor.spark.streams import StreamSettings, check_reader, open_streams
@@ -95,9 +93,7 @@ class StageRunner:
         self._executor_id = executor_id
         self._shared = shared
         self._clock = clock
-        context = spark.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to the JVM)
-        kernel = Jvm.of(spark).java_class("onager.kernel.Kernel")
-        self.kernel: Any = kernel(context, local_path(exchange_dir), slots, incarnation)
+        self.kernel = Kernel(spark, local_path(exchange_dir), slots, incarnation)
         self.stream_address = "" if streams is None else open_streams(self.kernel, streams)
         """Where others read what tasks here stream; empty: tasks cannot."""
         self.binder = Binder(spark, self.kernel, check_address=lambda address: check_reader(streams, address))
@@ -175,7 +171,7 @@ class StageRunner:
         self._starters.shutdown(wait=False, cancel_futures=True)
         self._listener.join(timeout=2 * _POLL_MS / 1000)
         if self.stream_address and not self._is_jvm_lost:
-            self.kernel.stopStreams()
+            self.kernel.stop_streams()
 
     # ------------------------------------------------------------ on the way in
 
@@ -191,7 +187,7 @@ class StageRunner:
                 run.submitted = bool(todo)
             if todo:
                 spec, expression = self._output_spec(run, plan, todo)
-                self.kernel.submit(bound, json.dumps(spec), expression)
+                self.kernel.submit(bound, spec, expression)
                 self._stop_unwanted(run, [partition for partition, _ in todo])
             else:
                 self._forget(run)
@@ -201,12 +197,12 @@ class StageRunner:
     def _expect_streams(self, run: _Run) -> None:
         """Let readers know that there is something to wait for: binding takes as long as what is broadcast in it."""
         if run.is_streamed:
-            self.kernel.expectStreams(json.dumps(self._stream_spec(run, _partitions(run))))
+            self.kernel.expect_streams(self._stream_spec(run, _partitions(run)))
 
     def _give_up(self, run: _Run, failure: pb.Failure) -> None:
         if run.is_streamed:
             with contextlib.suppress(Py4JError, OSError):
-                self.kernel.giveUpStreams(json.dumps(self._stream_spec(run, _partitions(run))), failure.message)
+                self.kernel.give_up_streams(self._stream_spec(run, _partitions(run)), failure.message)
         self._fail_rest(run, failure)
 
     def _output_spec(self, run: _Run, plan: StagePlan, todo: list[tuple[int, Nonce]]) -> tuple[dict[str, Any], bytes]:
@@ -257,7 +253,7 @@ class StageRunner:
         if job_id in self._streaming:
             self._streaming.discard(job_id)
             self._streamed.discard(JobId(job_id))
-            self.kernel.closeStreams(job_id)
+            self.kernel.close_streams(job_id)
 
     def _cancel(self, run: _Run, wanted: set[TaskKey], why: str) -> None:
         with self._lock:
@@ -273,7 +269,7 @@ class StageRunner:
             self._report(run, _report_of(key, run.started_ms, now, failures.killed(why)))
         try:
             if submitted:
-                self.kernel.cancel(run.name, Jvm.of(self._spark).java_list(gone))
+                self.kernel.cancel(run.name, gone)
             elif whole:
                 self.binder.cancel(run.stage)
         except Exception as e:  # noqa: BLE001 - the JVM is gone, and the tasks with it
@@ -284,14 +280,14 @@ class StageRunner:
         with self._lock:
             gone = [partition for partition in submitted if partition not in run.open]
         if gone:
-            self.kernel.cancel(run.name, Jvm.of(self._spark).java_list(gone))
+            self.kernel.cancel(run.name, gone)
 
     # ------------------------------------------------------------ on the way out
 
     def _listen(self) -> None:
         while not self._closed:
             try:
-                events = take(self.kernel, _POLL_MS)
+                events = self.kernel.take(_POLL_MS)
             except Exception as e:  # noqa: BLE001 - the JVM has died, or this runner is being closed
                 if not self._closed:
                     self._lose_jvm(e)

@@ -1,13 +1,12 @@
 """Running a query that was not cut: in one go, by plain Spark, on all slots of this executor."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from onager.exchange_layout import stage_directory, staging_directory
-from onager.executor.spark.outcomes import unpack
+from onager.executor.spark.kernel import Kernel, jvm_session
 from onager.executor.spark.planner import FusedRun
 from onager.ids import JobId, new_nonce
 from onager.protocol import onager_pb2 as pb
@@ -17,7 +16,7 @@ STAGE_ID = 1
 
 
 def run_whole(
-    kernel: Any,
+    kernel: Kernel,
     executor_id: str,
     job_id: JobId,
     frame: DataFrame,
@@ -36,10 +35,9 @@ def run_whole(
             "staging": staging_directory(sink.path, job_id),
         }
     )
-    spec = json.dumps({**layout, "nonce": nonce, "names": list(column_names)})
+    spec = {**layout, "nonce": nonce, "names": list(column_names)}
     query: Any = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no public way to it
-    session: Any = frame.sparkSession._jsparkSession  # noqa: SLF001
-    ((event, inline),) = unpack(bytes(kernel.runWhole(session, query, spec)))
+    event, inline = kernel.run_whole(jvm_session(frame.sparkSession), query, spec)
     output = pb.TaskOutput(
         nonce=nonce,
         executor_id=executor_id,

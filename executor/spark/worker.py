@@ -1,7 +1,6 @@
 """The worker of a real executor: each kind of task given to the part that does it, over one SparkSession."""
 
 import contextlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from subprocess import TimeoutExpired
 from typing import Any
@@ -31,8 +30,9 @@ from onager.executor.spark.cluster import SparkCluster, is_cluster
 from onager.executor.spark.control_tasks import Action, ControlTasks
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import arrow_schema, check_lookups
 from onager.executor.spark.plan_codec import decode, digest
-from onager.executor.spark.planner import FusedRun, plan_job
+from onager.executor.spark.planner import FusedRun, cutter, plan_job, sql_script
 from onager.executor.spark.planner.sizing import check_settings_known
 from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
 from onager.executor.spark.streams import StreamSettings
@@ -106,7 +106,7 @@ class SparkWorker:
     def _check_spark(self) -> None:
         check_settings_known(self._spark)
         try:
-            self._runner.kernel.check(self._spark._jsparkSession)  # noqa: SLF001  (PySpark has no public way to it)
+            check_lookups(self._spark, cutter.LOOKED_UP | sql_script.LOOKED_UP)
         except Py4JJavaError as e:
             why = e.java_exception.getMessage()
             raise VersionMismatchError(f"this Onager cannot run on Spark {self.spark_version}: {why}") from e
@@ -173,7 +173,7 @@ class SparkWorker:
             remove_job_data(self._exchange_dir, job_id, keep)
             return
         try:
-            self._runner.kernel.removeJob(job_id, Jvm.of(self._spark).java_list(keep))
+            self._runner.kernel.remove_job(job_id, keep)
         except Py4JError as e:
             raise OSError(f"{self._exchange_dir}/{job_id} could not be removed: {e}") from e
 
@@ -232,7 +232,7 @@ class SparkWorker:
         return run_whole(self._runner.kernel, self._executor_id, key.job_id, frame, column_names, sink)
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
-        return bytes(self._runner.kernel.arrowSchema(session, plan, json.dumps(list(column_names))))
+        return arrow_schema(session, Jvm.of(self._spark), plan, column_names)
 
     def _plan_publish(
         self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation

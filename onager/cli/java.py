@@ -1,4 +1,7 @@
-"""Find a Java that Spark can run on: ``python -m onager.cli.java`` prints its home, or says what to do."""
+"""Find a Java that Spark can run on: ``python -m onager.cli.java`` prints its home, or says what to do.
+
+With ``--jdk`` it has to have a compiler, too, which builds the kernel in a checkout.
+"""
 
 import glob
 import os
@@ -23,18 +26,30 @@ _USUAL_PLACES: Final = (
     "~/.sdkman/candidates/java/*",
 )
 
+_PLACES: Final = "none was found (JAVA_HOME, PATH, the usual places). Install it with"
 ADVICE: Final = (
-    f"Spark needs Java {MINIMUM} or newer, and none was found (JAVA_HOME, PATH, the usual places). Install it with\n"
+    f"Spark needs Java {MINIMUM} or newer, and {_PLACES}\n"
     "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless   (or openjdk-21-jre-headless)\n"
     "  Fedora:          sudo dnf install java-17-openjdk-headless\n"
     "  macOS:           brew install openjdk@17\n"
     "or set JAVA_HOME to one that you have."
 )
+JDK_ADVICE: Final = (
+    f"a JDK {MINIMUM} or newer compiles the kernel, and {_PLACES}\n"
+    "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jdk-headless   (or openjdk-21-jdk-headless)\n"
+    "  Fedora:          sudo dnf install java-17-openjdk-devel\n"
+    "  macOS:           brew install openjdk@17\n"
+    "or set JAVA_HOME to one that you have."
+)
 
 
-def find_java_home() -> Path | None:
+def find_java_home(*, needs_compiler: bool = False) -> Path | None:
     """Return the home of a Java that is new enough: JAVA_HOME's, then PATH's, then any in the usual places."""
-    return next((home for home in _candidates() if (version_of(home) or 0) >= MINIMUM), None)
+    return next((home for home in _candidates() if _will_do(home, needs_compiler=needs_compiler)), None)
+
+
+def _will_do(home: Path, *, needs_compiler: bool) -> bool:
+    return (not needs_compiler or (home / "bin" / "javac").is_file()) and (version_of(home) or 0) >= MINIMUM
 
 
 def version_of(home: Path) -> int | None:
@@ -61,9 +76,10 @@ def _candidates() -> Iterator[Path]:
 
 def main() -> None:
     """Print the home of a Java that is new enough; exit code 1, and advice, when there is none."""
-    home = find_java_home()
+    needs_compiler = "--jdk" in sys.argv[1:]
+    home = find_java_home(needs_compiler=needs_compiler)
     if home is None:
-        print(ADVICE, file=sys.stderr)
+        print(JDK_ADVICE if needs_compiler else ADVICE, file=sys.stderr)
         raise SystemExit(1)
     print(home)
 

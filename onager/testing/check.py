@@ -1,6 +1,5 @@
 """The assertion that a query gives the same result in pieces as in one go."""
 
-import json
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +11,7 @@ from pyspark.sql import DataFrame
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.outcomes import unpack
-from onager.executor.spark.planner.job_session import jvm_session
+from onager.executor.spark.kernel import Kernel, jvm_session, order_of
 from onager.testing.compare import Order, difference
 from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
@@ -83,23 +81,20 @@ def _cut(frame: DataFrame, analyzed: Any, names: list[str], config: HarnessConfi
 def _ordered(jvm: Jvm, frame: DataFrame) -> tuple[Any, Order]:
     """Return the query, with columns added for the keys of its order that its output lacks, and that order."""
     analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)
-    facts, query = jvm.java_class("onager.kernel.Orders").of(analyzed)
-    kind, keys = str(facts).split("\t")
-    places = tuple(int(place) for place in keys.split(",") if place)
-    return query, Order(keys=places, columns=len(frame.columns), is_limited=kind == "limited")
+    is_limited, places, query = order_of(jvm, analyzed)
+    return query, Order(keys=places, columns=len(frame.columns), is_limited=is_limited)
 
 
 def _plain(jvm: Jvm, frame: DataFrame, analyzed: Any, names: list[str]) -> pa.Table:
     """Return the query's result as plain Spark gives it under the session's settings, as Onager's results look."""
     session = frame.sparkSession
-    context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
     datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
     query = datasets.ofRows(jvm_session(session), analyzed).queryExecution()
     with tempfile.TemporaryDirectory(prefix="onager-testing-") as directory:
-        kernel = jvm.java_class("onager.kernel.Kernel")(context, directory, 1, "")
+        kernel = Kernel(session, directory, 1)
         try:
             spec = {"layout": "result", "directory": "plain", "nonce": "r", "names": names}
-            ((event, inline),) = unpack(bytes(kernel.runWhole(jvm_session(session), query, json.dumps(spec))))
+            event, inline = kernel.run_whole(jvm_session(session), query, spec)
         finally:
             kernel.close()
         content = inline if event["inline"] else Path(directory, "plain", "0-r.arrow").read_bytes()

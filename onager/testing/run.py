@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import itertools
-import json
 import os
 import shutil
 import tempfile
@@ -20,7 +19,7 @@ from pyspark.sql import DataFrame
 from onager.errors import OnagerError
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.planner.job_session import jvm_session
+from onager.executor.spark.kernel import Pipeline
 from onager.executor.spark.stage_plan import (
     ExchangeInput,
     LeafInput,
@@ -94,7 +93,7 @@ class DistributedRun:
 
 
 class Plant(Protocol):
-    """Plants a fault: given the way into the JVM, returns an ``onager.kernel.Interposer``."""
+    """Plants a fault: given the way into the JVM, returns an ``onager.testing.Interposer``."""
 
     def __call__(self, jvm: Jvm) -> Any:
         """Return the JVM object that stands between tasks and what they read and write."""
@@ -138,13 +137,12 @@ def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant:
             "memory_bytes": min(config.memory_bytes, memory // 4),
             "task_memory_bytes": max(MIN_TASK_MEMORY, memory // 2 // max(graph.tasks, 1)),
         }
-        context = session.sparkContext._jsc.sc()  # noqa: SLF001  (PySpark offers no public way to it)
-        pipeline = jvm.java_class("onager.kernel.Pipeline")(context, jvm_session(session), json.dumps(spec))
+        pipeline = Pipeline(session, spec)
         with _closed_at_the_end(pipeline):
             if plant is not None:
                 pipeline.interpose(plant(jvm))
             for stage in graph.stages:
-                _add(jvm, pipeline, stage)
+                _add(pipeline, stage)
             report = _carry_out(pipeline, config)
         return _result(graph, report, directory)
     finally:
@@ -152,22 +150,22 @@ def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant:
 
 
 @contextlib.contextmanager
-def _closed_at_the_end(pipeline: Any) -> Iterator[None]:
+def _closed_at_the_end(pipeline: Pipeline) -> Iterator[None]:
     try:
         yield
     finally:
-        left = str(pipeline.close(STOP_MS)).split()
+        left = pipeline.close(STOP_MS)
         if left:
             raise OnagerError(f"tasks did not stop within {STOP_MS // 1000} s: {', '.join(left)}")
 
 
-def _add(jvm: Jvm, pipeline: Any, stage: Stage) -> None:
+def _add(pipeline: Pipeline, stage: Stage) -> None:
     first = plan_codec.decode(stage.encoded)
-    pipeline.addStage(json.dumps(_stage_spec(stage, first)))
+    pipeline.add_stage(_stage_spec(stage, first))
     for partition in range(first.partitions):
         plan = plan_codec.decode(stage.encoded)
-        leaves = jvm.java_list(source.description if isinstance(source, LeafInput) else None for source in plan.inputs)
-        pipeline.addTask(stage.stage_id, partition, plan.fragment, leaves, expression_of(plan.output))
+        leaves = [source.description if isinstance(source, LeafInput) else None for source in plan.inputs]
+        pipeline.add_task(stage.stage_id, partition, plan.fragment, leaves, expression_of(plan.output))
 
 
 def _stage_spec(stage: Stage, plan: StagePlan) -> dict[str, Any]:
@@ -189,18 +187,18 @@ def _input_spec(source: ExchangeInput) -> dict[str, Any]:
     return ranges | {"stage": source.stage_id, "reads_all": source.reads_all, "partitions": source.partitions}
 
 
-def _carry_out(pipeline: Any, config: HarnessConfig) -> dict[str, Any]:
+def _carry_out(pipeline: Pipeline, config: HarnessConfig) -> dict[str, Any]:
     """Start the tasks and wait for their end; return what became of them."""
     deadline = time.monotonic() + config.timeout_s
     pipeline.start()
-    while not getattr(pipeline, "await")(POLL_MS):
+    while not pipeline.has_ended(POLL_MS):
         if time.monotonic() > deadline:
-            waits = str(pipeline.waits()).strip()
+            waits = pipeline.waits()
             raise DistributedRunError(
                 f"the query was not done after {config.timeout_s:g} s (HarnessConfig.timeout_s); "
                 + (f"who waits for what:\n{waits}" if waits else "no task waits for another")
             )
-    report: dict[str, Any] = json.loads(pipeline.report())
+    report = pipeline.report()
     failure = report.get("failure")
     if failure:
         stage_id = failure.get("stage", 0)

@@ -1,6 +1,5 @@
 """A query as stages: cut as Onager cuts it, each stage encoded once."""
 
-import json
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from onager.executor.spark import plan_codec
+from onager.executor.spark.kernel import arrow_schema, jvm_session
 from onager.executor.spark.planner.cutter import CutStage, cut_plan
-from onager.executor.spark.planner.job_session import changed_settings, jvm_session, own_settings
+from onager.executor.spark.planner.job_session import changed_settings, own_settings
 from onager.executor.spark.planner.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
 from onager.executor.spark.stage_plan import (
     ExchangeInput,
@@ -125,8 +125,7 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
         plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
         cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes)
         stages = tuple(_stage(stage) for stage in cut_stages)
-        kernel = jvm.java_class("onager.kernel.Kernel")
-        return StageGraph(stages, bytes(kernel.arrowSchema(jvm_session(session), plan, json.dumps(column_names))))
+        return StageGraph(stages, arrow_schema(jvm_session(session), jvm, plan, column_names))
 
 
 def _stage(stage: CutStage) -> Stage:

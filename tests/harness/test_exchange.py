@@ -1,6 +1,5 @@
 """The streaming exchange, as whole queries meet it: bounds, beginnings, ends, failures, and what is left afterwards."""
 
-import json
 import tempfile
 from types import SimpleNamespace
 
@@ -99,7 +98,7 @@ def test_what_a_task_does_not_ask_for_stays_where_it_is(spark, monkeypatch, pipe
     held = []
 
     def stop():
-        held.append(pipelines[0].heldBytes())
+        held.append(pipelines[0].held_bytes())
         raise KeyboardInterrupt
 
     watched(monkeypatch, gate, stop)
@@ -181,8 +180,8 @@ def test_a_run_that_is_interrupted_leaves_nothing(spark, scratch, monkeypatch, p
     met = []
 
     def interrupt():
-        spilled = json.loads(pipelines[0].report())["spilled_bytes"]
-        met.append((len(left_behind(spark)), pipelines[0].heldBytes(), spilled, str(pipelines[0].waits())))
+        spilled = pipelines[0].report()["spilled_bytes"]
+        met.append((len(left_behind(spark)), pipelines[0].held_bytes(), spilled, pipelines[0].waits()))
         raise KeyboardInterrupt
 
     watched(monkeypatch, gate, interrupt)
@@ -194,7 +193,7 @@ def test_a_run_that_is_interrupted_leaves_nothing(spark, scratch, monkeypatch, p
     assert 0 < held <= 8192
     assert waits.count("waits for room in") == 3
     assert spilled > 0
-    assert pipelines[0].heldBytes() == 0
+    assert pipelines[0].held_bytes() == 0
     assert left_behind(spark) == []
     assert list(scratch.iterdir()) == []
 
@@ -204,7 +203,7 @@ def test_a_run_that_fails_leaves_nothing_while_its_error_is_kept(spark, scratch,
     with pytest.raises(DistributedRunError) as caught:
         run_distributed(spark.sql(DEALT), config, plant=failures(2, alone=True))
     assert caught.value.__traceback__ is not None
-    assert pipelines[0].heldBytes() == 0
+    assert pipelines[0].held_bytes() == 0
     assert left_behind(spark) == []
     assert list(scratch.iterdir()) == []
 
@@ -212,7 +211,7 @@ def test_a_run_that_fails_leaves_nothing_while_its_error_is_kept(spark, scratch,
 def test_a_run_that_succeeds_leaves_nothing(spark, scratch, pipelines):
     run = run_distributed(spark.sql(f"select * from ({DEALT}) limit 5"))
     assert run.table.num_rows == 5
-    assert pipelines[0].heldBytes() == 0
+    assert pipelines[0].held_bytes() == 0
     assert left_behind(spark) == []
     assert list(scratch.iterdir()) == []
 

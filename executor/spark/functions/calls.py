@@ -27,8 +27,7 @@ from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.functions.job_spark import described_context
 from onager.executor.spark.functions.printed import Printed
 from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses, not_started
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.planner.job_session import jvm_session
+from onager.executor.spark.kernel import FunctionGateway
 from onager.job_settings import PLANNING_TIMEOUT
 from onager.protocol import onager_pb2 as pb
 
@@ -48,7 +47,6 @@ class FunctionCalls:
 
     def __init__(self, spark: SparkSession, processes: FunctionProcesses, default_timeout_s: float = 0.0) -> None:
         """*default_timeout_s*: for jobs that do not say ``onager.planning.timeout``; 0: none."""
-        self._spark = spark
         self._processes = processes
         self._default_timeout_s = default_timeout_s
         self._context = described_context(spark.sparkContext)
@@ -81,14 +79,9 @@ class FunctionCalls:
         printed: Printed,
         cancellation: Cancellation,
     ) -> DataFrame:
-        gateway = self._open_gateway(session)
+        gateway = FunctionGateway(session)
         try:
-            request = {
-                "port": gateway.port(),
-                "token": gateway.token(),
-                "ids": gateway.ids(),
-                "directory": str(directory),
-            }
+            request = gateway.place() | {"directory": str(directory)}
             parts = (
                 json.dumps(request | {"context": self._context}).encode(),
                 pb.JobSpec(python=spec.python, py_files=spec.py_files).SerializeToString(),
@@ -107,13 +100,7 @@ class FunctionCalls:
             printed.close()
             self._close(gateway)
 
-    def _open_gateway(self, session: SparkSession) -> Any:
-        gateways = Jvm.of(self._spark).java_class("onager.kernel.FunctionGateway")
-        context: Any = self._spark.sparkContext
-        jvm_context, accumulator = context._jsc.sc(), context._javaAccumulator  # noqa: SLF001 - PySpark hides them
-        return gateways(jvm_context, jvm_session(session), accumulator)
-
-    def _close(self, gateway: Any) -> None:
+    def _close(self, gateway: FunctionGateway) -> None:
         """Wait until nothing goes on that the process had the JVM do: until then its slot is not free."""
         for tries in range(1, 1 << 30):
             left = gateway.close(_CLOSE_MS)
@@ -122,7 +109,7 @@ class FunctionCalls:
             if tries == _CLOSE_PATIENCE:
                 log.warning("function_not_stopped", left=left, why="Spark's driver still works on what it asked for")
 
-    def _outcome(self, answer: Mapping[str, Any], gateway: Any, session: SparkSession) -> DataFrame:
+    def _outcome(self, answer: Mapping[str, Any], gateway: FunctionGateway, session: SparkSession) -> DataFrame:
         match answer["kind"]:
             case "returned":
                 return DataFrame(gateway.frame(), session)

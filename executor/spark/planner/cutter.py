@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import PlanTools, jvm_session
 from onager.executor.spark.planner.determinism import is_deterministic
-from onager.executor.spark.planner.job_session import jvm_session, planned_settings
+from onager.executor.spark.planner.job_session import planned_settings
 from onager.executor.spark.planner.naming import stage_name
 from onager.executor.spark.planner.nodes import (
     ADVICE,
@@ -51,6 +52,8 @@ from onager.executor.spark.stage_plan import (
 HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
 """Those with an expression for the bucket; the second one is that of `repartitionById`."""
 KNOWN_PARTITIONINGS = HASH_PARTITIONINGS | {"RangePartitioning", "RoundRobinPartitioning", "SinglePartition"}
+LOOKED_UP = leaves.LEAVES | EXCHANGES | SUBQUERIES | KNOWN.keys() | KNOWN_PARTITIONINGS
+"""The classes of Spark that this package tells by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,7 @@ class Cutter:
         self._jvm = jvm
         self._session = session
         self._scratch = scratch
-        self._tools = jvm.java_class("onager.kernel.PlanTools")
-        self._bucket_tools = jvm.java_class("onager.kernel.Buckets")
+        self._tools = PlanTools(jvm)
         self._outline = Outline(jvm, plan)
         self._conf = conf
         self._column_names = tuple(column_names)
@@ -150,7 +152,7 @@ class Cutter:
         if node.kind not in KNOWN and node.kind not in EXCHANGES | leaves.LEAVES | SUBQUERIES:
             raise UnsupportedPlanError(f"{node.kind} in the physical plan", ADVICE.get(node.kind, DEFAULT_ADVICE))
         if node.runs_python:
-            check_python_functions(self._jvm, self._outline.handle(node))
+            check_python_functions(self._tools, self._outline.handle(node))
         if node.particulars == "barrier":
             raise UnsupportedPlanError(
                 "barrier mode", "its tasks would all have to run at once: leave barrier=True out", runs_whole=False
@@ -176,16 +178,16 @@ class Cutter:
         top = self._outline.handle(root)
         if exchange is not None and _brings_buckets(exchange):
             self._visit_subqueries(exchange, draft)
-            top = self._bucket_tools.added(self._outline.handle(exchange))
+            top = self._tools.with_bucket(self._outline.handle(exchange))
         handles = [self._outline.handle(node) for node in draft.cut]
         fragment = self._tools.fragment(top, handles, draft.replacements)
         if limit is not None:
-            fragment = self._tools.localLimit(self._outline.handle(limit), fragment)
+            fragment = self._tools.local_limit(self._outline.handle(limit), fragment)
         is_sorted = isinstance(output, SortedOutput)
         if exchange is not None and is_sorted:
             fragment = self._tools.sorted(self._outline.handle(exchange), fragment)
         written = self._scratch / f"fragment-{len(self.stages) + 1}"
-        text = str(self._tools.finish(fragment, str(written)))
+        text = self._tools.finish(fragment, written)
         plan = StagePlan(
             fragment=written.read_bytes(),
             inputs=tuple(draft.inputs),
@@ -222,11 +224,11 @@ class Cutter:
         buckets = self._buckets(exchange)
         match exchange.particulars.split(" ")[0]:
             case partitioning if partitioning in HASH_PARTITIONINGS:
-                return HashOutput(buckets, bytes(self._bucket_tools.expression(self._outline.handle(exchange))))
+                return HashOutput(buckets, self._tools.bucket_expression(self._outline.handle(exchange)))
             case "RoundRobinPartitioning":
                 return RoundRobinOutput(buckets)
             case "RangePartitioning" if buckets > 1:
-                ordering = bytes(self._tools.ordering(self._outline.handle(exchange)))
+                ordering = self._tools.ordering(self._outline.handle(exchange))
                 return SortedOutput(ordering, samples_of_run(self._tasks(exchange.child)))
             case _:
                 return SingleOutput()
@@ -279,7 +281,7 @@ class Cutter:
                 below = self._broadcast(draft, original.child)
             else:
                 below = self._placeholder(draft, original.child, ExchangeInput(self._produce(original), reads_all=True))
-            self._replace(draft, subquery, self._tools.withChild(self._outline.handle(original), below))
+            self._replace(draft, subquery, self._tools.with_child(self._outline.handle(original), below))
 
     def _replace_collecting_join(self, node: PlanNode, draft: _Draft) -> None:
         """Let a join that needs to see every streamed row before it knows its output run in one task."""
@@ -295,7 +297,7 @@ class Cutter:
         self._visit_subqueries(node, draft)
         handles = [self._outline.handle(cut) for cut in draft.cut]
         join = self._tools.fragment(self._outline.handle(node), handles, draft.replacements)
-        self._replace(draft, node, self._tools.inOneTask(join))
+        self._replace(draft, node, self._tools.in_one_task(join))
 
     def _replace_leaf(self, node: PlanNode, draft: _Draft) -> None:
         described = self._describe(node)
@@ -306,8 +308,7 @@ class Cutter:
             # sources there are only such here that the join applies as well.
             self._visit_subqueries(node, draft)
             scan = self._outline.handle(node)
-            kernel = self._jvm.java_class("onager.kernel.Leaves")
-            filtered = kernel.underRuntimeFilters(scan, leaf, described.partitions)
+            filtered = self._tools.under_runtime_filters(scan, leaf, described.partitions)
             handles = [self._outline.handle(cut) for cut in draft.cut]
             leaf = self._tools.fragment(filtered, handles, draft.replacements)
         self._replace(draft, node, leaf)
@@ -321,14 +322,14 @@ class Cutter:
         output = self.stages[producer - 1].plan.output
         ordering = output.ordering if isinstance(output, SortedOutput) else b""
         source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange), ordering=ordering)
-        make = self._bucket_tools.removed if _brings_buckets(exchange) else None
+        make = self._tools.placeholder_with_bucket if _brings_buckets(exchange) else None
         self._replace(draft, node, self._placeholder(draft, node, source, make))
 
     def _broadcast(self, draft: _Draft, node: PlanNode) -> Any:
         """Return the broadcast that *node* stands for, over what another stage gives."""
         exchange = self._outline.original(node)
         leaf = self._placeholder(draft, node, ExchangeInput(self._produce(exchange), reads_all=True))
-        return self._tools.withChild(self._outline.handle(exchange), leaf)
+        return self._tools.with_child(self._outline.handle(exchange), leaf)
 
     def _placeholder(
         self, draft: _Draft, columns_of: PlanNode, source: StageSource, make: Callable[[Any, str], Any] | None = None

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -17,6 +16,7 @@ from onager.errors import InvalidSettingError, PlanningError
 from onager.exchange_layout import has_scheme
 from onager.executor.exchange import Description, null_text, read_description
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import PlanTools, jvm_session
 from onager.executor.spark.planner.formats import check_options, merged, says
 from onager.executor.spark.planner.view_schemas import ViewSchemas, schema_key
 from onager.job_settings import PREFIX, check_known
@@ -106,8 +106,7 @@ def _why_fixed(session: SparkSession, key: str) -> str:
 
 def own_settings(session: SparkSession) -> dict[str, str]:
     """Return the settings that were made in *session* or given to its process; those that nobody made are not there."""
-    text = Jvm.of(session).java_class("onager.kernel.PlanTools").settings(jvm_session(session))
-    return dict(entry.split("\t", 1) for entry in str(text).split("\0") if entry)
+    return PlanTools(Jvm.of(session)).settings(jvm_session(session))
 
 
 def planned_settings(session: SparkSession) -> dict[str, str]:
@@ -201,8 +200,3 @@ def _format_of_name(path: str) -> str:
     if len(parts) > 1 and parts[-1] in COMPRESSIONS:
         parts.pop()
     return FORMATS.get(parts[-1], "") if len(parts) > 1 else ""
-
-
-def jvm_session(session: SparkSession) -> Any:
-    """Return the JVM object of *session*."""
-    return session._jsparkSession  # noqa: SLF001  (PySpark has no public way to it)

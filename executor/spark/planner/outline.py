@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import PlanTools
 
 
 @dataclass(slots=True, eq=False)
@@ -35,11 +36,11 @@ class Outline:
     """The nodes of one physical plan, without code generation and row/column transitions."""
 
     def __init__(self, jvm: Jvm, plan: Any) -> None:
-        text, self._handles = jvm.java_class("onager.kernel.PlanTools").outline(plan)
+        lines, self._node = PlanTools(jvm).outline(plan)
         self.nodes: list[PlanNode] = []
         self._by_plan_id: dict[int, PlanNode] = {}
         self._fetched: dict[int, Any] = {}
-        for line in text.splitlines():
+        for line in lines:
             self._add(line)
 
     def _add(self, line: str) -> None:
@@ -62,7 +63,7 @@ class Outline:
     def handle(self, node: PlanNode) -> Any:
         """Return the JVM object of *node*."""
         if node.index not in self._fetched:
-            self._fetched[node.index] = self._handles.get(node.index)
+            self._fetched[node.index] = self._node(node.index)
         return self._fetched[node.index]
 
     def original(self, node: PlanNode) -> PlanNode:

@@ -13,12 +13,12 @@ from onager.errors import PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import QueryTools, jvm_session
 from onager.executor.spark.planner.cutter import CutStage, cut_plan
 from onager.executor.spark.planner.formats import check_options, completed
 from onager.executor.spark.planner.job_session import (
     changed_settings,
     job_session,
-    jvm_session,
     planned_settings,
     register_views,
 )
@@ -221,7 +221,7 @@ class _Planning:
         return DataFrame(self._execution(), self._session)
 
     def _input_bytes(self, plan: Any) -> int:
-        return int(self._jvm.java_class("onager.kernel.Queries").inputBytes(plan))
+        return QueryTools(self._jvm).input_bytes(plan)
 
     def _execution(self) -> Any:
         """Return the query as planned under the session's present settings."""

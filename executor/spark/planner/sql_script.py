@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.errors import OnagerError, PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, kind
-from onager.executor.spark.planner.job_session import jvm_session
+from onager.executor.spark.kernel import QueryTools, jvm_session
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 
@@ -80,6 +80,17 @@ DATA_MODIFYING = frozenset(
     }
 )
 """What changes data where Spark does not call it a command; EXECUTE IMMEDIATE runs whatever its text says."""
+LOOKED_UP = (
+    HARMLESS
+    | SHOWING
+    | IGNORED
+    | DATA_MODIFYING
+    | {
+        *("CreateViewCommand", "CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand", "DropView"),
+        *("CacheTableAsSelect", "UnresolvedIdentifier", "UnresolvedWith"),
+    }
+)
+"""The classes of Spark that this module tells by their names."""
 ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions and variables are allowed; "
     "the last one is a query, SHOW, DESCRIBE or EXPLAIN, or INSERT OVERWRITE DIRECTORY … USING"
@@ -121,7 +132,7 @@ class PlannedScript:
 def split(jvm: Jvm, text: str) -> list[Statement]:
     """Split a script at its semicolons; Spark's own lexer minds quotes and comments. Empty statements are left out."""
     statements: list[Statement] = []
-    for described in str(jvm.java_class("onager.kernel.Scripts").statements(text)).splitlines():
+    for described in QueryTools(jvm).statements(text):
         begin, end, line, column, kind_of = described.split()
         piece = text[int(begin) : int(end)].rstrip()
         statements.append(Statement(len(statements) + 1, int(line), int(column), piece, kind_of == "procedure"))
@@ -199,7 +210,7 @@ class _placed:  # noqa: N801  (a context manager reads as a word)
 
 
 def _is_command(jvm: Jvm, plan: Any) -> bool:
-    return bool(jvm.java_class("onager.kernel.Queries").isCommand(plan)) or kind(plan) in DATA_MODIFYING
+    return QueryTools(jvm).is_command(plan) or kind(plan) in DATA_MODIFYING
 
 
 def _is_temporary_view(session: SparkSession, name: str) -> bool:
@@ -211,7 +222,7 @@ def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan:
 
     `SideEffectError` for what changes something else, `PlanningError` for a query, whose rows nobody would see.
     """
-    plan = jvm.java_class("onager.kernel.Queries").named(plan)
+    plan = QueryTools(jvm).named(plan)
     name = kind(plan).removesuffix("$")
     if name in HARMLESS | IGNORED:
         if name == "CreateTempViewUsing" and getattr(plan, "global")():
@@ -286,7 +297,7 @@ def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | Non
 
 def _check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
     """Raise if a statement that changes data hides in *plan*, such as one of several inserts of one FROM."""
-    if str(jvm.java_class("onager.kernel.Queries").firstOf(plan, ",".join(sorted(DATA_MODIFYING)))):
+    if QueryTools(jvm).first_of(plan, DATA_MODIFYING):
         raise SideEffectError(str(statement), ADVICE)
 
 

@@ -1,8 +1,8 @@
 package planted;
 
-import onager.kernel.ExchangeSink;
-import onager.kernel.Frame;
-import onager.kernel.Interposer;
+import onager.rows.ExchangeSink;
+import onager.rows.Frame;
+import onager.testing.Interposer;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;

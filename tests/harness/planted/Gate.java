@@ -2,9 +2,9 @@ package planted;
 
 import java.util.ArrayList;
 import java.util.List;
-import onager.kernel.ExchangeSink;
-import onager.kernel.Frame;
-import onager.kernel.Interposer;
+import onager.rows.ExchangeSink;
+import onager.rows.Frame;
+import onager.testing.Interposer;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.execution.SparkPlan;
 import scala.collection.AbstractIterator;
@@ -142,7 +142,7 @@ public class Gate implements Interposer {
                 putting = null;
                 if (!isOpen && isTaken) {
                     add(frames, bucket, 1L);
-                    add(bytes, bucket, frame.size);
+                    add(bytes, bucket, frame.size());
                 }
             }
             return isTaken;

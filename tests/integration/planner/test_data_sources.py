@@ -6,10 +6,10 @@ import pytest
 
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import jvm_session
 from onager.executor.spark.leaves import rebuild
 from onager.executor.spark.plan_codec import decode
 from onager.executor.spark.planner import plan_job
-from onager.executor.spark.planner.job_session import jvm_session
 from tests.integration.planner.python_jobs import compare, source
 
 NUMBERS = """
@@ -98,7 +98,9 @@ def test_partitions_that_hold_more_than_a_plan_carries(executor, tables, monkeyp
     jvm = Jvm.of(executor.spark)
     made = rebuild(jvm, jvm_session(executor.spark), leaf.description)
     assert len(leaf.description) > 12_000
-    assert len(jvm.java_class("onager.kernel.PlanTools").serialize(made)) < 12_000, "what tasks get along with closures"
+    assert len(jvm.java_class("onager.values.Serialization").encode(made)) < 12_000, (
+        "what tasks get along with closures"
+    )
     monkeypatch.setattr(leaves, "LOCAL_ROWS_LIMIT_BYTES", 10_000)
     outcome = compare(executor, tables, read)
     assert outcome.HasField("fused_output")

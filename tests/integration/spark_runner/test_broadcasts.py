@@ -24,12 +24,12 @@ ORDERLESS = "SELECT /*+ REPARTITION(2) */ * FROM ({}) AS q"
 def no_limit(runner) -> Iterator[None]:
     """Let the runner broadcast as before at the end."""
     yield
-    runner.kernel.limitBroadcasts(1 << 40)
+    runner.kernel.limit_broadcasts(1 << 40)
 
 
 def used(runner) -> tuple[int, int, int]:
     """Return broadcasts that are held, those ever begun, bytes of Spark's memory for them."""
-    held, begun, size = runner.kernel.broadcastUse()
+    held, begun, size = runner.kernel.broadcast_use()
     return held, begun, size
 
 
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_joined_by_sorting(spark, runner, job, shape):
     text = shape.format(f=f"({FACTS}) AS f", d=f"({NAMES}) AS d", e=f"({NAMES}) AS e")
     stages = cut(spark, spark.sql(ORDERLESS.format(text)))
     expected = rows_of(spark.sql(text).toArrow())
-    runner.kernel.limitBroadcasts(0)
+    runner.kernel.limit_broadcasts(0)
 
     table = job.result(stages)
 
@@ -124,7 +124,7 @@ def test_the_largest_are_left_out_first(spark, runner, job):
     joins = f"LEFT JOIN {large} ON f.k = large.k LEFT JOIN {small} ON f.k = small.k"
     text = f"SELECT f.id, small.w, text FROM ({FACTS}) AS f {joins}"
     stages = cut(spark, spark.sql(ORDERLESS.format(text)))
-    runner.kernel.limitBroadcasts(MIB)
+    runner.kernel.limit_broadcasts(MIB)
 
     table = job.result(stages)
 
@@ -138,7 +138,7 @@ def test_the_largest_are_left_out_first(spark, runner, job):
 def test_an_order_that_a_join_keeps_is_kept_and_so_is_a_join_that_sorting_cannot_do(spark, runner, job):
     anti = f"SELECT f.id FROM ({FACTS}) AS f WHERE f.k NOT IN (SELECT k FROM ({NAMES}))"
     ordered = f"SELECT f.id, d.w FROM ({FACTS}) AS f JOIN ({NAMES}) AS d ON f.k = d.k"
-    runner.kernel.limitBroadcasts(0)
+    runner.kernel.limit_broadcasts(0)
     for text in (anti, ordered):
         stages = cut(spark, spark.sql(text if text is ordered else ORDERLESS.format(text)))
         assert rows_of(job.result(stages)) == rows_of(spark.sql(text).toArrow())

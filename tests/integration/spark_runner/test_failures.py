@@ -1,7 +1,6 @@
 """What goes wrong in a task is classified, told in the user's words, and stays with that task."""
 
 import errno
-import json
 import os
 import re
 import signal
@@ -148,7 +147,7 @@ def test_what_is_not_known_to_be_the_users_is_an_error_of_ours(spark, runner, ma
     """Their stack is that of who made them: py4j."""
     jvm = spark._jvm
     wrapped = jvm.java.lang.RuntimeException("task", make(jvm))
-    failure = failures.from_kernel(json.loads(runner.kernel.describe(wrapped)))
+    failure = failures.from_kernel(runner.kernel.describe(wrapped))
     assert (failure.kind, failure.cause) == (kind, cause)
     assert ("not of the query" in failure.message) == (cause == "internal_error")
 
@@ -171,7 +170,7 @@ def test_what_spark_refuses_without_a_condition_is_the_users(spark, runner, tmp_
 
 def test_a_call_that_the_jvm_refuses_is_no_lost_jvm(spark, runner):
     with pytest.raises(Py4JError) as raised:
-        runner.kernel.noSuchMethod()
+        runner.kernel._java.noSuchMethod()
     failure = failures.from_exception(runner.kernel, raised.value)
     assert (failure.kind, failure.cause) == ("io_error", "internal_error")
     assert "does not answer" not in failure.message
@@ -414,7 +413,7 @@ def test_an_exchange_directory_that_cannot_be_written_is_named(spark, job, excha
 )
 def test_a_full_or_read_only_exchange_directory_is_told_with_advice(spark, error, advice):
     jvm = spark._jvm
-    failure = jvm.onager.kernel.ExchangeFailure.ofWrite("/exchange", jvm.java.io.IOException(error))
+    failure = jvm.onager.failure.ExchangeFailure.ofWrite("/exchange", jvm.java.io.IOException(error))
     assert failure.getMessage().startswith(f"exchange directory /exchange {advice}")
 
 
@@ -431,9 +430,8 @@ def test_a_scan_through_hadoops_file_system_reads_and_writes_the_same(spark, tmp
     jvm = spark._jvm
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     conf.set("fs.viewfs.mounttable.cluster.link./x", f"file://{tmp_path}")
-    kernel = jvm.onager.kernel
     serialized = jvm.org.apache.spark.util.SerializableConfiguration(conf)
-    store = kernel.Store("viewfs://cluster/x", serialized)
+    store = jvm.onager.store.Store("viewfs://cluster/x", serialized)
     file = store.create("job/1/0-a.rows")
     file.write(b"0123456789", 2, 6)
     assert not (tmp_path / "job/1/0-a.rows").exists()

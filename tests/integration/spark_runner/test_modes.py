@@ -36,7 +36,7 @@ def of_a_group(spark):
 @pytest.mark.usefixtures("of_a_group")
 def test_they_are_a_groups_where_that_is_said(spark, tmp_path):
     tmp_path.chmod(0o2770)
-    store = Jvm.of(spark).java_class("onager.kernel.Store")(str(tmp_path), None)
+    store = Jvm.of(spark).java_class("onager.store.Store")(str(tmp_path), None)
     store.create("job-1/1/a").commit()
     store.prepare("job-1/2")
     store.createIn("job-1/2/b").commit()

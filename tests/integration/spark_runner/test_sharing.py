@@ -1,6 +1,5 @@
 """Runs beside each other: each has its share of the slots, and settings and room of its own."""
 
-import json
 import threading
 import time
 from contextlib import contextmanager
@@ -16,8 +15,8 @@ from onager.clock import SystemClock
 from onager.errors import VersionMismatchError
 from onager.executor.spark.control_tasks import ControlTasks
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.outcomes import unpack
-from onager.executor.spark.planner import sizing
+from onager.executor.spark.kernel import check_lookups
+from onager.executor.spark.planner import cutter, sizing, sql_script
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
@@ -47,8 +46,7 @@ def sleeping(seconds):
 
 def whole(runner, spark, frame, job_id):
     spec = {"nonce": "n0", "directory": f"{job_id}/1", "names": frame.columns, "layout": "result"}
-    answer = runner.kernel.runWhole(spark._jsparkSession, frame._jdf.queryExecution(), json.dumps(spec))
-    ((event, inline),) = unpack(bytes(answer))
+    event, inline = runner.kernel.run_whole(spark._jsparkSession, frame._jdf.queryExecution(), spec)
     return event, inline
 
 
@@ -142,14 +140,19 @@ def test_a_setting_that_spark_does_not_know_is_refused_at_the_start(spark, monke
 
 def test_a_step_of_preparing_a_plan_that_is_gone_is_no_step_left_out(spark, runner):
     jvm = spark._jvm
-    runner.kernel.check(spark._jsparkSession)
+    check_lookups(spark, cutter.LOOKED_UP | sql_script.LOOKED_UP)
     execution = jvm.java.lang.Class.forName("org.apache.spark.sql.execution.QueryExecution$").getField("MODULE$")
     none = jvm.scala.Option.apply(None)
     steps = execution.get(None).preparations(spark._jsparkSession, none, False)
-    assert jvm.onager.kernel.Binder.picked(steps).size() == 2
+    assert jvm.onager.spark43.Lookups.picked(steps).size() == 2
     names = [steps.apply(i).getClass().getSimpleName() for i in range(steps.size())]
     with pytest.raises(Py4JJavaError, match=r"no step \[CollapseCodegenStages\]"):
-        jvm.onager.kernel.Binder.picked(steps.take(names.index("CollapseCodegenStages")))
+        jvm.onager.spark43.Lookups.picked(steps.take(names.index("CollapseCodegenStages")))
+
+
+def test_a_class_of_an_operator_that_is_gone_is_named(spark):
+    with pytest.raises(Py4JJavaError, match="there is no class MapInNothingExec here"):
+        check_lookups(spark, {*cutter.LOOKED_UP, *sql_script.LOOKED_UP, "MapInNothingExec"})
 
 
 # ------------------------------------------------------------ what is left behind
@@ -158,31 +161,31 @@ def test_a_step_of_preparing_a_plan_that_is_gone_is_no_step_left_out(spark, runn
 def test_a_cancel_that_comes_after_the_end_leaves_nothing_behind(spark, runner, job):
     (stage,) = cut(spark, spark.range(0, 2, 1, 2).select(sleeping(2)("id")))
     jvm = spark._jvm
-    kernel = jvm.java.lang.Class.forName("onager.kernel.Kernel")
-    runs, tracker = (_field(kernel, runner.kernel, name) for name in ("runs", "tracker"))
+    task_sets = _field(jvm.java.lang.Class.forName("onager.Kernel"), runner.kernel._java, "runs")
+    runs = _field(task_sets.getClass(), task_sets, "runs")
     job.runner.run(job.task_set(1, stage.plan, [0, 1]), stage.plan, lambda _: None)
     while not (names := list(runs)):
         time.sleep(0.01)
     (name,) = names
     run = runs[name]
     run.join()
-    cancel = run.getClass().getDeclaredMethod("cancel", _types(spark, "java.util.List", "onager.kernel.Tracker"))
+    cancel = run.getClass().getDeclaredMethod("cancel", _types(spark, "java.util.List"))
     cancel.setAccessible(True)
-    cancel.invoke(run, _array(spark, "java.lang.Object", [Jvm.of(spark).java_list([0]), tracker]))
-    unwanted = _field(jvm.java.lang.Class.forName("onager.kernel.Task"), None, "UNWANTED")
+    cancel.invoke(run, _array(spark, "java.lang.Object", [Jvm.of(spark).java_list([0])]))
+    unwanted = _field(jvm.java.lang.Class.forName("onager.jobs.UnwantedTasks"), None, "UNWANTED")
     assert not [entry for entry in unwanted if entry.startswith(f"{name}/")]
 
 
 SOURCE = """
-    public final class Source implements onager.kernel.ExchangeSource {
+    public final class Source implements onager.rows.ExchangeSource {
         public static int open = 0;
         private final boolean breaks;
         private boolean isDone = false;
         public Source(boolean breaks) { this.breaks = breaks; open++; }
-        public onager.kernel.Frame next() throws java.io.IOException {
+        public onager.rows.Frame next() throws java.io.IOException {
             if (breaks) { throw new java.io.IOException("it breaks off"); }
             isDone = !isDone;
-            return isDone ? new onager.kernel.Frame(new byte[8], 8, 1, 8) : null;
+            return isDone ? new onager.rows.Frame(new byte[8], 8, 1, 8) : null;
         }
         public void close() { open--; }
     }
@@ -192,12 +195,12 @@ SOURCE = """
 def test_what_was_opened_to_be_read_whole_is_closed_whatever_happens(spark):
     jvm = spark._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    held = jvm.java.lang.Class.forName("onager.kernel.HeldInput")
+    held = jvm.java.lang.Class.forName("onager.rows.HeldInput")
     compiler.setParentClassLoader(held.getClassLoader())
     compiler.cook(SOURCE)
     source = compiler.getClassLoader().loadClass("Source")
     make = source.getConstructor(_array(spark, "java.lang.Class", [jvm.java.lang.Boolean.TYPE]))
-    interface = jvm.java.lang.Class.forName("onager.kernel.ExchangeSource")
+    interface = jvm.java.lang.Class.forName("onager.rows.ExchangeSource")
     for breaks in ([False] * 3, [False, True, False]):
         sources = jvm.java.lang.reflect.Array.newInstance(interface, 3)
         for i, each in enumerate(breaks):
@@ -215,11 +218,11 @@ def test_what_was_opened_to_be_read_whole_is_closed_whatever_happens(spark):
 
 def test_a_part_of_a_result_is_closed_when_the_whole_cannot_be_written(spark, runner, exchange_dir):
     jvm = spark._jvm
-    store = _field(jvm.java.lang.Class.forName("onager.kernel.Kernel"), runner.kernel, "store")
+    store = _field(jvm.java.lang.Class.forName("onager.Kernel"), runner.kernel._java, "store")
     part = store.create("job-parts/1/0-n.arrow")
     part.write(bytes(100), 0, 100)
     part.commit()
-    results = jvm.java.lang.Class.forName("onager.kernel.ResultFile")
+    results = jvm.java.lang.Class.forName("onager.run.ResultFile")
     (make,) = results.getDeclaredConstructors()
     make.setAccessible(True)
     whole = make.newInstance(_array(spark, "java.lang.Object", [store, "job-parts/1/0-whole.arrow", None, 8]))

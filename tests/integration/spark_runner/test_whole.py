@@ -1,20 +1,17 @@
 """Whole queries run with plain Spark by the kernel: one result, in order, however many partitions made it."""
 
-import json
-
 import pyarrow as pa
 import pytest
 from pyspark.errors import ArithmeticException
 
 from onager.executor.spark import failures
-from onager.executor.spark.outcomes import unpack
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import arrow_schema
 
 
 def run_whole(runner, spark, frame, job_id, **spec):
     spec = {"nonce": "n0", "directory": f"{job_id}/1", "names": frame.columns, "layout": "result"} | spec
-    answer = runner.kernel.runWhole(spark._jsparkSession, frame._jdf.queryExecution(), json.dumps(spec))
-    ((event, inline),) = unpack(bytes(answer))
-    return event, inline
+    return runner.kernel.run_whole(spark._jsparkSession, frame._jdf.queryExecution(), spec)
 
 
 def test_a_small_result_is_one_inline_stream_in_order(spark, runner, job):
@@ -73,7 +70,7 @@ def test_a_users_error_comes_out_as_sparks_own(spark, runner, job):
 def test_the_arrow_schema_is_that_of_the_result(spark, runner, job):
     frame = spark.sql("SELECT id, MAKE_YM_INTERVAL(1, 2) ym, CAST(NULL AS DECIMAL(38, 3)) d FROM RANGE(0, 1, 1, 1)")
     plan = frame._jdf.queryExecution().executedPlan()
-    message = bytes(runner.kernel.arrowSchema(spark._jsparkSession, plan, json.dumps(["a", "a", "b"])))
+    message = arrow_schema(spark._jsparkSession, Jvm.of(spark), plan, ["a", "a", "b"])
     schema = pa.ipc.read_schema(pa.BufferReader(message))
     _, inline = run_whole(runner, spark, frame, job.job_id, names=["a", "a", "b"])
     assert schema == pa.ipc.open_stream(inline).schema

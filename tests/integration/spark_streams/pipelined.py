@@ -30,7 +30,7 @@ def in_turn(stage_id: int, partition: int) -> int:
 
 def stream_use(executor: Executor) -> list[int]:
     """Return bytes in memory, bytes ever spilled, tasks known, requests that wait."""
-    return executor.stream_use() if isinstance(executor, RunnerProcess) else list(executor.kernel.streamUse())
+    return executor.stream_use() if isinstance(executor, RunnerProcess) else list(executor.kernel.stream_use())
 
 
 def busy(executor: Executor) -> list[str]:

@@ -78,7 +78,7 @@ def test_who_waits_for_the_keys_of_sorted_runs_hears_that_one_failed(spark, job)
 
 def test_a_python_function_whose_rows_break_off_is_not_at_fault(spark):
     jvm, gateway = spark._jvm, spark.sparkContext._gateway
-    broken = jvm.onager.kernel.BrokenStream("task 1 failed", None)
+    broken = jvm.onager.failure.BrokenStream("task 1 failed", None)
     said = jvm.java.util.HashMap({"msg": "EOFError", "traceback": "Traceback (most recent call last)"})
     maps = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$")
     error = jvm.org.apache.spark.api.python.PythonException(
@@ -88,7 +88,7 @@ def test_a_python_function_whose_rows_break_off_is_not_at_fault(spark):
         gateway.new_array(jvm.org.apache.spark.QueryContext, 0),
         "",
     )
-    described = jvm.onager.kernel.Failures.describe(error, False)
+    described = jvm.onager.failure.Failures.describe(error, False)
     assert (described["kind"], described["message"]) == ("io_error", "task 1 failed")
 
 

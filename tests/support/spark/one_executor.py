@@ -17,6 +17,8 @@ from onager.exchange_layout import join, result_file
 from onager.executor.spark import plan_codec
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import arrow_schema
 from onager.executor.spark.planner import FusedRun, plan_job
 from onager.executor.spark.session import start_session
 from onager.executor.spark.task_runner import StageRunner
@@ -52,7 +54,7 @@ class OneExecutor:
         self.fused: list[tuple[DataFrame, Sequence[str], pb.Sink | None]] = []
 
     def arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
-        return bytes(self.runner.kernel.arrowSchema(session, plan, json.dumps(list(column_names))))
+        return arrow_schema(session, Jvm.of(self.spark), plan, column_names)
 
     def run_fused(self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
         self.fused.append((frame, column_names, sink))

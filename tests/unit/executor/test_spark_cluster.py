@@ -6,6 +6,7 @@ import pytest
 
 from onager.errors import InvalidSettingError
 from onager.executor.spark import cluster
+from onager.executor.spark.kernel import CLUSTER_PLUGIN
 from onager.executor.spark.session import start_session
 from onager.executor.work import ClusterAwayError
 
@@ -53,7 +54,7 @@ def test_a_cluster_s_session_takes_as_many_cores_as_there_are_slots_and_our_kern
     settings = cluster.settings_for(MASTER, 3, "/kernel.jar", given)
     assert settings["spark.cores.max"] == "3"
     assert settings["spark.jars"] == "/kernel.jar,/a.jar"
-    assert settings["spark.plugins"] == "onager.kernel.ClusterPlugin,x.Y"
+    assert settings["spark.plugins"] == f"{CLUSTER_PLUGIN},x.Y"
     assert settings["spark.driver.memory"] == "5g"
     assert cluster.settings_for(MASTER, 3, "/k", {"spark.cores.max": "9"})["spark.cores.max"] == "9"
 

@@ -1,0 +1,417 @@
+"""The kernel as Python has it: every call of its Java classes by name, with typed arguments and results.
+
+No other module names a class of the kernel. What only the JVM can look into (sessions, plans and their nodes) is a
+`JavaObject`; descriptions of work travel as JSON. A call takes 0.1 to 0.3 ms. What goes wrong in the JVM is raised as
+py4j raises it.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from onager.executor.spark.jvm import Jvm
+
+JavaObject = Any
+"""An object of the JVM."""
+Spec = Mapping[str, Any]
+Event = tuple[dict[str, Any], bytes]
+"""What became of a partition, or of a run, and its inline result (or nothing)."""
+
+GUARD: Final = "onager.plan.Guard"
+"""The extension of Spark's sessions that keeps SQL from private files and from methods of Java."""
+CLUSTER_PLUGIN: Final = "onager.jobs.UnwantedTasks"
+"""The plugin of processes of a cluster that lets a task ask whether it is still wanted."""
+_LENGTH_BYTES: Final = 4
+
+
+def jvm_session(session: SparkSession) -> JavaObject:
+    """Return the JVM object of *session*."""
+    return session._jsparkSession  # noqa: SLF001  (PySpark has no public way to it)
+
+
+def jvm_context(session: SparkSession) -> JavaObject:
+    """Return the JVM's SparkContext of *session*."""
+    return session.sparkContext._jsc.sc()  # noqa: SLF001  (as above)
+
+
+def answer_promptly(gateway: Any) -> None:
+    """Let *gateway* send each answer at once, also one above 8 KiB."""
+    gateway.java_gateway_server.addListener(gateway.jvm.onager.gateway.PromptAnswers())
+
+
+def check_lookups(session: SparkSession, classes: Iterable[str]) -> None:
+    """Raise when Spark lacks what the kernel looks up in it by name, or one of *classes*, simple names of its nodes."""
+    jvm = Jvm.of(session)
+    jvm.java_class("onager.Kernel").check(jvm_session(session), jvm.java_list(sorted(classes)))
+
+
+def arrow_schema(session: JavaObject, jvm: Jvm, plan: JavaObject, column_names: Iterable[str]) -> bytes:
+    """Return the Arrow schema, an IPC message, of a result with the output of the physical *plan*."""
+    return bytes(jvm.java_class("onager.Kernel").arrowSchema(session, plan, jvm.java_list(column_names)))
+
+
+class Kernel:
+    """What an executor has its JVM do: bind stages, run tasks, serve and read streams. Callable from any thread."""
+
+    def __init__(self, spark: SparkSession, exchange_dir: str, slots: int, writer: str = "") -> None:
+        """Unfinished files in *exchange_dir* bear the name *writer*, the life of this executor."""
+        self._jvm = Jvm.of(spark)
+        self._java = self._jvm.java_class("onager.Kernel")(jvm_context(spark), exchange_dir, slots, writer)
+
+    def close(self) -> None:
+        """Leave Spark's context as it was."""
+        self._java.close()
+
+    def describe(self, error: JavaObject) -> dict[str, Any]:
+        """Return the fields of the protocol's `Failure` for a Throwable."""
+        described: dict[str, Any] = json.loads(self._java.describe(error))
+        return described
+
+    # ------------------------------------------------------------ stages and their tasks
+
+    def session(self, base: SparkSession, conf: Mapping[str, str]) -> JavaObject:
+        """Return a new session of the context of *base* under the settings *conf* alone."""
+        return self._java.session(jvm_session(base), json.dumps(conf))
+
+    def bind(
+        self, session: JavaObject, fragment: bytes, spec: Spec, leaves: Iterable[JavaObject | None]
+    ) -> "JavaObject":
+        """Return the bound stage of *spec* (as Java's `StageSpec`); *leaves* has a plan where its inputs have None."""
+        return self._java.bind(session, fragment, json.dumps(spec), self._jvm.java_list(leaves))
+
+    def submit(self, bound: JavaObject, spec: Spec, expression: bytes) -> None:
+        """Begin to run partitions of a bound stage, as *spec* (Java's `OutputSpec`, run, partitions, nonces) says."""
+        self._java.submit(bound, json.dumps(spec), expression)
+
+    def cancel(self, run: str, partitions: Iterable[int]) -> None:
+        """Stop partitions of a run; the others go on."""
+        self._java.cancel(run, self._jvm.java_list(partitions))
+
+    def take(self, wait_ms: int) -> list[Event]:
+        """Wait up to *wait_ms* for news of runs, and return events in order; partition -1: the run has ended."""
+        return _unpacked(bytes(self._java.take(wait_ms)))
+
+    def run_whole(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:
+        """Run the QueryExecution *query* with plain Spark on this thread, as *spec* (`OutputSpec`, nonce) says."""
+        (event,) = _unpacked(bytes(self._java.runWhole(session, query, json.dumps(spec))))
+        return event
+
+    # ------------------------------------------------------------ job groups and jobs
+
+    def enter_control(self, group: str, description: str) -> None:
+        """Let this thread's Spark jobs run in the job group *group*, until `leave_control`."""
+        self._java.enterControl(group, description)
+
+    def leave_control(self, group: str) -> None:
+        """Let this thread's Spark jobs run in no job group."""
+        self._java.leaveControl(group)
+
+    def cancel_control(self, group: str) -> None:
+        """Stop the Spark jobs of *group*, let no more of them start, and interrupt its thread."""
+        self._java.cancelControl(group)
+
+    def cancel_group(self, group: str) -> None:
+        """Stop whatever runs in a job group, or would begin later, such as the broadcasts of a stage."""
+        self._java.cancelGroup(group)
+
+    def close_job(self, job_id: str) -> None:
+        """Give back what was broadcast for a job."""
+        self._java.closeJob(job_id)
+
+    def remove_job(self, job_id: str, keep: Iterable[str]) -> None:
+        """Remove a job's files from an exchange directory behind a URI, but for *keep*."""
+        self._java.removeJob(job_id, self._jvm.java_list(keep))
+
+    def broadcast_use(self) -> tuple[int, int, int]:
+        """Return the broadcasts that are held, those ever begun, and the bytes of memory that Spark holds for them."""
+        held, begun, size = self._java.broadcastUse()
+        return held, begun, size
+
+    def limit_broadcasts(self, size: int) -> None:
+        """Let stages broadcast at most *size* bytes at a time, about."""
+        self._java.limitBroadcasts(size)
+
+    def who_does_not_share(self, tasks: int) -> list[str]:
+        """Return what processes of a cluster that run *tasks* tasks have against the exchange directory."""
+        return [str(problem) for problem in self._java.whoDoesNotShare(tasks)]
+
+    # ------------------------------------------------------------ streams
+
+    def open_streams(self, spec: Spec) -> str:
+        """Let tasks stream, as Java's `Streams` takes *spec*; return the address where others read that."""
+        return str(self._java.openStreams(json.dumps(spec)))
+
+    def expect_streams(self, tasks: Spec) -> None:
+        """Know of tasks (Java's `StreamedTasks`) that will stream once their stage is bound."""
+        self._java.expectStreams(json.dumps(tasks))
+
+    def give_up_streams(self, tasks: Spec, why: str) -> None:
+        """Tell readers of tasks that have not begun that they will not."""
+        self._java.giveUpStreams(json.dumps(tasks), why)
+
+    def close_streams(self, job_id: str) -> None:
+        """Drop what a job has streamed, and take nothing more of it."""
+        self._java.closeStreams(job_id)
+
+    def stop_streams(self) -> None:
+        """Stop to serve and to read streams."""
+        self._java.stopStreams()
+
+    def stream_use(self) -> tuple[int, int, int, int]:
+        """Return bytes in memory, bytes ever written to files, tasks that stream, and requests that wait."""
+        held, spilled, tasks, requests = self._java.streamUse()
+        return held, spilled, tasks, requests
+
+
+def _unpacked(data: bytes) -> list[Event]:
+    """Return the events that the kernel packed: the length of a JSON list, the list, then the inline results."""
+    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+    events = []
+    for event in json.loads(data[_LENGTH_BYTES:end]):
+        size = event.pop("inline_bytes", 0)
+        events.append((event, data[end : end + size]))
+        end += size
+    return events
+
+
+class QueryTools:
+    """What the planner asks of parsed and analyzed queries, and of scripts."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._queries = jvm.java_class("onager.plan.Queries")
+        self._scripts = jvm.java_class("onager.plan.Scripts")
+
+    def statements(self, script: str) -> list[str]:
+        """Return a line for each statement: begin, end, line, column, and ``procedure`` or ``plain``."""
+        return str(self._scripts.statements(script)).splitlines()
+
+    def named(self, plan: JavaObject) -> JavaObject:
+        """Return the statement that *plan* is once Spark knows what an IDENTIFIER(…) in it says."""
+        return self._queries.named(plan)
+
+    def is_command(self, plan: JavaObject) -> bool:
+        """Return whether a parsed statement does something instead of giving rows."""
+        return bool(self._queries.isCommand(plan))
+
+    def first_of(self, plan: JavaObject, classes: Collection[str]) -> str:
+        """Return the simple class name of the first node that is one of *classes*, or ""."""
+        return str(self._queries.firstOf(plan, ",".join(sorted(classes))))
+
+    def input_bytes(self, plan: JavaObject) -> int:
+        """Return the size of all that a query reads; -1 if a source does not say."""
+        return int(self._queries.inputBytes(plan))
+
+
+class PlanTools:
+    """What the planner asks of a physical plan and makes of its parts, in one call each."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        self._outline = jvm.java_class("onager.plan.Outline")
+        self._fragments = jvm.java_class("onager.plan.Fragments")
+        self._buckets = jvm.java_class("onager.plan.Buckets")
+        self._leaves = jvm.java_class("onager.plan.Leaves")
+
+    def outline(self, plan: JavaObject) -> tuple[list[str], Callable[[int], JavaObject]]:
+        """Return a line for each node, as Java's `Outline.of` says, and what gives the node of a line."""
+        text, nodes = self._outline.of(plan)
+        return str(text).splitlines(), nodes.get
+
+    def python_functions(self, node: JavaObject) -> list[tuple[str, int, bool]]:
+        """Return the Python functions of *node*: name, broadcast variables, whether it has accumulators."""
+        lines = [line.split("\t") for line in str(self._outline.pythonFunctions(node)).splitlines()]
+        return [(name, int(broadcasts), has_accumulator == "1") for name, broadcasts, has_accumulator in lines]
+
+    def fragment(self, root: JavaObject, cut: Sequence[JavaObject], replacements: Sequence[JavaObject]) -> JavaObject:
+        """Return a copy of a plan without code generation, each node of *cut* replaced."""
+        return self._fragments.of(root, self._jvm.java_list(cut), self._jvm.java_list(replacements))
+
+    def finish(self, fragment: JavaObject, target: Path) -> str:
+        """Write a fragment into the file *target*, and return it as text."""
+        return str(self._fragments.finish(fragment, str(target)))
+
+    def placeholder(self, like: JavaObject, name: str) -> JavaObject:
+        """Return the leaf that stands for an input of a stage with the columns of *like*."""
+        return self._fragments.placeholder(like, name)
+
+    def placeholder_with_bucket(self, like: JavaObject, name: str) -> JavaObject:
+        """Return the same for rows that bring their bucket along, which is left out."""
+        return self._buckets.removed(like, name)
+
+    def with_bucket(self, exchange: JavaObject) -> JavaObject:
+        """Return what *exchange* carries, with a column for the bucket of each row."""
+        return self._buckets.added(exchange)
+
+    def bucket_expression(self, exchange: JavaObject) -> bytes:
+        """Return the serialised expression that chooses the bucket of a row."""
+        return bytes(self._buckets.expression(exchange))
+
+    def ordering(self, exchange: JavaObject) -> bytes:
+        """Return the serialised order by which *exchange* divides rows into ranges."""
+        return bytes(self._fragments.ordering(exchange))
+
+    def sorted(self, exchange: JavaObject, child: JavaObject) -> JavaObject:
+        """Return each partition of *child* in the order by which *exchange* divides rows into ranges."""
+        return self._fragments.sorted(exchange, child)
+
+    def with_child(self, node: JavaObject, child: JavaObject) -> JavaObject:
+        """Return *node* with its only child replaced."""
+        return self._fragments.withChild(node, child)
+
+    def in_one_task(self, child: JavaObject) -> JavaObject:
+        """Return *child* in one partition."""
+        return self._fragments.inOneTask(child)
+
+    def local_limit(self, limit: JavaObject, child: JavaObject) -> JavaObject:
+        """Return the first rows of each partition of *child* that *limit* above could take."""
+        return self._fragments.localLimit(limit, child)
+
+    def under_runtime_filters(self, scan: JavaObject, leaf: JavaObject, tasks: int) -> JavaObject:
+        """Return *leaf*, of *tasks* partitions, below the filters of *scan* that only a running query can evaluate."""
+        return self._leaves.underRuntimeFilters(scan, leaf, tasks)
+
+    def settings(self, session: JavaObject) -> dict[str, str]:
+        """Return the settings under which *session* plans, but for those that only a new process could have."""
+        return dict(entry.split("\t", 1) for entry in str(self._fragments.settings(session)).split("\0") if entry)
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """A scan of files, as planned."""
+
+    input_bytes: int
+    files: int
+    partitions: int
+    file_format: str
+    root: str
+
+
+class LeafTools:
+    """Describes leaves of physical plans in files, and makes them again."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._leaves = jvm.java_class("onager.plan.Leaves")
+        self._sources = jvm.java_class("onager.plan.PartitionsScanExec")
+
+    def describe_files(self, scan: JavaObject, target: Path) -> FileFacts:
+        """Describe a scan of files in the file *target*."""
+        size, files, partitions, file_format, root = str(self._leaves.describeFiles(scan, str(target))).split("\t")
+        return FileFacts(int(size), int(files), int(partitions), file_format, root)
+
+    def describe_source(self, scan: JavaObject, target: Path) -> tuple[int, int, str] | None:
+        """Describe a scan of a data source; return bytes, partitions, name, or None where it waits for a subquery."""
+        facts = self._sources.describe(scan, str(target))
+        if facts is None:
+            return None
+        size, partitions, name = str(facts).split("\t")
+        return int(size), int(partitions), name
+
+    def describe_rows(
+        self, leaf: JavaObject, session: JavaObject, limit_bytes: int, target: Path
+    ) -> tuple[int, int] | None:
+        """Describe the rows of *leaf*; return bytes and partitions, or None where they are more than *limit_bytes*."""
+        facts = self._leaves.describeRows(leaf, session, limit_bytes, str(target))
+        return None if facts is None else _two(facts)
+
+    def describe_other(self, leaf: JavaObject, target: Path) -> tuple[int, int]:
+        """Describe a range, one row, or nothing; return bytes and partitions."""
+        return _two(self._leaves.describeOther(leaf, str(target)))
+
+    def rebuild(self, session: JavaObject, description: bytes) -> JavaObject:
+        """Return the leaf of a description, for plans that run in *session*."""
+        return self._leaves.rebuild(description, session)
+
+
+def _two(facts: Any) -> tuple[int, int]:
+    size, partitions = str(facts).split("\t")
+    return int(size), int(partitions)
+
+
+class FunctionGateway:
+    """A gateway into the JVM for the process of one job's function."""
+
+    def __init__(self, session: SparkSession) -> None:
+        """Open it, for a function that plans in *session*."""
+        jvm, context = Jvm.of(session), session.sparkContext
+        accumulator = context._javaAccumulator  # noqa: SLF001 - PySpark hides it
+        gateways = jvm.java_class("onager.gateway.FunctionGateway")
+        self._java = gateways(jvm_context(session), jvm_session(session), accumulator)
+
+    def place(self) -> dict[str, Any]:
+        """Return where the process finds it, what it shows there, and the ids of its handles."""
+        return {"port": int(self._java.port()), "token": str(self._java.token()), "ids": str(self._java.ids())}
+
+    def frame(self) -> JavaObject:
+        """Return the Dataset that the function returned."""
+        return self._java.frame()
+
+    def error(self) -> JavaObject:
+        """Return what Spark raised and the function did not catch."""
+        return self._java.error()
+
+    def close(self, wait_ms: int) -> int:
+        """Stop what the process has done here; return how much of it still went on after *wait_ms*."""
+        return int(self._java.close(wait_ms))
+
+
+class Pipeline:
+    """All tasks of a query at once in this process, for the harness; see `onager.testing`."""
+
+    CLASS: Final = "onager.testing.Pipeline"
+
+    def __init__(self, session: SparkSession, spec: Spec) -> None:
+        self._jvm = Jvm.of(session)
+        self._java = self._jvm.java_class(self.CLASS)(jvm_context(session), jvm_session(session), json.dumps(spec))
+
+    def interpose(self, chosen: JavaObject) -> None:
+        """Put an ``onager.testing.Interposer`` between tasks and what they read and write."""
+        self._java.interpose(chosen)
+
+    def add_stage(self, spec: Spec) -> None:
+        """Add a stage, after those that it reads."""
+        self._java.addStage(json.dumps(spec))
+
+    def add_task(
+        self, stage_id: int, partition: int, fragment: bytes, leaves: Iterable[bytes | None], expression: bytes
+    ) -> None:
+        """Add a task with its plan, the descriptions of its leaves, and its bucket expression or nothing."""
+        self._java.addTask(stage_id, partition, fragment, self._jvm.java_list(leaves), expression)
+
+    def start(self) -> None:
+        """Let every task begin."""
+        self._java.start()
+
+    def has_ended(self, wait_ms: int) -> bool:
+        """Wait up to *wait_ms* for the end of all tasks; return whether it came."""
+        return bool(getattr(self._java, "await")(wait_ms))
+
+    def waits(self) -> str:
+        """Return who waits for what, a line each."""
+        return str(self._java.waits()).strip()
+
+    def held_bytes(self) -> int:
+        """Return the bytes of frames that wait in memory."""
+        return int(self._java.heldBytes())
+
+    def report(self) -> dict[str, Any]:
+        """Return what the tasks came to, the first failure, and what the exchange had to do."""
+        report: dict[str, Any] = json.loads(self._java.report())
+        return report
+
+    def close(self, wait_ms: int) -> list[str]:
+        """Stop what still runs, and wait up to *wait_ms* for it; return the threads that did not end."""
+        return str(self._java.close(wait_ms)).split()
+
+
+def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:
+    """Return of an analyzed query whether it has a limit, and the places of the columns by which it orders its result.
+
+    The query that goes with them has further columns at its end for keys that its output lacks.
+    """
+    facts, wider = jvm.java_class("onager.plan.Orders").of(query)
+    kind, places = str(facts).split("\t")
+    return kind == "limited", tuple(int(place) for place in places.split(",") if place), wider

@@ -1,0 +1,109 @@
+package onager.bind;
+
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import onager.failure.ChangedInput;
+import onager.spark43.Lookups;
+import onager.values.Seqs;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.BaseSubqueryExec;
+import org.apache.spark.sql.execution.ExecSubqueryExpression;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SortExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
+import org.apache.spark.sql.execution.python.EvalPythonUDTFExec;
+import scala.collection.immutable.Seq;
+
+/**
+ * Makes a decoded fragment executable: its placeholders become leaves, every node is made anew (what is transient in a
+ * node, such as its session, is null after decoding), and the two preparation rules that a fragment still needs are applied.
+ */
+public final class Binder {
+    private static final String PLACEHOLDER = "onager-input:";
+
+    /** Gives the leaf for each placeholder. */
+    public interface Leaves {
+        /** Return the leaf for input *index*; *broadcast*: it stands right below a broadcast, which takes any number of partitions. */
+        SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
+
+        /** Return what stands for *exchange*, a broadcast of input *index*, where it is held for others, too; else null. */
+        SparkPlan shared(int index, BroadcastExchangeExec exchange);
+
+        /** Return the leaf for input *index* with its rows in *order*, or null where it does not come so. */
+        SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order);
+    }
+
+    private final Leaves leaves;
+    private final Map<SparkPlan, SparkPlan> made = new IdentityHashMap<>();
+
+    private Binder(Leaves leaves) {
+        this.leaves = leaves;
+    }
+
+    /** Return the index of the placeholder *plan*, or -1 when it is none. */
+    static int index(SparkPlan plan) {
+        return plan instanceof RDDScanExec scan && scan.name().startsWith(PLACEHOLDER)
+                ? Integer.parseInt(scan.name().substring(PLACEHOLDER.length()))
+                : -1;
+    }
+
+    /** Return *plan* with leaves, executed up to its RDD, which has to have *wanted* partitions; *session* is the active one. */
+    public static Bound bind(SparkSession session, SparkPlan plan, int wanted, Leaves leaves) {
+        SparkPlan bound = new Binder(leaves).node(plan, false);
+        for (var rule : Lookups.rules(session)) {
+            bound = rule.apply(bound);
+        }
+        RDD<InternalRow> rdd = bound.execute();
+        if (rdd.getNumPartitions() != wanted) {
+            throw new ChangedInput("the stage was planned with " + wanted + " partitions, but here its plan has "
+                    + rdd.getNumPartitions() + ": its files changed since, or its leaves do not agree\n" + bound.treeString());
+        }
+        return new Bound(session, bound, rdd, List.of());
+    }
+
+    private SparkPlan node(SparkPlan plan, boolean broadcast) {
+        SparkPlan known = made.get(plan);
+        if (known == null) { // a broadcast that occurs twice is built once
+            known = anew(plan, broadcast);
+            made.put(plan, known);
+        }
+        return known;
+    }
+
+    private SparkPlan anew(SparkPlan plan, boolean broadcast) {
+        if (index(plan) >= 0) {
+            return leaves.leaf(index(plan), (RDDScanExec) plan, broadcast);
+        }
+        SparkPlan instead = instead(plan);
+        if (instead != null) {
+            return instead;
+        }
+        boolean isGuarded = plan instanceof EvalPythonUDTFExec;
+        List<SparkPlan> bound = Seqs.list(plan.children()).stream()
+                .map(child -> node(child, plan instanceof BroadcastExchangeExec))
+                .map(child -> isGuarded ? UdtfGuardExec.below(child) : child)
+                .toList();
+        SparkPlan out = bound.isEmpty() ? plan : plan.withNewChildren(Seqs.seq(bound));
+        if (!out.subqueries().isEmpty()) {
+            out = out.transformExpressions(Seqs.change(ExecSubqueryExpression.class,
+                    subquery -> subquery.withNewPlan((BaseSubqueryExec) node((SparkPlan) subquery.plan(), false))));
+        }
+        return isGuarded ? UdtfGuardExec.above(out) : out;
+    }
+
+    /** What a broadcast of a placeholder becomes where it is shared, and a sort where the input can be had in that order; else null. */
+    private SparkPlan instead(SparkPlan plan) {
+        if (plan instanceof BroadcastExchangeExec exchange && index(exchange.child()) >= 0) {
+            return leaves.shared(index(exchange.child()), exchange);
+        }
+        if (plan instanceof SortExec sort && index(sort.child()) >= 0) {
+            return leaves.sorted(index(sort.child()), (RDDScanExec) sort.child(), sort.sortOrder());
+        }
+        return null;
+    }
+}

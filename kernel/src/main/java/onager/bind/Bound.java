@@ -1,0 +1,35 @@
+package onager.bind;
+
+import java.util.List;
+import onager.values.Seqs;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.types.DataType;
+import scala.collection.immutable.Seq;
+
+/**
+ * A stage's plan, executable, and the RDD of its partitions.
+ *
+ * @param broadcasts what it reads of `Broadcasts`
+ */
+public record Bound(SparkSession session, SparkPlan plan, RDD<InternalRow> rdd, List<Broadcasts.Shared> broadcasts) {
+    public Seq<Attribute> output() {
+        return plan.output();
+    }
+
+    public DataType[] types() {
+        return Seqs.list(plan.output()).stream().map(Attribute::dataType).toArray(DataType[]::new);
+    }
+
+    public int partitions() {
+        return rdd.getNumPartitions();
+    }
+
+    /** Return the plan as Spark prints it, as it was bound. */
+    public String text() {
+        return plan.treeString();
+    }
+}

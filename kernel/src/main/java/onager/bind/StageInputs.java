@@ -1,0 +1,205 @@
+package onager.bind;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Supplier;
+import java.util.stream.LongStream;
+import onager.rows.ExchangeInput;
+import onager.rows.ExchangeRDD;
+import onager.rows.ExchangeScanExec;
+import onager.rows.ExchangeSource;
+import onager.rows.HeldInput;
+import onager.rows.InputSpec;
+import onager.rows.RowFileInput;
+import onager.rows.RowFileInput.Mode;
+import onager.rows.SortedInput;
+import onager.sort.KeyOrder;
+import onager.sort.RangeRDD;
+import onager.spark43.Nodes;
+import onager.store.Store;
+import onager.stream.RemoteInput;
+import onager.stream.RemoteSource;
+import onager.stream.Streams;
+import onager.values.Seqs;
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
+import scala.collection.immutable.Seq;
+
+/** What stands in a stage's plan for its inputs: its leaves, files of other stages' rows, and streams of them. */
+final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimit.Inputs {
+    /** Stored bytes of a broadcast's input for each task that reads it. */
+    private static final long BROADCAST_READ_BYTES = 4L << 20;
+    /** An input of more files is not looked into before it is joined. */
+    private static final int MOST_INDEXES = 64;
+    /** How much more rows take than what is stored of them, where that is not looked into. */
+    private static final long UNPACKED = 4;
+    /** What a hash table takes for a row, beside its bytes. */
+    private static final long BYTES_OF_ENTRY = 64;
+
+    /** What an executor has for its stages; *streams* raises where it takes no part in streams. */
+    record Means(SparkContext sc, Store store, int slots, Broadcasts broadcasts, Supplier<Streams> streams) {}
+
+    private final Means means;
+    private final StageSpec spec;
+    private final List<SparkPlan> leaves;
+    /** Inputs that are read while their producers run. */
+    private final List<RemoteInput> streamed = new ArrayList<>();
+    private final List<HeldInput> held = new ArrayList<>(); // what was read whole of streams
+    private final Map<Integer, Integer> readByEach = new HashMap<>(); // index to its partitions
+    private final Map<Integer, Long> largeness = new HashMap<>(); // index to bytes of a broadcast
+
+    /** *leaves* has a plan where the spec's inputs have null. */
+    StageInputs(Means means, StageSpec spec, List<SparkPlan> leaves) {
+        this.means = means;
+        this.spec = spec;
+        this.leaves = leaves;
+    }
+
+    @Override
+    public SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast) {
+        InputSpec input = spec.inputs().get(index);
+        Seq<Attribute> output = placeholder.output();
+        if (input == null) {
+            return leaves.get(index);
+        }
+        if (input.ordering() != null) {
+            return ranges(index, input, KeyOrder.decoded(input.ordering(), output), output, false);
+        }
+        Integer readers = readByEach.get(index);
+        ExchangeInput from = readers != null ? files(input, Mode.ALL, readers) : input.isStream() ? stream(index, input) : files(input, broadcast);
+        return new ExchangeScanExec(output, new ExchangeRDD(means.sc, from, output.size()), input.name());
+    }
+
+    /** What identifies a broadcast of files. */
+    private record Key(String directory, List<String> nonces, Object mode) {}
+
+    @Override
+    public Object key(int index, BroadcastExchangeExec exchange) {
+        InputSpec input = spec.inputs().get(index);
+        return input == null || input.isStream()
+                ? null
+                : new Key(input.directory(), List.of(input.nonces()), exchange.mode().canonicalized());
+    }
+
+    @Override
+    public long broadcastBytes(int index) {
+        return largeness.computeIfAbsent(index, i -> {
+            InputSpec input = spec.inputs().get(i);
+            long plain = input.writers() > MOST_INDEXES ? UNPACKED * input.bytes() : files(input, Mode.SLICE, 1).plainBytes();
+            return plain + plain / 2 + BYTES_OF_ENTRY * LongStream.of(input.rows()).sum();
+        });
+    }
+
+    @Override
+    public void readByEach(int index, int partitions) {
+        readByEach.put(index, partitions);
+    }
+
+    @Override
+    public SparkPlan shared(int index, BroadcastExchangeExec exchange) {
+        Object key = key(index, exchange);
+        if (key == null) {
+            return null;
+        }
+        var shared = means.broadcasts.get(spec.job(), key, spec.group(), broadcastBytes(index), () -> (BroadcastExchangeExec) exchange
+                .withNewChildren(Seqs.seq(leaf(index, (RDDScanExec) exchange.child(), true))));
+        return Nodes.reused(exchange.output(), shared.exchange);
+    }
+
+    @Override
+    public SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order) {
+        InputSpec input = spec.inputs().get(index);
+        if (input == null || input.ordering() == null || input.writers() > RangeRDD.MOST_MERGED) {
+            return null;
+        }
+        KeyOrder runs = KeyOrder.decoded(input.ordering(), placeholder.output());
+        return runs.satisfies(order) ? ranges(index, input, runs, placeholder.output(), true) : null;
+    }
+
+    @Override
+    public long largestBucket(int index) {
+        InputSpec input = spec.inputs().get(index);
+        boolean isKnown = input != null && !input.isStream() && input.ordering() == null && !input.readsAll() && input.writers() <= MOST_INDEXES;
+        return isKnown ? files(input, false).largestBucket() : -1L;
+    }
+
+    /** The leaf for ranges of sorted runs; the keys of all runs are read now, so that the ranges are known. */
+    private SparkPlan ranges(int index, InputSpec input, KeyOrder order, Seq<Attribute> output, boolean merges) {
+        SortedInput from;
+        ExchangeSource keys;
+        if (input.isStream()) {
+            RemoteInput remote = means.streams.get().input(index, input);
+            keys = held(remote.samples()).open(0, null);
+            streamed.add(remote);
+            from = remote;
+        } else {
+            RowFileInput files = files(input, false);
+            keys = files.samples();
+            from = files;
+        }
+        return RangeRDD.scan(means.sc, from, keys, order, input.partitions(), output, merges, input.name());
+    }
+
+    private ExchangeInput stream(int index, InputSpec input) {
+        RemoteInput remote = means.streams.get().input(index, input);
+        if (input.readsAll()) {
+            HeldInput all = held(remote.whole());
+            held.add(all);
+            return all; // Spark's job that builds something of it must not wait for rows in a slot that their producers may need
+        }
+        streamed.add(remote);
+        return remote;
+    }
+
+    /** Tell the inputs of the bound stage *rdd* that are streamed which of their buckets have a single reader. */
+    void decide(RDD<?> rdd) {
+        var readers = new HashMap<Integer, int[]>();
+        streamed.forEach(input -> readers.put(input.streamed(), new int[input.partitions()]));
+        for (int p = 0; p < rdd.getNumPartitions() && !streamed.isEmpty(); p++) {
+            try {
+                Reads.of(rdd, p).forEach((input, buckets) -> buckets.forEach(bucket -> readers.get(input)[bucket]++));
+            } catch (IllegalStateException e) {
+                return; // who reads what does not show: all of it is kept
+            }
+        }
+        streamed.forEach(input -> input.decide(readers.get(input.streamed())));
+    }
+
+    /** Give back what was read for broadcasts and subqueries alone: they are made. */
+    void release() {
+        held.forEach(HeldInput::release);
+    }
+
+    private HeldInput held(RemoteSource source) {
+        try {
+            return means.streams.get().hold(source, spec.group());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            throw new TaskKilledException("interrupted");
+        }
+    }
+
+    private RowFileInput files(InputSpec input, boolean broadcast) {
+        if (!input.readsAll()) {
+            return files(input, Mode.BUCKET, input.partitions());
+        }
+        long pieces = 1 + input.bytes() / BROADCAST_READ_BYTES;
+        long partitions = Math.max(1L, Math.min(pieces, Math.min(input.writers(), means.slots)));
+        return files(input, Mode.SLICE, broadcast ? (int) partitions : input.partitions());
+    }
+
+    private RowFileInput files(InputSpec input, Mode mode, int partitions) {
+        return new RowFileInput(means.store, input, partitions, mode);
+    }
+}

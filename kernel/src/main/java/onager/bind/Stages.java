@@ -1,0 +1,64 @@
+package onager.bind;
+
+import java.util.List;
+import java.util.function.Supplier;
+import onager.failure.Failures;
+import onager.jobs.JobGroups;
+import onager.spark43.Lookups;
+import onager.store.Store;
+import onager.stream.Streams;
+import onager.values.Json;
+import onager.values.Serialization;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkPlan;
+
+/** Binds the stages that this executor runs tasks of. */
+public final class Stages {
+    private final StageInputs.Means means;
+    private final JobGroups groups;
+
+    /** *streams* raises where this executor takes no part in streams. */
+    public Stages(SparkContext sc, Store store, int slots, Broadcasts broadcasts, JobGroups groups, Supplier<Streams> streams) {
+        this.means = new StageInputs.Means(sc, store, slots, broadcasts, streams);
+        this.groups = groups;
+    }
+
+    /**
+     * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
+     *
+     * <p>*spec* is the JSON of a `StageSpec`; *leaves* has a plan where its inputs have null. A stage whose broadcasts are too large is bound
+     * anew without those that it can do without, unless it reads streams.
+     */
+    public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves) throws Exception {
+        StageSpec stage = Json.read(spec, StageSpec.class);
+        return groups.within(session, stage.group(), () -> {
+            try {
+                return bind(session, fragment, stage, leaves, stage.sparing());
+            } catch (Throwable e) {
+                if (!Failures.isTooLargeToBroadcast(e) || stage.hasStreams()) {
+                    throw e;
+                }
+                return bind(session, fragment, stage, leaves, true);
+            }
+        });
+    }
+
+    private Bound bind(SparkSession session, byte[] fragment, StageSpec stage, List<SparkPlan> leaves, boolean sparing) throws Exception {
+        Broadcasts broadcasts = means.broadcasts();
+        try {
+            var inputs = new StageInputs(means, stage, leaves);
+            SparkPlan decoded = Serialization.decode(fragment);
+            var limit = new BroadcastLimit(inputs, decoded, stage.partitions(), !stage.ordered());
+            SparkPlan held = limit.within(decoded, sparing ? 0L : broadcasts.left(limit.keys()));
+            SparkPlan plan = new HashJoins(inputs, Lookups.mostHashed(session)).visit(held, !stage.ordered());
+            Bound bound = Binder.bind(session, plan, stage.partitions(), inputs);
+            inputs.decide(bound.rdd());
+            inputs.release();
+            return new Bound(session, bound.plan(), bound.rdd(), broadcasts.bound(stage.group()));
+        } catch (Throwable e) {
+            broadcasts.giveUp(stage.group());
+            throw e;
+        }
+    }
+}

@@ -1,0 +1,285 @@
+package onager.failure;
+
+import com.fasterxml.jackson.core.JacksonException;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.NotSerializableException;
+import java.io.ObjectStreamException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.charset.CharacterCodingException;
+import java.nio.file.NoSuchFileException;
+import java.time.DateTimeException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.apache.spark.QueryContext;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.api.python.PythonException;
+
+/** Says of an exception what kind of failure it is, and what a person should read about it. */
+public final class Failures {
+    private static final int DETAILS = 16 * 1024;
+    private static final int MOST_CAUSES = 50;
+    private static final String TRACEBACK = "Traceback (most recent call last)";
+    private static final String FRAME = "  File \"";
+    private static final List<String> OURS = List.of("onager.", "org.apache.spark.", "org.apache.arrow.", "io.netty.", "scala.", "py4j.");
+
+    private Failures() {}
+
+    public static String text(Throwable e) {
+        String name = e.getClass().getSimpleName();
+        if (e.getMessage() == null) {
+            return name;
+        }
+        return e.getClass() == IOException.class ? e.getMessage() : name + ": " + e.getMessage();
+    }
+
+    /** Return the exception, its cause, the cause's cause and so on. */
+    public static List<Throwable> chain(Throwable e) {
+        var all = new ArrayList<Throwable>();
+        for (Throwable at = e; at != null && all.size() < MOST_CAUSES && !all.contains(at); at = at.getCause()) {
+            all.add(at);
+        }
+        return all;
+    }
+
+    /** Return the last of the causes of *e*. */
+    public static Throwable root(Throwable e) {
+        List<Throwable> chain = chain(e);
+        return chain.get(chain.size() - 1);
+    }
+
+    private static <T> T first(List<Throwable> chain, Class<T> wanted) {
+        return chain.stream().filter(wanted::isInstance).map(wanted::cast).findFirst().orElse(null);
+    }
+
+    private static boolean has(List<Throwable> chain, Class<?>... wanted) {
+        return Stream.of(wanted).anyMatch(each -> first(chain, each) != null);
+    }
+
+    private static boolean says(List<Throwable> chain, String... texts) {
+        return chain.stream().anyMatch(e -> e.getMessage() != null && Stream.of(texts).anyMatch(e.getMessage()::contains));
+    }
+
+    private static boolean isWorkerCrash(List<Throwable> chain) {
+        return says(chain, "Python worker exited unexpectedly", "Python worker process terminated", "Python worker failed to connect back",
+                "Failed while reserving memory");
+    }
+
+    /** Whether processes of a cluster that ran the task were lost, or the whole cluster. */
+    private static boolean isClusterLoss(List<Throwable> chain) {
+        return says(chain, "ExecutorLostFailure", "SparkContext was shut down", "on a stopped SparkContext");
+    }
+
+    /** Whether a table was too large to be broadcast, for memory or by a limit of Spark's. */
+    public static boolean isTooLargeToBroadcast(Throwable e) {
+        List<Throwable> chain = chain(e);
+        return has(chain, OutOfMemoryError.class) || says(chain, "Not enough memory to build and broadcast", "Cannot broadcast the table");
+    }
+
+    /** Whether the failure is that of an input or output, which another try may not meet again. */
+    private static boolean isIo(List<Throwable> chain) {
+        if (isWorkerCrash(chain) || isClusterLoss(chain) || has(chain, OutOfMemoryError.class)) {
+            return true;
+        }
+        if (has(chain, BrokenStream.class, ExchangeFailure.class)) {
+            return true; // a Python function whose rows break off fails, too, and that is not its fault
+        }
+        SparkThrowable said = said(chain);
+        if (said != null && said.getCondition() != null && said.getCondition().startsWith("FAILED_EXECUTE_UDF")) {
+            return false; // the user's own function raised it
+        }
+        IOException io = first(chain, IOException.class);
+        if (io == null || has(chain, PythonException.class)) {
+            return false;
+        }
+        return !(io instanceof FileNotFoundException || io instanceof NotSerializableException || io instanceof NoSuchFileException
+                || io instanceof JacksonException || io instanceof CharacterCodingException);
+    }
+
+    /** The innermost exception that carries an error class of Spark's own: closest to what the user wrote. */
+    private static SparkThrowable said(List<Throwable> chain) {
+        for (int i = chain.size() - 1; i >= 0; i--) {
+            if (chain.get(i) instanceof SparkThrowable s && s.getCondition() != null && !s.getCondition().startsWith("_LEGACY")
+                    && !s.getCondition().equals("INTERNAL_ERROR")) {
+                return s;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Whether the query, its data or its functions are known to be at fault: Spark says so, by a condition or by refusing an argument, or
+     * something raised it that neither Spark nor Onager brought.
+     */
+    private static boolean isUsers(List<Throwable> chain) {
+        if (has(chain, PythonException.class, ChangedInput.class, RefusedException.class) || said(chain) != null) {
+            return true;
+        }
+        for (int i = chain.size() - 1; i >= 0; i--) {
+            if (chain.get(i) instanceof SparkThrowable s && s.getCondition() != null) {
+                return !s.getCondition().startsWith("INTERNAL_ERROR");
+            }
+        }
+        Throwable root = chain.get(chain.size() - 1);
+        if (root instanceof SparkThrowable || root instanceof IOException || root instanceof ArithmeticException
+                || root instanceof NumberFormatException || root instanceof DateTimeException) {
+            return true; // an IOException that is left concerns files that are not there, and text that is none
+        }
+        String thrower = thrower(root);
+        if (root instanceof IllegalArgumentException || root instanceof UnsupportedOperationException) {
+            return !isOurs(thrower) || thrower.startsWith("org.apache.spark.") || thrower.startsWith("scala.Predef"); // require(…)
+        }
+        return !isOurs(thrower);
+    }
+
+    /** The class that raised *e*, or called what Java has for it; empty when nobody knows. */
+    private static String thrower(Throwable e) {
+        return Stream.of(e.getStackTrace()).map(StackTraceElement::getClassName)
+                .filter(name -> !name.startsWith("java.") && !name.startsWith("jdk.") && !name.startsWith("sun."))
+                .findFirst().orElse("");
+    }
+
+    private static boolean isOurs(String thrower) {
+        return thrower.isEmpty() || OURS.stream().anyMatch(thrower::startsWith);
+    }
+
+    /** Whether what travels in a plan does not fit the classes that are here. */
+    private static boolean isUnreadable(List<Throwable> chain) {
+        var stream = first(chain, ObjectStreamException.class);
+        return stream != null && !(stream instanceof NotSerializableException) || has(chain, ClassNotFoundException.class, LinkageError.class);
+    }
+
+    /** The frames of the last traceback in *text* that are not of PySpark itself, or none. */
+    private static String frames(String text) {
+        int at = text.lastIndexOf(TRACEBACK);
+        if (at < 0) {
+            return "";
+        }
+        String[] lines = text.substring(at).split("\n");
+        var kept = new StringBuilder();
+        String pyspark = null;
+        boolean isKept = false;
+        for (int i = 1; i < lines.length && lines[i].startsWith("  "); i++) {
+            if (lines[i].startsWith(FRAME)) {
+                if (pyspark == null) { // it begins in a worker of Spark's
+                    int end = lines[i].indexOf("/pyspark/");
+                    pyspark = end < 0 ? FRAME + "/pyspark/" : lines[i].substring(0, end + 9);
+                }
+                isKept = !lines[i].startsWith(pyspark);
+            }
+            if (isKept) {
+                kept.append('\n').append(lines[i]);
+            }
+        }
+        return kept.isEmpty() ? "" : "\n" + TRACEBACK + ":" + kept;
+    }
+
+    /** The exception at the end of a Python traceback: what follows its last frame, without Spark's additions. */
+    private static String raised(String text) {
+        int at = text.lastIndexOf(TRACEBACK);
+        if (at < 0) {
+            return text.trim();
+        }
+        String[] lines = text.substring(at).split("\n");
+        int from = lines.length;
+        while (from > 1 && !lines[from - 1].startsWith("  ")) {
+            from--;
+        }
+        var said = new StringBuilder();
+        for (int i = from; i < lines.length && !lines[i].trim().startsWith("SQLSTATE:"); i++) {
+            said.append(lines[i]).append('\n');
+        }
+        return said.isEmpty() ? text.trim() : said.toString().trim();
+    }
+
+    /** Return the failure as the fields of the protocol's `Failure`; *killed*: the task had been asked to stop. */
+    public static Map<String, Object> describe(Throwable e, boolean killed) {
+        List<Throwable> chain = chain(e);
+        var out = new LinkedHashMap<String, Object>();
+        var fetch = first(chain, FetchFailure.class);
+        SparkThrowable said = said(chain);
+        var python = first(chain, PythonException.class);
+        Throwable root = chain.get(chain.size() - 1);
+        if (killed || has(chain, TaskKilledException.class, InterruptedException.class, ClosedByInterruptException.class)) {
+            out.put("kind", "task_killed");
+        } else if (fetch != null) {
+            out.put("kind", "fetch_failed");
+            out.put("fetch_stage", fetch.stage);
+            out.put("fetch_partition", fetch.partition);
+            out.put("fetch_nonce", fetch.nonce);
+        } else {
+            boolean isIo = isIo(chain);
+            boolean isUsers = !isIo && isUsers(chain);
+            out.put("kind", isUsers ? "user_error" : "io_error");
+            if (has(chain, NoSpace.class)) {
+                out.put("cause", "no_space");
+            } else if (!isUsers && (!isIo || isUnreadable(chain))) {
+                out.put("cause", "internal_error");
+            }
+        }
+        out.put("message", withoutBlankLines(message(chain, fetch, said, python, root)));
+        if (said != null) {
+            out.put("error_class", said.getCondition());
+            out.put("sql_state", said.getSqlState() == null ? "" : said.getSqlState());
+            QueryContext[] context = said.getQueryContext();
+            out.put("query_context", context == null || context.length == 0 ? "" : context[0].summary());
+        } else if (python != null) {
+            out.put("error_class", raised(python.getMessage()).split(":", 2)[0]);
+        } else {
+            out.put("error_class", root.getClass().getName());
+        }
+        out.put("out_of_memory", has(chain, OutOfMemoryError.class));
+        out.put("details", details(e, python));
+        return out;
+    }
+
+    /** Where it came from: of a Python function's exception its traceback, which no frame of the JVM adds anything to. */
+    private static String details(Throwable e, Throwable python) {
+        if (python != null) {
+            String text = python.getMessage();
+            return text.substring(whole(text, text.length() - DETAILS));
+        }
+        var trace = new StringWriter();
+        e.printStackTrace(new PrintWriter(trace));
+        String text = trace.toString();
+        return text.length() > DETAILS ? text.substring(0, whole(text, DETAILS)) : text;
+    }
+
+    /** Where to cut *text* at about *at*, not negative and not within a character. */
+    private static int whole(String text, int at) {
+        return at > 0 && Character.isSurrogatePair(text.charAt(at - 1), text.charAt(at)) ? at - 1 : Math.max(at, 0);
+    }
+
+    /** Leaves out the lines above a statement that Spark shows: those of the script before it were blanked out. */
+    private static String withoutBlankLines(String message) {
+        return message == null ? null : message.replaceFirst("(== SQL ==\n)\\n+", "$1");
+    }
+
+    private static String message(List<Throwable> chain, FetchFailure fetch, SparkThrowable said, Throwable python, Throwable root) {
+        if (fetch != null) {
+            return fetch.getMessage();
+        }
+        for (var told : List.of(ExchangeFailure.class, BrokenStream.class)) {
+            if (has(chain, told)) {
+                return first(chain, told).getMessage();
+            }
+        }
+        if (isWorkerCrash(chain)) {
+            return "a Python worker died while it ran a function of the query (killed, out of memory, or crashed in native code)";
+        }
+        if (python != null) {
+            return raised(python.getMessage()) + frames(python.getMessage());
+        }
+        if (said instanceof Throwable spoken) {
+            String m = spoken.getMessage();
+            return root == spoken || root.getMessage() == null || m.contains(root.getMessage()) ? m : m + ": " + text(root);
+        }
+        return text(root);
+    }
+}

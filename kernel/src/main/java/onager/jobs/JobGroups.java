@@ -1,0 +1,122 @@
+package onager.jobs;
+
+import java.io.IOException;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Properties;
+import onager.values.Json;
+import onager.values.Seqs;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkContext$;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.internal.SQLConf;
+
+/** The job groups of Spark in which threads of this executor have work done, each with a scheduling pool of its own meanwhile. */
+public final class JobGroups {
+    private static final String POOL = SparkContext$.MODULE$.SPARK_SCHEDULER_POOL();
+
+    private final SparkContext sc;
+    private final Tracker tracker;
+    private final Pools pools = new Pools();
+    private final Map<String, Thread> controls = new HashMap<>(); // threads that plan jobs
+
+    public JobGroups(SparkContext sc) {
+        this.sc = sc;
+        this.tracker = new Tracker(sc);
+        sc.addSparkListener(tracker);
+    }
+
+    public Tracker tracker() {
+        return tracker;
+    }
+
+    /** Leave the context as it was. */
+    public void close() {
+        sc.removeSparkListener(tracker);
+    }
+
+    /**
+     * Make a session of *base*'s context with the settings *conf*, a JSON object. What the process was given of Spark SQL's own, and
+     * is not in it, goes back to Spark's default: it was not there where the stage was planned.
+     */
+    public SparkSession session(SparkSession base, String conf) throws IOException {
+        var session = base.newSession();
+        SQLConf settings = session.sessionState().conf();
+        var given = Json.tree(conf);
+        for (String key : Seqs.each(settings.getAllConfs().keysIterator())) {
+            if (key.startsWith("spark.sql.") && !given.has(key) && !SQLConf.isStaticConfigKey(key)) {
+                settings.unsetConf(key);
+            }
+        }
+        given.properties().forEach(each -> settings.setConfString(each.getKey(), each.getValue().asText()));
+        return session;
+    }
+
+    /** What is done in a job group. */
+    public interface Work<T> {
+        T run() throws Exception;
+    }
+
+    /** Do *work* on this thread under *session*'s settings, in the job group *group* and with a scheduling pool. */
+    public <T> T within(SparkSession session, String group, Work<T> work) throws Exception {
+        String pool = takePool();
+        try {
+            enter(session, group, pool);
+            return work.run();
+        } finally {
+            pools.give(pool);
+            tracker.forget(group);
+        }
+    }
+
+    /** Return a scheduling pool that is nobody else's. */
+    public String takePool() {
+        return pools.take();
+    }
+
+    /** Let this thread's Spark jobs run under *session*'s settings, in the job group *group* and the scheduling pool *pool*. */
+    public void enter(SparkSession session, String group, String pool) {
+        var p = new Properties();
+        for (var setting : Seqs.each(session.sessionState().conf().getAllConfs().iterator())) {
+            if (setting._1().startsWith("spark.")) {
+                p.setProperty(setting._1(), setting._2());
+            }
+        }
+        p.setProperty(SparkContext$.MODULE$.SPARK_JOB_GROUP_ID(), group);
+        p.setProperty(SparkContext$.MODULE$.SPARK_JOB_DESCRIPTION(), "onager " + group);
+        p.setProperty(SparkContext$.MODULE$.SPARK_JOB_INTERRUPT_ON_CANCEL(), "true");
+        p.setProperty(Tracker.RUN, group);
+        p.setProperty(POOL, pool);
+        sc.setLocalProperties(p);
+        org.apache.spark.sql.SparkSession.setActiveSession(session);
+    }
+
+    /** Let this thread's Spark jobs run in the job group *group*, until `leaveControl`. */
+    public void enterControl(String group, String description) {
+        sc.setJobGroup(group, description, true);
+        sc.setLocalProperty(POOL, pools.take());
+        synchronized (controls) {
+            controls.put(group, Thread.currentThread());
+        }
+    }
+
+    public void leaveControl(String group) {
+        synchronized (controls) {
+            controls.remove(group);
+            Thread.interrupted(); // what came too late is not for whoever has this thread next
+        }
+        pools.give(sc.getLocalProperty(POOL));
+        sc.setLocalProperty(POOL, null);
+    }
+
+    /** Stop the Spark jobs of *group*, let no more of them start, and interrupt its thread. */
+    public void cancelControl(String group) {
+        sc.cancelJobGroupAndFutureJobs(group, "cancelled");
+        synchronized (controls) {
+            Thread thread = controls.get(group);
+            if (thread != null) {
+                thread.interrupt();
+            }
+        }
+    }
+}

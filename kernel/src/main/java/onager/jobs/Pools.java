@@ -1,0 +1,20 @@
+package onager.jobs;
+
+import java.util.BitSet;
+
+/** Spark's scheduling pools, of which every run has one while it goes on. Spark never forgets a pool, so they are used again. */
+final class Pools {
+    private static final String PREFIX = "onager-";
+
+    private final BitSet taken = new BitSet();
+
+    synchronized String take() {
+        int free = taken.nextClearBit(0);
+        taken.set(free);
+        return PREFIX + free;
+    }
+
+    synchronized void give(String pool) {
+        taken.clear(Integer.parseInt(pool.substring(PREFIX.length())));
+    }
+}

@@ -1,0 +1,56 @@
+package onager.plan;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import onager.spark43.Expressions;
+import onager.spark43.Nodes;
+import onager.values.Seqs;
+import onager.values.Serialization;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
+import org.apache.spark.sql.catalyst.plans.physical.ShufflePartitionIdPassThrough;
+import org.apache.spark.sql.execution.ExecSubqueryExpression;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
+import org.apache.spark.sql.types.IntegerType$;
+
+/**
+ * Which bucket of an exchange a row goes to. Where a subquery has a say in it, what that gives is known to the fragment alone, so the rows
+ * bring their bucket along, as a column behind their own that is left out again where they are read.
+ */
+public final class Buckets {
+    private static final String NAME = "onager_bucket";
+
+    private Buckets() {}
+
+    /** Returns the Java serialisation of the expression that chooses the bucket of a row. */
+    public static byte[] expression(ShuffleExchangeExec exchange) throws IOException {
+        Expression bucket = bucket(exchange);
+        boolean waits = ExecSubqueryExpression.hasSubquery(bucket);
+        return Serialization.encode(waits ? Expressions.column(exchange.child().output().size(), IntegerType$.MODULE$, false) : bucket);
+    }
+
+    private static Expression bucket(ShuffleExchangeExec exchange) {
+        return exchange.outputPartitioning() instanceof ShufflePartitionIdPassThrough given
+                ? given.partitionIdExpression()
+                : ((HashPartitioning) exchange.outputPartitioning()).partitionIdExpression();
+    }
+
+    /** Returns what an exchange carries, with the column. */
+    public static SparkPlan added(ShuffleExchangeExec exchange) {
+        List<NamedExpression> columns = new ArrayList<>(Seqs.list(exchange.child().output()));
+        columns.add(Expressions.alias(bucket(exchange), NAME));
+        return Nodes.project(Seqs.seq(columns), exchange.child());
+    }
+
+    /** Returns the leaf that stands for rows with the column, and leaves it out; *like* gives the others. */
+    public static SparkPlan removed(SparkPlan like, String name) {
+        List<Attribute> columns = new ArrayList<>(Seqs.list(like.output()));
+        columns.add(Expressions.attribute(NAME, IntegerType$.MODULE$));
+        SparkPlan leaf = Nodes.placeholder(like.session().sparkContext(), Seqs.seq(columns), name);
+        return Nodes.project(Seqs.<NamedExpression>seq(Seqs.list(like.output())), leaf);
+    }
+}

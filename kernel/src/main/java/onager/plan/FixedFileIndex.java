@@ -1,0 +1,58 @@
+package onager.plan;
+
+import java.util.List;
+import java.util.stream.Stream;
+import onager.values.Seqs;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+
+/** A listing that was made once, when the query was planned: the same files for every task, and no listing again. */
+final class FixedFileIndex implements FileIndex {
+    private final Seq<Path> roots;
+    private final List<PartitionDirectory> directories;
+    private final StructType partitionSchema;
+
+    /** *roots*: what the query named; *directories*: those that are left after partition pruning. */
+    FixedFileIndex(Seq<Path> roots, List<PartitionDirectory> directories, StructType partitionSchema) {
+        this.roots = roots;
+        this.directories = directories;
+        this.partitionSchema = partitionSchema;
+    }
+
+    private Stream<FileStatusWithMetadata> files() {
+        return directories.stream().flatMap(directory -> Seqs.list(directory.files()).stream());
+    }
+
+    @Override
+    public Seq<Path> rootPaths() {
+        return roots;
+    }
+
+    @Override
+    public Seq<PartitionDirectory> listFiles(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
+        return Seqs.seq(directories);
+    }
+
+    @Override
+    public String[] inputFiles() {
+        return files().map(file -> file.getPath().toUri().toString()).toArray(String[]::new);
+    }
+
+    @Override
+    public void refresh() {}
+
+    @Override
+    public long sizeInBytes() {
+        return files().mapToLong(FileStatusWithMetadata::getLen).sum();
+    }
+
+    @Override
+    public StructType partitionSchema() {
+        return partitionSchema;
+    }
+}

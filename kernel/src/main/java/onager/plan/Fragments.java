@@ -1,0 +1,125 @@
+package onager.plan;
+
+import java.io.IOException;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import onager.spark43.Nodes;
+import onager.values.Seqs;
+import onager.values.Serialization;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.plans.physical.RangePartitioning;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.BaseSubqueryExec;
+import org.apache.spark.sql.execution.CollectLimitExec;
+import org.apache.spark.sql.execution.ExecSubqueryExpression;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.TakeOrderedAndProjectExec;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.collection.immutable.Seq;
+
+/** What the planner makes of parts of a physical plan: fragments with some nodes replaced, and what a stage has above or below them. */
+public final class Fragments {
+    private Fragments() {}
+
+    /** Returns a copy of a plan without code generation and transitions, each node of *cut* replaced. */
+    public static SparkPlan of(SparkPlan root, List<SparkPlan> cut, List<SparkPlan> replacements) {
+        var map = new IdentityHashMap<SparkPlan, SparkPlan>();
+        for (int i = 0; i < cut.size(); i++) {
+            map.put(cut.get(i), replacements.get(i));
+        }
+        return replaced(root, map);
+    }
+
+    private static SparkPlan replaced(SparkPlan wrapped, Map<SparkPlan, SparkPlan> map) {
+        SparkPlan node = Outline.unwrapped(wrapped);
+        SparkPlan replacement = map.get(node);
+        if (replacement != null) {
+            return replacement;
+        }
+        if (!node.subqueries().isEmpty()) {
+            node = node.transformExpressions(Seqs.change(ExecSubqueryExpression.class,
+                    subquery -> subquery.withNewPlan((BaseSubqueryExec) replaced((SparkPlan) subquery.plan(), map))));
+        }
+        List<SparkPlan> children = Seqs.list(node.children());
+        List<SparkPlan> made = children.stream().map(child -> replaced(child, map)).toList();
+        return withChildren(node, made);
+    }
+
+    /** Returns *node* over *children*, itself where they are those that it has. */
+    public static SparkPlan withChildren(SparkPlan node, List<SparkPlan> children) {
+        List<SparkPlan> before = Seqs.list(node.children());
+        for (int i = 0; i < children.size(); i++) {
+            if (children.get(i) != before.get(i)) {
+                return node.withNewChildren(Seqs.seq(children));
+            }
+        }
+        return node;
+    }
+
+    /** Returns a node with its only child replaced. */
+    public static SparkPlan withChild(SparkPlan node, SparkPlan child) {
+        return node.withNewChildren(Seqs.seq(child));
+    }
+
+    /** Returns the leaf that stands for an input of a stage: *like* gives the columns. */
+    public static SparkPlan placeholder(SparkPlan like, String name) {
+        return Nodes.placeholder(like.session().sparkContext(), like.output(), name);
+    }
+
+    /** Returns *child* in one partition. */
+    public static SparkPlan inOneTask(SparkPlan child) {
+        return Nodes.inOneTask(child);
+    }
+
+    /**
+     * Returns the first rows of each partition that a limit above could take, over *child*: all of them where their order depends
+     * on a subquery, whose result is known above alone.
+     */
+    public static SparkPlan localLimit(SparkPlan limit, SparkPlan child) {
+        if (limit instanceof TakeOrderedAndProjectExec top) {
+            boolean waits = Seqs.list(top.sortOrder()).stream().anyMatch(ExecSubqueryExpression::hasSubquery);
+            return waits ? child : Nodes.limit(top.limit(), Nodes.sorted(top.sortOrder(), child));
+        }
+        int most = ((CollectLimitExec) limit).limit();
+        return most < 0 ? child : Nodes.limit(most, child); // without a limit there is only an offset
+    }
+
+    private static Seq<SortOrder> order(ShuffleExchangeExec exchange) {
+        return ((RangePartitioning) exchange.outputPartitioning()).ordering();
+    }
+
+    /** Returns the Java serialisation of the order by which an exchange divides rows into ranges. */
+    public static byte[] ordering(ShuffleExchangeExec exchange) throws IOException {
+        return Serialization.encode(order(exchange));
+    }
+
+    /** Returns each partition of *child* in the order by which an exchange divides rows into ranges. */
+    public static SparkPlan sorted(ShuffleExchangeExec exchange, SparkPlan child) {
+        return Nodes.sorted(order(exchange), child);
+    }
+
+    /** Writes the Java serialisation of a fragment into a file, and returns the fragment as text. */
+    public static String finish(SparkPlan fragment, String target) throws IOException {
+        Serialization.write(target, fragment);
+        return fragment.treeString();
+    }
+
+    /**
+     * Returns the settings under which *session* plans, but for those that only a new process could have.
+     *
+     * @return "key\tvalue" one after another, separated by the character 0
+     */
+    public static String settings(SparkSession session) {
+        var ofProcess = session.sparkContext().getConf();
+        var text = new StringBuilder();
+        for (var setting : Seqs.each(session.sessionState().conf().getAllConfs().iterator())) {
+            String key = setting._1();
+            if (!SQLConf.isStaticConfigKey(key) && (key.startsWith("spark.sql.") || !ofProcess.contains(key))) {
+                text.append(key).append('\t').append(setting._2()).append('\0');
+            }
+        }
+        return text.toString();
+    }
+}

@@ -1,0 +1,224 @@
+package onager.plan;
+
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.Serializable;
+import java.net.URI;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import onager.spark43.Files;
+import onager.spark43.Nodes;
+import onager.values.Seqs;
+import onager.values.Serialization;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.ExecSubqueryExpression;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.OneRowRelationExec;
+import org.apache.spark.sql.execution.RangeExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/** Describes the leaves of a physical plan, whose own fields do not survive serialisation, and makes them again. */
+@SuppressWarnings("serial") // Scala's sequences are serialisable, and do not say so
+public final class Leaves {
+    private Leaves() {}
+
+    /** What a leaf is made again of. */
+    interface Description extends Serializable {
+        SparkPlan leaf(SparkSession session) throws ReflectiveOperationException;
+    }
+
+    private record FilesOf(Seq<Attribute> output, StructType required, Seq<Expression> dataFilters, StructType partitionSchema,
+            StructType dataSchema, String format, Map<String, String> options, List<String> roots, List<Directory> directories)
+            implements Description {
+        @Override
+        public SparkPlan leaf(SparkSession session) throws ReflectiveOperationException {
+            var loader = Thread.currentThread().getContextClassLoader();
+            var made = (FileFormat) Class.forName(format, true, loader).getConstructor().newInstance();
+            Seq<Path> paths = Seqs.seq(roots.stream().map(Path::new).toList());
+            var index = new FixedFileIndex(paths, directories.stream().map(Directory::listed).toList(), partitionSchema);
+            return Files.scan(index, dataSchema, made, Seqs.map(options), session, output, required, dataFilters);
+        }
+    }
+
+    /** The files of one directory of a partitioned table; four *numbers* a file: length, time, block size, replication. */
+    private record Directory(InternalRow values, String[] paths, long[] numbers) implements Serializable {
+        static Directory of(PartitionDirectory listed) {
+            int count = listed.files().size();
+            var made = new Directory(listed.values().copy(), new String[count], new long[4 * count]);
+            int i = 0;
+            for (var file : Seqs.list(listed.files())) {
+                FileStatus status = file.fileStatus();
+                made.paths[i] = status.getPath().toUri().toString();
+                long[] numbers = {status.getLen(), status.getModificationTime(), status.getBlockSize(), status.getReplication()};
+                System.arraycopy(numbers, 0, made.numbers, 4 * i++, 4);
+            }
+            return made;
+        }
+
+        PartitionDirectory listed() {
+            var statuses = new FileStatus[paths.length];
+            for (int i = 0; i < paths.length; i++) {
+                statuses[i] = new FileStatus(numbers[4 * i], false, (int) numbers[4 * i + 3], numbers[4 * i + 2], numbers[4 * i + 1],
+                        new Path(URI.create(paths[i])));
+            }
+            return PartitionDirectory.apply(values, statuses);
+        }
+    }
+
+    /** *packed*: each row behind its length. */
+    private record Rows(Seq<Attribute> output, int count, byte[] packed) implements Description {
+        @Override
+        public SparkPlan leaf(SparkSession session) {
+            var rows = new ArrayList<InternalRow>(count);
+            for (var in = ByteBuffer.wrap(packed); in.hasRemaining();) {
+                var bytes = new byte[in.getInt()];
+                in.get(bytes);
+                var row = new UnsafeRow(output.size());
+                row.pointTo(bytes, bytes.length);
+                rows.add(row);
+            }
+            return Nodes.rows(output, rows);
+        }
+    }
+
+    private record Numbers(Seq<Attribute> output, long start, long end, long step, int slices) implements Description {
+        @Override
+        public SparkPlan leaf(SparkSession session) {
+            return Nodes.range(start, end, step, slices, output);
+        }
+    }
+
+    private record OneRow() implements Description {
+        @Override
+        public SparkPlan leaf(SparkSession session) {
+            return Nodes.oneRow();
+        }
+    }
+
+    /**
+     * Describes a scan of files in the file *target*: the files as planned, none listed again.
+     *
+     * @return "bytes files partitions format root", separated by tabs
+     */
+    public static String describeFiles(FileSourceScanExec scan, String target) throws IOException {
+        HadoopFsRelation relation = scan.relation();
+        var dataFilters = Seqs.seq(planned(scan.dataFilters()));
+        var listed = relation.location().listFiles(Seqs.seq(planned(scan.partitionFilters())), dataFilters);
+        long bytes = 0;
+        long files = 0;
+        for (var directory : Seqs.list(listed)) {
+            for (var file : Seqs.list(directory.files())) {
+                bytes += file.getLen();
+                files++;
+            }
+        }
+        var roots = new ArrayList<>(Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).toList());
+        var directories = new ArrayList<>(Seqs.list(listed).stream().map(Directory::of).toList());
+        var options = new HashMap<>(scala.jdk.javaapi.CollectionConverters.asJava(relation.options()));
+        Serialization.write(target, new FilesOf(scan.output(), scan.requiredSchema(), dataFilters, relation.partitionSchema(),
+                relation.dataSchema(), relation.fileFormat().getClass().getName(), options, roots, directories));
+        bytes = (long) (bytes * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
+        String root = roots.isEmpty() ? "" : roots.get(0);
+        return bytes + "\t" + files + "\t" + Files.tasks(relation, listed) + "\t" + relation.fileFormat() + "\t" + root;
+    }
+
+    /** Those of *filters* that are known when the query is planned: the others have a subquery. */
+    private static List<Expression> planned(Seq<Expression> filters) {
+        return Seqs.list(filters).stream().filter(filter -> !ExecSubqueryExpression.hasSubquery(filter)).toList();
+    }
+
+    /**
+     * Returns *leaf*, of *tasks* partitions, below those partition filters of a scan that only a running query can
+     * evaluate. They leave out directories, and those that a join does not repeat rows as well.
+     */
+    public static SparkPlan underRuntimeFilters(FileSourceScanExec scan, SparkPlan leaf, int tasks) {
+        var filters = Seqs.list(scan.partitionFilters()).stream().filter(ExecSubqueryExpression::hasSubquery).toList();
+        if (filters.isEmpty()) {
+            return leaf;
+        }
+        SparkPlan filtered = new PrunedScanExec(Seqs.seq(filters), leaf, tasks);
+        for (var filter : filters) {
+            filtered = filter instanceof DynamicPruning ? filtered : Nodes.filter(filter, filtered);
+        }
+        return filtered;
+    }
+
+    /** Returns a scan like *scan* of *directories* alone. */
+    static FileSourceScanExec over(FileSourceScanExec scan, List<PartitionDirectory> directories) {
+        HadoopFsRelation all = scan.relation();
+        var files = new FixedFileIndex(all.location().rootPaths(), directories, all.partitionSchema());
+        return Files.scan(files, all.dataSchema(), all.fileFormat(), all.options(), (SparkSession) all.sparkSession(), scan.output(),
+                scan.requiredSchema(), scan.dataFilters());
+    }
+
+    /**
+     * Describes the rows that a leaf gives now in the file *target*; those of an RDD are computed here, once.
+     *
+     * @return "bytes partitions", separated by a tab; null if the rows are more than *maxBytes*
+     */
+    public static String describeRows(SparkPlan leaf, SparkSession session, long maxBytes, String target) throws IOException {
+        var bytes = new ByteArrayOutputStream();
+        var out = new DataOutputStream(bytes);
+        int count = 0;
+        for (var row : Seqs.each(leaf.executeToIterator())) {
+            byte[] packed = ((UnsafeRow) row).getBytes();
+            out.writeInt(packed.length);
+            out.write(packed);
+            count++;
+            if (out.size() > maxBytes || out.size() < 0) {
+                return null;
+            }
+        }
+        Serialization.write(target, new Rows(leaf.output(), count, bytes.toByteArray()));
+        int partitions = count == 0 ? 0 : Math.min(count, session.leafNodeDefaultParallelism());
+        return out.size() + "\t" + partitions;
+    }
+
+    /**
+     * Describes a leaf without files and rows (a range, the one row of a query without FROM, nothing at all).
+     *
+     * @return "bytes partitions", separated by a tab
+     */
+    public static String describeOther(SparkPlan leaf, String target) throws IOException {
+        if (leaf instanceof RangeExec range) {
+            Serialization.write(target, new Numbers(leaf.output(), range.start(), range.end(), range.step(), range.numSlices()));
+            return range.numElements().min(Queries.MOST_NUMBERS).toLong() * 8 + "\t" + leaf.execute().getNumPartitions();
+        }
+        boolean hasRow = leaf instanceof OneRowRelationExec;
+        Serialization.write(target, hasRow ? new OneRow() : new Rows(leaf.output(), 0, new byte[0]));
+        return hasRow ? "0\t1" : "0\t0";
+    }
+
+    /** Makes the leaf of a description, for plans that run in *session*. */
+    public static SparkPlan rebuild(byte[] description, SparkSession session)
+            throws IOException, ReflectiveOperationException {
+        Option<org.apache.spark.sql.SparkSession> before = org.apache.spark.sql.SparkSession.getActiveSession();
+        org.apache.spark.sql.SparkSession.setActiveSession(session);
+        try {
+            return Serialization.<Description>decode(description).leaf(session);
+        } finally {
+            if (before.isDefined()) {
+                org.apache.spark.sql.SparkSession.setActiveSession(before.get());
+            } else {
+                org.apache.spark.sql.SparkSession.clearActiveSession();
+            }
+        }
+    }
+}

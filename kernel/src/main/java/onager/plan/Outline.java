@@ -1,0 +1,179 @@
+package onager.plan;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import onager.spark43.Lookups;
+import onager.values.Seqs;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
+import org.apache.spark.sql.catalyst.optimizer.BuildRight$;
+import org.apache.spark.sql.catalyst.plans.FullOuter$;
+import org.apache.spark.sql.catalyst.plans.InnerLike;
+import org.apache.spark.sql.catalyst.plans.RightOuter$;
+import org.apache.spark.sql.execution.CoalesceExec;
+import org.apache.spark.sql.execution.ColumnarToRowExec;
+import org.apache.spark.sql.execution.InputAdapter;
+import org.apache.spark.sql.execution.ReusedSubqueryExec;
+import org.apache.spark.sql.execution.RowToColumnarExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.WholeStageCodegenExec;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
+import org.apache.spark.sql.execution.joins.BaseJoinExec;
+import org.apache.spark.sql.execution.joins.BroadcastNestedLoopJoinExec;
+import org.apache.spark.sql.execution.python.MapInBatchExec;
+
+/** What the planner asks of the nodes of a physical plan, in one call instead of one call per node. */
+public final class Outline {
+    private static final String PYTHON = MapInBatchExec.class.getPackageName() + ".";
+
+    private final StringBuilder text = new StringBuilder();
+    private final List<SparkPlan> nodes = new ArrayList<>();
+    private final Set<Integer> seen = new HashSet<>();
+    private final List<Reuse> reused = new ArrayList<>();
+
+    /** That the node of the line *by* stands for *plan*. */
+    private record Reuse(int by, SparkPlan plan) {}
+
+    private Outline() {}
+
+    /**
+     * Lists every node of a plan, parents first, those of subqueries included; code generation and row/column
+     * transitions are left out.
+     *
+     * @return {String, List of SparkPlan}: one line per node, and the nodes in the same order. The fields of a line
+     *     are separated by tabs: the parent's line (-1 for the root), role (child, subquery, reused), simple class
+     *     name, plan id, letters ("n": an expression is not deterministic, "p": runs Python, "o": aggregates in the order of its
+     *     rows), and what is particular to its class ("" for most).
+     */
+    public static Object[] of(SparkPlan root) {
+        var outline = new Outline();
+        outline.walk(root, -1, "child");
+        for (int i = 0; i < outline.reused.size(); i++) {
+            Reuse entry = outline.reused.get(i);
+            if (!outline.seen.contains(entry.plan.id())) {
+                outline.walk(entry.plan, entry.by, "reused");
+            }
+        }
+        return new Object[] {outline.text.toString(), outline.nodes};
+    }
+
+    private void walk(SparkPlan wrapped, int parent, String role) {
+        SparkPlan node = unwrapped(wrapped);
+        int index = nodes.size();
+        nodes.add(node);
+        seen.add(node.id());
+        String letters = (isDeterministic(node) ? "" : "n") + (node.getClass().getName().startsWith(PYTHON) ? "p" : "")
+                + (mindsOrder(node) ? "o" : "");
+        String name = node.getClass().getSimpleName();
+        text.append(String.join("\t", "" + parent, role, name, "" + node.id(), letters, particulars(node))).append('\n');
+        if (node instanceof ReusedExchangeExec reuse) {
+            reused.add(new Reuse(index, reuse.child()));
+        }
+        if (node instanceof ReusedSubqueryExec reuse) {
+            reused.add(new Reuse(index, reuse.child()));
+        } else {
+            Seqs.list(node.children()).forEach(child -> walk(child, index, "child"));
+        }
+        Seqs.list(node.subqueries()).forEach(subquery -> walk(subquery, index, "subquery"));
+    }
+
+    /** Return the first node from *wrapped* down that is not code generation or a row/column transition. */
+    static SparkPlan unwrapped(SparkPlan wrapped) {
+        SparkPlan node = wrapped;
+        while (node instanceof WholeStageCodegenExec || node instanceof InputAdapter || node instanceof ColumnarToRowExec
+                || node instanceof RowToColumnarExec) {
+            node = node.children().head();
+        }
+        return node;
+    }
+
+    private static boolean isDeterministic(SparkPlan node) {
+        return Seqs.list(node.expressions()).stream().allMatch(Expression::deterministic);
+    }
+
+    private static boolean mindsOrder(SparkPlan node) {
+        return node instanceof BaseAggregateExec aggregate && Seqs.list(aggregate.aggregateExpressions()).stream()
+                .anyMatch(each -> Lookups.BY_ORDER.contains(each.aggregateFunction().getClass()));
+    }
+
+    private static String plain(Object scala) {
+        return String.valueOf(scala).replace("$", "");
+    }
+
+    private static String particulars(SparkPlan node) {
+        if (node instanceof ShuffleExchangeExec exchange) {
+            var partitioning = exchange.outputPartitioning();
+            return plain(partitioning.getClass().getSimpleName()) + " " + partitioning.numPartitions() + " " + exchange.shuffleOrigin();
+        } else if (node instanceof ReusedExchangeExec reuse) {
+            return reuse.child().id() + " " + reuse.child().getClass().getSimpleName();
+        } else if (node instanceof ReusedSubqueryExec reuse) {
+            return "" + reuse.child().id();
+        } else if (node instanceof CoalesceExec coalesce) {
+            return "" + coalesce.numPartitions();
+        } else if (node instanceof BaseAggregateExec aggregate) {
+            return aggregate.requiredChildDistributionExpressions().isDefined() ? "final" : "partial";
+        } else if (node instanceof BroadcastNestedLoopJoinExec join) {
+            return looksAtAllPartitions(join) ? "all" : "";
+        } else if (node instanceof BaseJoinExec join) {
+            return plain(join.joinType());
+        } else if (node instanceof MapInBatchExec map) {
+            return map.isBarrier() ? "barrier" : "";
+        }
+        return "";
+    }
+
+    /**
+     * Says whether a join emits broadcast rows, once, by what they met in any partition: Spark finds that out with a job
+     * over all partitions, and gives these rows in partitions of their own, as many as the process has cores.
+     */
+    private static boolean looksAtAllPartitions(BroadcastNestedLoopJoinExec join) {
+        boolean buildsRight = join.buildSide() == BuildRight$.MODULE$;
+        if (join.joinType() instanceof InnerLike) {
+            return false;
+        }
+        return join.joinType() == RightOuter$.MODULE$ ? buildsRight : join.joinType() == FullOuter$.MODULE$ || !buildsRight;
+    }
+
+    /** Says whether a join in *plan* is of that kind: it reads its input twice, or shuffles. */
+    public static boolean hasJoinOverAllPartitions(SparkPlan plan) {
+        return plan instanceof BroadcastNestedLoopJoinExec join && looksAtAllPartitions(join)
+                || Seqs.list(plan.children()).stream().anyMatch(Outline::hasJoinOverAllPartitions);
+    }
+
+    /**
+     * Lists the Python functions in a node's expressions.
+     *
+     * @return one line each: name, number of broadcast variables, and "1" if it refers to an accumulator of the
+     *     user's, separated by tabs.
+     */
+    public static String pythonFunctions(SparkPlan node) {
+        var text = new StringBuilder();
+        Seqs.list(node.expressions()).forEach(each -> pythonFunctions(each, text));
+        return text.toString();
+    }
+
+    private static void pythonFunctions(Expression expression, StringBuilder text) {
+        if (expression instanceof PythonFuncExpression function) {
+            PythonFunction code = function.func();
+            text.append(function.name().replace('\t', ' ').replace('\n', ' ')).append('\t');
+            text.append(code.broadcastVars().size()).append('\t');
+            text.append(command(code).contains("_deserialize_accumulator") ? "1" : "0").append('\n');
+        }
+        Seqs.list(expression.children()).forEach(child -> pythonFunctions(child, text));
+    }
+
+    private static String command(PythonFunction code) {
+        var bytes = new byte[code.command().size()];
+        int i = 0;
+        for (Object each : Seqs.list(code.command())) {
+            bytes[i++] = (Byte) each;
+        }
+        return new String(bytes, StandardCharsets.ISO_8859_1);
+    }
+}

@@ -1,0 +1,116 @@
+package onager.plan;
+
+import java.io.IOException;
+import onager.spark43.Files;
+import onager.spark43.Nodes;
+import onager.spark43.OwnExec;
+import onager.values.Seqs;
+import onager.values.Serialization;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/**
+ * A scan of a data source (Python's, or any of Spark's second interface) as a leaf of a plan: the partitions that the source
+ * gave when the query was planned, each read by the task of its number, by the source's own reader. Sources make both to be sent
+ * to other processes.
+ */
+@SuppressWarnings("serial")
+public final class PartitionsScanExec extends OwnExec {
+    /** What a source counts as that does not say how much it holds: more than anything small. */
+    private static final long UNKNOWN = 1L << 50;
+
+    private final Seq<Attribute> output;
+    // Closures of nodes above take the plan along to their tasks, which have no use for the partitions of all others.
+    private final transient Seq<Option<InputPartition>> partitions;
+    private final transient PartitionReaderFactory readers;
+    private final boolean isColumnar;
+    private final String name;
+
+    private PartitionsScanExec(Partitions of) {
+        super(null);
+        this.output = of.output;
+        this.partitions = of.partitions;
+        this.readers = of.readers;
+        this.isColumnar = of.isColumnar;
+        this.name = of.name;
+    }
+
+    private record Partitions(Seq<Attribute> output, Seq<Option<InputPartition>> partitions, PartitionReaderFactory readers,
+            boolean isColumnar, String name) implements Leaves.Description {
+        @Override
+        public SparkPlan leaf(SparkSession session) {
+            return new PartitionsScanExec(this);
+        }
+    }
+
+    /**
+     * Describes *scan* in the file *target*; its source is asked for its partitions here, once.
+     *
+     * @return "bytes partitions name", separated by tabs; null for a scan with filters that only a running query knows and that
+     *     nobody else applies
+     */
+    public static String describe(BatchScanExec scan, String target) throws IOException {
+        if (!Seqs.list(scan.runtimeFilters()).stream().allMatch(DynamicPruning.class::isInstance)) {
+            return null;
+        }
+        String name = scan.table() == null ? "" : scan.table().name();
+        var found = new Partitions(Seqs.seq(Seqs.list(scan.output())), scan.partitions(), scan.readerFactory(), scan.supportsColumnar(), name);
+        Serialization.write(target, found);
+        return bytes(scan.scan()) + "\t" + found.partitions.size() + "\t" + name.replaceAll("\\s+", " ");
+    }
+
+    private static long bytes(Scan scan) {
+        return scan instanceof SupportsReportStatistics told
+                ? Math.min(UNKNOWN, told.estimateStatistics().sizeInBytes().orElse(UNKNOWN))
+                : UNKNOWN;
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+        return Files.dataSource(sparkContext(), partitions, readers, isColumnar);
+    }
+
+    @Override
+    @SuppressWarnings("unchecked") // batches pass for rows, as in Spark
+    public RDD<ColumnarBatch> doExecuteColumnar() {
+        return (RDD<ColumnarBatch>) (RDD<?>) doExecute();
+    }
+
+    @Override
+    public Seq<Attribute> output() {
+        return output;
+    }
+
+    @Override
+    public boolean supportsColumnar() {
+        return isColumnar;
+    }
+
+    @Override
+    public Partitioning outputPartitioning() {
+        return Nodes.unknown(partitions.size());
+    }
+
+    @Override
+    protected Object[] parts() {
+        return new Object[] {output, name};
+    }
+
+    @Override
+    public String nodeName() {
+        return "Scan " + name;
+    }
+}

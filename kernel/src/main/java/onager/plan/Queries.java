@@ -1,0 +1,122 @@
+package onager.plan;
+
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Stream;
+import onager.spark43.Files;
+import onager.values.Seqs;
+import org.apache.spark.sql.catalyst.analysis.PlanWithUnresolvedIdentifier;
+import org.apache.spark.sql.catalyst.analysis.ResolvedInlineTable;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.command.ExplainCommand;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import scala.collection.immutable.Seq;
+import scala.math.BigInt;
+
+/** What the planner asks of a query before Spark has made a physical plan of it. */
+public final class Queries {
+    static final BigInt MOST_NUMBERS = BigInt.apply(1L << 50);
+
+    /** Rows of the driver, and those that the query's text itself holds: Spark gives no size of either. */
+    private static final Set<Class<?>> SIZELESS = Set.of(LogicalRDD.class, ResolvedInlineTable.class);
+
+    private Queries() {}
+
+    /** Returns the statement that *plan* becomes once Spark knows what an IDENTIFIER(…) in it says, with some name; others as they are. */
+    public static LogicalPlan named(LogicalPlan plan) {
+        return plan instanceof PlanWithUnresolvedIdentifier unnamed
+                ? unnamed.planBuilder().apply(Seqs.seq("name"), plan.children())
+                : plan;
+    }
+
+    /** Returns whether a parsed statement does something instead of giving rows. */
+    public static boolean isCommand(LogicalPlan plan) {
+        LogicalPlan named = named(plan);
+        return named instanceof Command || named instanceof ParsedStatement;
+    }
+
+    /**
+     * Returns the size of all that a query reads; -1 if a source does not say. Of an analyzed one that is before any pruning, of an
+     * optimized one without the columns that it does not need.
+     *
+     * <p>A range counts 8 bytes a number, local rows by Spark's estimate, an RDD of the driver nothing.
+     */
+    public static long inputBytes(LogicalPlan plan) {
+        return inputBytes(plan, null);
+    }
+
+    /** *needed*: the attributes that are used above, null if all are. */
+    private static long inputBytes(LogicalPlan plan, AttributeSet needed) {
+        long total = 0;
+        if (plan instanceof LogicalRelation files && files.relation() instanceof HadoopFsRelation relation) {
+            long bytes = relation.location().sizeInBytes();
+            total = needed == null ? bytes : (long) (bytes * columnShare(relation, widths(plan.output(), needed)));
+        } else if (plan instanceof Range range) {
+            total = 8L * Math.max(0L, range.numElements().min(MOST_NUMBERS).toLong());
+        } else if (!SIZELESS.contains(plan.getClass()) && plan.children().isEmpty() && plan.subqueries().isEmpty()
+                && plan.innerChildren().isEmpty()) {
+            BigInt size = plan.stats().sizeInBytes();
+            if (!size.isValidLong() || size.toLong() >= 1L << 60) {
+                return -1;
+            }
+            total = size.toLong();
+        }
+        AttributeSet below = null;
+        if (plan instanceof Project || plan instanceof Aggregate) {
+            below = plan.references();
+        } else if (plan instanceof Filter && needed != null) {
+            below = needed.$plus$plus(plan.references());
+        }
+        for (var sources : List.of(Seqs.list(plan.children()), Seqs.list(plan.subqueries()))) {
+            for (var source : sources) {
+                long bytes = inputBytes(source, below);
+                if (bytes < 0) {
+                    return -1;
+                }
+                total += bytes;
+            }
+            below = null;
+        }
+        return total;
+    }
+
+    private static long widths(Seq<Attribute> attributes, AttributeSet needed) {
+        return Seqs.list(attributes).stream().filter(needed::contains).mapToLong(each -> each.dataType().defaultSize()).sum();
+    }
+
+    /** Returns about which share of a relation's files columns of *widths* bytes a row take: all of it unless they lie apart. */
+    static double columnShare(HadoopFsRelation relation, long widths) {
+        long all = relation.dataSchema().defaultSize();
+        return Files.isColumnar(relation.fileFormat()) && all > 0 ? Math.min(1.0, Math.max(widths, 1L) / (double) all) : 1.0;
+    }
+
+    /** Returns all logical plans right below *plan*. */
+    static Stream<LogicalPlan> below(LogicalPlan plan) {
+        return Stream.of(plan.children(), plan.innerChildren(), plan.subqueries()).flatMap(each -> Seqs.list(each).stream())
+                .filter(LogicalPlan.class::isInstance).map(LogicalPlan.class::cast);
+    }
+
+    /** Returns the simple class name of the first node that is one of *names* (separated by commas), or "". */
+    public static String firstOf(LogicalPlan parsed, String names) {
+        LogicalPlan plan = named(parsed);
+        if (plan instanceof ExplainCommand explain) {
+            // What is explained is analyzed, and not run; this one is run when it is analyzed.
+            return firstOf(explain.logicalPlan(), "UnresolvedExecuteImmediate");
+        }
+        String name = plan.getClass().getSimpleName();
+        if (("," + names + ",").contains("," + name + ",")) {
+            return name;
+        }
+        return below(plan).map(each -> firstOf(each, names)).filter(found -> !found.isEmpty()).findFirst().orElse("");
+    }
+}

@@ -1,0 +1,50 @@
+package onager.plan;
+
+import onager.spark43.Lookups;
+import org.antlr.v4.runtime.Token;
+import org.apache.spark.sql.catalyst.parser.SqlBaseLexer;
+
+/** Where the statements of a script begin and end. */
+public final class Scripts {
+    private Scripts() {}
+
+    /**
+     * Returns a line for each statement: where it begins and ends, counted in code points, the line and the column of its beginning,
+     * and whether it begins a procedure ({@code BEGIN}, with or without a label). Comments between statements are left out.
+     *
+     * <p>Spark's lexer tells strings and comments apart in the same way under every setting: it is its parser that reads settings.
+     */
+    public static String statements(String text) {
+        SqlBaseLexer lexer = Lookups.lexer(text);
+        var out = new StringBuilder();
+        Token first = null;
+        Token before = null; // the token before this one, in the same statement
+        int tokens = 0;
+        boolean isProcedure = false;
+        while (true) {
+            Token token = lexer.nextToken();
+            int type = token.getType();
+            if (type == Token.EOF || type == SqlBaseLexer.SEMICOLON) {
+                if (first != null) {
+                    out.append(first.getStartIndex()).append(' ').append(token.getStartIndex()).append(' ').append(first.getLine())
+                            .append(' ').append(first.getCharPositionInLine()).append(isProcedure ? " procedure\n" : " plain\n");
+                }
+                if (type == Token.EOF) {
+                    return out.toString();
+                }
+                first = null;
+                before = null;
+                tokens = 0;
+                isProcedure = false;
+            } else if (token.getChannel() == Token.DEFAULT_CHANNEL) {
+                first = first == null ? token : first;
+                tokens++;
+                boolean isLabelled = tokens == 3 && before.getType() == SqlBaseLexer.COLON;
+                isProcedure = isProcedure || type == SqlBaseLexer.BEGIN && (tokens == 1 || isLabelled);
+                before = token;
+            } else if (first == null && lexer.has_unclosed_bracketed_comment) {
+                first = token; // a comment to the end of the script, which Spark refuses
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+package onager.rows;
+
+import java.util.NoSuchElementException;
+import onager.spark43.RowRDD;
+import org.apache.spark.Partition;
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.util.TaskCompletionListener;
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+
+/**
+ * The output of a stage as rows, whichever exchange carries it. Like Spark's own shuffle reader it hands out one row
+ * object again and again.
+ */
+@SuppressWarnings("serial")
+public final class ExchangeRDD extends RowRDD {
+    private final ExchangeInput input;
+    private final int fields;
+
+    public ExchangeRDD(SparkContext sc, ExchangeInput input, int fields) {
+        super(sc);
+        this.input = input;
+        this.fields = fields;
+    }
+
+    public ExchangeInput input() {
+        return input;
+    }
+
+    @Override
+    public Partition[] getPartitions() {
+        return numbered(input.partitions());
+    }
+
+    @Override
+    public Iterator<InternalRow> compute(Partition split, TaskContext context) {
+        return new Rows(input.open(split.index(), context), fields, context);
+    }
+
+    private static final class Rows extends AbstractIterator<InternalRow> {
+        private final ExchangeSource source;
+        private final TaskContext context;
+        private final UnsafeRow row;
+        private final FrameCursor at = new FrameCursor();
+
+        Rows(ExchangeSource source, int fields, TaskContext context) {
+            this.source = source;
+            this.context = context;
+            this.row = new UnsafeRow(fields);
+            context.addTaskCompletionListener((TaskCompletionListener) ended -> source.close());
+        }
+
+        @Override
+        public boolean hasNext() {
+            return at.hasNext() || advance();
+        }
+
+        @Override
+        public InternalRow next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            at.next(row);
+            return row;
+        }
+
+        /** Take the next frame. The row last handed out may lie in the one before, and stays whole while hasNext looks on. */
+        private boolean advance() {
+            while (!at.hasNext()) {
+                Frame next = ExchangeSource.next(source, context);
+                if (next == null) {
+                    source.close();
+                    return false;
+                }
+                at.start(next);
+            }
+            return true;
+        }
+    }
+}

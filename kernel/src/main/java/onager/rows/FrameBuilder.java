@@ -1,0 +1,98 @@
+package onager.rows;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.unsafe.Platform;
+
+/** Puts rows together into a frame, in a buffer that is used again. */
+final class FrameBuilder {
+    private static final int MOST_ROWS = 1 << 20; // rows of no columns take no bytes
+    private static final byte[] NO_BYTES = new byte[0];
+    private static final int[] NO_LENGTHS = new int[0];
+
+    private final int most;
+    private byte[] bytes = NO_BYTES;
+    private int used = 0;
+    private int[] lengths = NO_LENGTHS;
+    private int rows = 0;
+    private int rowSize = -2; // -2: no row yet, -1: rows of several sizes, else the size of all
+
+    /** *most*: bytes after which a frame is full, unless a single row is larger. */
+    FrameBuilder(int most) {
+        this.most = most;
+    }
+
+    int rows() {
+        return rows;
+    }
+
+    /** Bytes of memory that the buffer takes. */
+    long held() {
+        return bytes.length + 4L * lengths.length;
+    }
+
+    /** Whether a row of *size* bytes belongs into the next frame. */
+    boolean isFullFor(int size) {
+        return rows == MOST_ROWS || rows > 0 && used + size > most;
+    }
+
+    /** Add a row of *size* bytes; return how many bytes more the buffer takes now. */
+    long add(UnsafeRow row, int size) {
+        long before = held();
+        if (used + size > bytes.length) {
+            int grown = Math.max(used + size, Math.min(most, Math.max(4096, 2 * bytes.length)));
+            bytes = Arrays.copyOf(bytes, grown);
+        }
+        if (rowSize != size) {
+            mixed(size);
+        }
+        if (rowSize == -1) {
+            if (rows == lengths.length) {
+                lengths = Arrays.copyOf(lengths, Math.max(64, 2 * rows));
+            }
+            lengths[rows] = size;
+        }
+        Platform.copyMemory(row.getBaseObject(), row.getBaseOffset(), bytes, Platform.BYTE_ARRAY_OFFSET + used, size);
+        used += size;
+        rows++;
+        return held() - before;
+    }
+
+    /** Note that a row of another size came: from now on lengths are kept one by one. */
+    private void mixed(int size) {
+        if (rowSize == -2) {
+            rowSize = size;
+        } else if (rowSize >= 0) {
+            if (lengths.length < rows) {
+                lengths = new int[rows];
+            }
+            Arrays.fill(lengths, 0, rows, rowSize);
+            rowSize = -1;
+        }
+    }
+
+    /** Return what was gathered; its bytes are those of the buffer, until `reset`. */
+    Frame frame() {
+        int size = used + (rowSize == -1 ? 4 * rows : 0);
+        byte[] all = bytes;
+        if (rowSize == -1) {
+            if (all.length < size) {
+                all = Arrays.copyOf(all, size);
+            }
+            ByteBuffer.wrap(all, used, 4 * rows).asIntBuffer().put(lengths, 0, rows);
+        }
+        return new Frame(all, size, rows, rowSize);
+    }
+
+    /** Begin the next frame; *release*: give the memory back, too. A buffer that a large row made goes in any case. */
+    void reset(boolean release) {
+        used = 0;
+        rows = 0;
+        rowSize = -2;
+        if (release || bytes.length > most) {
+            bytes = NO_BYTES;
+            lengths = NO_LENGTHS;
+        }
+    }
+}

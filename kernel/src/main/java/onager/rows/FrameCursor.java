@@ -1,0 +1,48 @@
+package onager.rows;
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.unsafe.Platform;
+
+/** A place between the rows of a frame. */
+public final class FrameCursor {
+    private Frame frame = null;
+    private int left = 0;
+    private int at;
+    private int lengthAt;
+
+    /** Go before the first row of *next*. */
+    public void start(Frame next) {
+        frame = next;
+        left = next.rows();
+        at = 0;
+        lengthAt = next.lengthsAt();
+    }
+
+    public boolean hasNext() {
+        return left > 0;
+    }
+
+    /** Let *into* be the next row; it lies in the frame. */
+    public void next(UnsafeRow into) {
+        int size = frame.rowSize();
+        if (size < 0) {
+            size = length(lengthAt);
+            lengthAt += 4;
+        }
+        into.pointTo(frame.bytes(), Platform.BYTE_ARRAY_OFFSET + at, size);
+        at += size;
+        left--;
+    }
+
+    /** Let *into* be the last row, and stay where this is. */
+    public void last(UnsafeRow into) {
+        boolean isMixed = frame.rowSize() < 0;
+        int size = isMixed ? length(frame.size() - 4) : frame.rowSize();
+        int end = isMixed ? frame.lengthsAt() : frame.size();
+        into.pointTo(frame.bytes(), Platform.BYTE_ARRAY_OFFSET + end - size, size);
+    }
+
+    private int length(int offset) {
+        return Integer.reverseBytes(Platform.getInt(frame.bytes(), Platform.BYTE_ARRAY_OFFSET + offset));
+    }
+}

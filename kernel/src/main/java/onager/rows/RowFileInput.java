@@ -1,0 +1,257 @@
+package onager.rows;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.file.NoSuchFileException;
+import java.util.stream.LongStream;
+import net.jpountz.lz4.LZ4Factory;
+import net.jpountz.lz4.LZ4SafeDecompressor;
+import onager.failure.ExchangeFailure;
+import onager.failure.Failures;
+import onager.failure.FetchFailure;
+import onager.store.Store;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+
+/** The output of a stage in row files, read from exactly the executions that are named, in the order of producers. */
+@SuppressWarnings("serial")
+public final class RowFileInput implements ExchangeInput, SortedInput {
+    /** What partition i reads. */
+    public enum Mode {
+        /** Bucket i. */
+        BUCKET,
+        /** All buckets of the i-th slice of producers; with one partition that is everything. */
+        SLICE,
+        /** Everything. */
+        ALL
+    }
+
+    private final Store store;
+    private final InputSpec spec;
+    private final int partitions;
+    private final Mode mode;
+
+    public RowFileInput(Store store, InputSpec spec, int partitions, Mode mode) {
+        this.store = store;
+        this.spec = spec;
+        this.partitions = partitions;
+        this.mode = mode;
+    }
+
+    @Override
+    public int partitions() {
+        return partitions;
+    }
+
+    @Override
+    public int streamed() {
+        return -1;
+    }
+
+    @Override
+    public ExchangeSource open(int i, TaskContext context) {
+        return switch (mode) {
+            case BUCKET -> new Frames(context, i, 0, runs());
+            case SLICE -> new Frames(context, -1, (int) ((long) runs() * i / partitions), (int) ((long) runs() * (i + 1) / partitions));
+            case ALL -> new Frames(context, -1, 0, runs());
+        };
+    }
+
+    @Override
+    public int runs() {
+        return spec.producers().length;
+    }
+
+    @Override
+    public ExchangeSource open(int run, long from, long to, TaskContext context) {
+        var frames = new Frames(context, ROWS, run, run + 1);
+        frames.firstRow = from;
+        frames.endRow = to;
+        return frames;
+    }
+
+    /** Open the keys that were sampled of all runs. */
+    public ExchangeSource samples() {
+        return new Frames(null, SAMPLES, 0, runs());
+    }
+
+    /** Return the most bytes that any bucket holds, uncompressed; it takes a look at the index of every file. */
+    public long largestBucket() {
+        return LongStream.of(bucketBytes(partitions)).max().orElse(0L);
+    }
+
+    /** Return the bytes of all files, which have one bucket each, uncompressed; it takes a look at the index of every file. */
+    public long plainBytes() {
+        return bucketBytes(1)[0];
+    }
+
+    private long[] bucketBytes(int buckets) {
+        var bytes = new long[buckets];
+        for (int p = 0; p < runs(); p++) {
+            if (spec.rows()[p] > 0L) {
+                try {
+                    RowFile index = index(p);
+                    for (int b = 0; b < buckets; b++) {
+                        bytes[b] += index.plainBytes(b);
+                    }
+                } catch (IOException | IndexOutOfBoundsException e) {
+                    throw failure(p, e);
+                }
+            }
+        }
+        return bytes;
+    }
+
+    private RowFile index(int producer) throws IOException {
+        RowFile known = RowFile.cached(path(producer));
+        if (known != null) {
+            return known;
+        }
+        try (var source = store.open(name(producer))) {
+            return checked(producer, source);
+        }
+    }
+
+    /** Read the index of the file *source* and keep it. */
+    private RowFile checked(int producer, Store.Source source) throws IOException {
+        RowFile index = RowFile.read(source);
+        if (index.rows != spec.rows()[producer]) {
+            throw new IOException("it holds " + index.rows + " rows where " + spec.rows()[producer] + " were reported");
+        }
+        RowFile.remember(path(producer), index);
+        return index;
+    }
+
+    private String name(int producer) {
+        return RowFileOutput.name(spec.directory(), spec.producers()[producer], spec.nonces()[producer]);
+    }
+
+    private String path(int producer) {
+        return store.path(name(producer));
+    }
+
+    private RuntimeException failure(int producer, Exception e) {
+        if (!store.exists()) {
+            return new UncheckedIOException(ExchangeFailure.ofMissing(store.root(), e));
+        }
+        boolean missing = e instanceof NoSuchFileException || e instanceof FileNotFoundException;
+        String why = missing ? "is missing" : "is damaged: " + Failures.text(e);
+        return new FetchFailure(spec.stage(), spec.producers()[producer], spec.nonces()[producer], path(producer), why, e);
+    }
+
+    private final class Frames implements ExchangeSource {
+        private final LZ4SafeDecompressor lz4 = LZ4Factory.fastestInstance().safeDecompressor();
+        private final TaskContext context;
+        private final int bucket;
+        private final int end;
+        private int producer;
+        private Store.Source source = null;
+        private RowFile index = null;
+        private int nextBucket = 0;
+        private int lastBucket = -1;
+        private ByteBuffer frames = null;
+        private int framesLeft = 0;
+        /** The places of the rows that are wanted of a bucket, and that of the next frame's first row. */
+        private long firstRow = 0;
+        private long endRow = Long.MAX_VALUE;
+        private long nextRow = 0;
+        private byte[] stored = new byte[0];
+        private byte[] plain = new byte[0];
+        private byte[] before = new byte[0]; // that of the frame given out before
+
+        /** *bucket*: -1 for all; producers are those from *from* up to, and without, *end*. */
+        Frames(TaskContext context, int bucket, int from, int end) {
+            this.context = context;
+            this.bucket = bucket;
+            this.producer = from - 1;
+            this.end = end;
+        }
+
+        @Override
+        public void close() {
+            if (source != null) {
+                source.close();
+                source = null;
+            }
+        }
+
+        /** Go to the next frame that has rows: of this bucket, of the next bucket, of the next producer. */
+        @Override
+        public Frame next() {
+            try {
+                while (true) {
+                    if (framesLeft > 0) {
+                        framesLeft--;
+                        if (isWanted()) {
+                            return frame();
+                        }
+                        frames.position(frames.position() + RowFile.FRAME_ENTRY);
+                    } else if (nextBucket <= lastBucket) {
+                        frames = index.bucket(nextBucket++);
+                        framesLeft = frames.getInt();
+                    } else if (!openNext()) {
+                        return null;
+                    }
+                }
+            } catch (ClosedByInterruptException e) {
+                throw new TaskKilledException("interrupted");
+            } catch (FetchFailure | TaskKilledException e) {
+                throw e;
+            } catch (IOException | RuntimeException e) {
+                throw failure(producer, e); // a damaged block may be an index out of bounds
+            }
+        }
+
+        /** Go to the next producer that has rows; false where there is none. */
+        private boolean openNext() throws IOException {
+            close();
+            do {
+                producer++;
+            } while (producer < end && spec.rows()[producer] == 0L);
+            if (producer >= end) {
+                producer = end;
+                return false;
+            }
+            index = RowFile.cached(path(producer));
+            if (index == null || bucket < 0 || index.bucket(bucket).getInt() > 0) {
+                source = store.open(name(producer));
+            }
+            if (index == null) {
+                index = checked(producer, source);
+            }
+            if (bucket >= index.buckets()) {
+                throw new IOException("it has " + index.buckets() + " buckets, but bucket " + bucket + " was asked for");
+            }
+            nextBucket = bucket < 0 ? 0 : bucket;
+            lastBucket = bucket < 0 ? index.buckets() - 1 : bucket;
+            return true;
+        }
+
+        /** Whether the next frame has rows that are wanted; it counts them. */
+        private boolean isWanted() {
+            long first = nextRow;
+            nextRow += frames.getInt(frames.position() + RowFile.ROWS_AT);
+            return first < endRow && nextRow > firstRow;
+        }
+
+        private Frame frame() throws IOException {
+            long offset = frames.getLong();
+            int length = frames.getInt(frames.position());
+            if (stored.length < length) {
+                stored = new byte[length];
+            }
+            source.read(offset, stored, length);
+            byte[] swap = before;
+            before = plain;
+            Frame frame = PackedFrame.header(frames, stored).open(swap, lz4);
+            plain = frame.bytes();
+            if (context != null) {
+                context.taskMetrics().shuffleReadMetrics().incLocalBytesRead(length);
+            }
+            return frame;
+        }
+    }
+}

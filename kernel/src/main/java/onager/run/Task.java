@@ -1,0 +1,118 @@
+package onager.run;
+
+import java.io.Serializable;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import onager.failure.Failures;
+import onager.jobs.UnwantedTasks;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.types.DataType;
+import scala.collection.Iterator;
+import scala.runtime.AbstractFunction2;
+
+/**
+ * What Spark runs for each partition of a task set. A partition that fails does not fail its Spark job: the exception
+ * becomes that partition's outcome, so its neighbours go on.
+ */
+@SuppressWarnings("serial")
+public abstract class Task extends AbstractFunction2<TaskContext, Iterator<InternalRow>, Outcome> implements Serializable {
+    /** Rows after which a task looks whether it is still wanted, less one. */
+    private static final long LOOK = 1023L;
+
+    /**
+     * What all tasks of a task set have in common.
+     *
+     * @param nonces by partition the name of this execution; what Spark starts again gets one of its own
+     * @param types of the rows
+     */
+    public record Common(String run, Map<Integer, String> nonces, DataType[] types) implements Serializable {}
+
+    private final Common common;
+    private boolean isStrict = false;
+
+    protected Task(Common common) {
+        this.common = common;
+    }
+
+    /** Let an exception fail the Spark job, as in plain Spark, rather than become the partition's outcome; return the task. */
+    public Task strict() {
+        isStrict = true;
+        return this;
+    }
+
+    /** Consume *rows* and write them; *nonce* names this execution's files. */
+    abstract Written write(TaskContext context, int partition, String nonce, Iterator<InternalRow> rows) throws Exception;
+
+    /** Remove what the execution *nonce* has written, because nobody will ever name it; what fails goes with the job. */
+    abstract void discard(int partition, String nonce);
+
+    @Override
+    public Outcome apply(TaskContext context, Iterator<InternalRow> rows) {
+        int partition = context.partitionId();
+        var fields = new LinkedHashMap<String, Object>();
+        byte[] inline = null;
+        fields.put("started_ms", System.currentTimeMillis());
+        boolean isAgain = context.attemptNumber() > 0 || context.stageAttemptNumber() > 0;
+        String nonce = common.nonces.get(partition) + (isAgain ? "-" + context.taskAttemptId() : ""); // the first may be writing still
+        fields.put("nonce", nonce);
+        try {
+            if (UnwantedTasks.has(common.run, partition, isAgain)) {
+                throw new TaskKilledException("cancelled");
+            }
+            Written written = write(context, partition, nonce, rows);
+            written.into(fields);
+            inline = written.inline;
+        } catch (Throwable e) {
+            if (isStrict && e instanceof Error error) {
+                throw error;
+            }
+            if (isStrict) {
+                throw e instanceof RuntimeException same ? same : new RuntimeException(e);
+            }
+            fields.put("failure", Failures.describe(e, context.isInterrupted()));
+            Thread.interrupted(); // the flag has been heard; Spark's own reporting must not trip over it
+        }
+        var m = context.taskMetrics();
+        fields.put("ended_ms", System.currentTimeMillis());
+        fields.put("rows_read", m.inputMetrics().recordsRead());
+        fields.put("bytes_in", m.shuffleReadMetrics().totalBytesRead());
+        fields.put("spill_bytes", m.diskBytesSpilled());
+        fields.put("peak_memory_bytes", m.peakExecutionMemory());
+        return new Outcome(partition, fields, inline);
+    }
+
+    /** Stop where the task is wanted no more; *rows*: how many it has seen, since a look takes as long as some rows. */
+    static void check(TaskContext context, long rows) {
+        if ((rows & LOOK) == 0) {
+            context.killTaskIfInterrupted();
+        }
+    }
+
+    /** Return what makes rows UnsafeRows: nearly every operator gives them so, the rest are converted. */
+    final Unsafe unsafe() {
+        return new Unsafe(common.types);
+    }
+
+    static final class Unsafe {
+        private final DataType[] types;
+        private UnsafeProjection projection = null;
+
+        Unsafe(DataType[] types) {
+            this.types = types;
+        }
+
+        UnsafeRow of(InternalRow row) {
+            if (row instanceof UnsafeRow unsafe) {
+                return unsafe;
+            }
+            if (projection == null) {
+                projection = UnsafeProjection.create(types);
+            }
+            return projection.apply(row);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+package onager.run;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import onager.bind.Bound;
+import onager.store.Store;
+import onager.values.Json;
+import onager.values.Seqs;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import scala.runtime.BoxedUnit;
+
+/** A whole query, run by plain Spark; the outcomes of all partitions are made into one. */
+public final class Whole {
+    private static final int END_MARK = 8;
+    private static final long MOST_HELD = 64L << 20;
+
+    private final SparkContext sc;
+    private final Store store;
+    private final OutputSpec output;
+    private final String nonce;
+    private final Outcome[] outcomes;
+
+    private Whole(SparkContext sc, Store store, OutputSpec output, String nonce, int partitions) {
+        this.sc = sc;
+        this.store = store;
+        this.output = output;
+        this.nonce = nonce;
+        this.outcomes = new Outcome[partitions];
+    }
+
+    private record Spec(String nonce) {}
+
+    /** As `Kernel.runWhole` says. */
+    public static byte[] run(SparkContext sc, Store store, Outputs outputs, SparkSession session, QueryExecution query, String spec)
+            throws Exception {
+        var bound = new Bound(session, query.executedPlan(), query.toRdd(), List.of());
+        String nonce = Json.read(spec, Spec.class).nonce;
+        Outcome made = new Whole(sc, store, Json.read(spec, OutputSpec.class), nonce, bound.partitions()).run(bound, outputs);
+        return Runs.pack(List.of(Runs.json("", made)), made.inline() == null ? new byte[0] : made.inline());
+    }
+
+    private Outcome run(Bound bound, Outputs outputs) throws Exception {
+        boolean isResult = output.layout() == OutputSpec.Layout.RESULT;
+        var nonces = new HashMap<Integer, String>();
+        var partitions = new ArrayList<Object>();
+        for (int i = 0; i < outcomes.length; i++) {
+            partitions.add(i);
+            nonces.put(i, isResult ? nonce + "p" : nonce);
+        }
+        var common = new Task.Common("whole/" + nonce, nonces, bound.types());
+        Task task = outputs.task(bound, output, common, new byte[0], null).strict();
+        byte[] empty = null;
+        if (task instanceof WriteResult result) {
+            empty = result.empty();
+            result.limitInline(Math.max(empty.length + ResultFile.SMALLEST_END, inline()));
+        }
+        long started = System.currentTimeMillis();
+        Outcome whole;
+        try {
+            sc.runJob(bound.rdd(), task, Seqs.<Object>seq(partitions), (index, outcome) -> {
+                outcomes[outcome.partition()] = outcome;
+                return BoxedUnit.UNIT;
+            }, Seqs.tag(Outcome.class));
+            whole = isResult ? result(empty) : sink();
+        } catch (Throwable e) {
+            for (Outcome outcome : outcomes) {
+                if (outcome != null) {
+                    task.discard(outcome.partition(), outcome.text("nonce"));
+                }
+            }
+            throw e;
+        }
+        whole.fields().put("started_ms", started);
+        whole.fields().put("ended_ms", System.currentTimeMillis());
+        return whole;
+    }
+
+    /**
+     * How much of the result each task may bring along: together no more than a part of what Spark takes of all of them,
+     * and of what the driver can hold. The rest is in files until it is made one.
+     */
+    private int inline() {
+        long most = sc.getConf().getSizeAsBytes("spark.driver.maxResultSize", "1g");
+        long all = most <= 0L ? MOST_HELD : Math.min(MOST_HELD, most / 4L);
+        return (int) Math.min(WriteResult.INLINE, all / Math.max(1, outcomes.length));
+    }
+
+    private Map<String, Object> fields(Written written) {
+        var fields = new LinkedHashMap<String, Object>();
+        written.into(fields);
+        for (String sum : List.of("rows", "bytes", "bytes_in", "spill_bytes")) {
+            fields.put(sum, Stream.of(outcomes).mapToLong(outcome -> outcome.number(sum)).sum());
+        }
+        fields.put("peak_memory_bytes", Stream.of(outcomes).mapToLong(outcome -> outcome.number("peak_memory_bytes")).max().orElse(0L));
+        return fields;
+    }
+
+    /** The staged files that hold rows, or one without when none does. */
+    private Outcome sink() {
+        boolean hasRows = Stream.of(outcomes).anyMatch(outcome -> outcome.number("rows") > 0);
+        var written = new Written();
+        written.files = Stream.of(outcomes).filter(outcome -> !hasRows || outcome.number("rows") > 0)
+                .flatMap(outcome -> Arrays.stream((String[]) outcome.fields().get("files"))).toArray(String[]::new);
+        return new Outcome(0, fields(written), null);
+    }
+
+    /** One stream of the batches of all partitions, in order. *empty* is the stream without any. */
+    private Outcome result(byte[] empty) throws IOException {
+        int head = empty.length - END_MARK;
+        var done = new Written();
+        var out = new ResultFile(store, WriteResult.name(output.directory(), 0, nonce), null, WriteResult.INLINE);
+        try {
+            out.write(empty, 0, head);
+            out.endPiece();
+            for (Outcome outcome : outcomes) {
+                String checksum = outcome.text("checksum");
+                if (outcome.inline() != null) {
+                    out.append(new ResultFile.Held(outcome.inline()), checksum);
+                } else {
+                    String name = WriteResult.name(output.directory(), outcome.partition(), outcome.text("nonce"));
+                    out.append(store.open(name), checksum);
+                    store.delete(name);
+                }
+            }
+            out.write(empty, head, END_MARK);
+            out.endPiece();
+            out.finish(done);
+        } catch (Throwable e) {
+            out.abort();
+            throw e;
+        }
+        var fields = fields(done);
+        fields.put("bytes", done.bytes);
+        return new Outcome(0, fields, done.inline);
+    }
+}

@@ -1,0 +1,72 @@
+package onager.run;
+
+import onager.rows.ExchangeOutput;
+import onager.rows.ExchangeSink;
+import onager.rows.FrameWriter;
+import onager.values.Seqs;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/** Gives a partition's rows to the exchange, by bucket, until they end or nobody reads any more. */
+@SuppressWarnings("serial")
+final class WriteExchange extends Task {
+    static final long MEMORY = 48L << 20;
+
+    private final ExchangeOutput to;
+    private final Expression bucketOf;
+    private final Seq<Attribute> output;
+
+    /** *bucketOf*: an int expression over the attributes *output*, or null: rows are dealt out in turn. */
+    WriteExchange(Common common, ExchangeOutput to, Expression bucketOf, Seq<Attribute> output) {
+        super(common);
+        this.to = to;
+        this.bucketOf = bucketOf;
+        this.output = output;
+    }
+
+    @Override
+    Written write(TaskContext context, int partition, String nonce, Iterator<InternalRow> rows) throws Exception {
+        int buckets = to.buckets();
+        UnsafeProjection bucket = bucketOf == null ? null : UnsafeProjection.create(Seqs.seq(bucketOf), output);
+        if (bucket != null) {
+            bucket.initialize(partition);
+        }
+        Unsafe unsafe = unsafe();
+        int turn = Math.floorMod(partition * 31, buckets);
+        var done = new Written();
+        ExchangeSink sink = to.open(partition, nonce);
+        try {
+            var writer = new FrameWriter(sink, buckets, to.frameBytes(), MEMORY);
+            while (writer.isWanted() && rows.hasNext()) {
+                UnsafeRow row = unsafe.of(rows.next());
+                int into = turn;
+                if (bucket != null) {
+                    into = bucket.apply(row).getInt(0);
+                } else {
+                    turn = turn + 1 == buckets ? 0 : turn + 1;
+                }
+                writer.add(into, row);
+                check(context, writer.rows());
+            }
+            context.killTaskIfInterrupted();
+            writer.finish();
+            done.rows = writer.rows();
+            done.bytes = sink.bytes();
+        } catch (Throwable e) {
+            sink.abort(e);
+            throw e;
+        }
+        return done;
+    }
+
+    @Override
+    void discard(int partition, String nonce) {
+        to.discard(partition, nonce);
+    }
+}

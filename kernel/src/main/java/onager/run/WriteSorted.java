@@ -1,0 +1,65 @@
+package onager.run;
+
+import onager.rows.ExchangeOutput;
+import onager.rows.ExchangeSink;
+import onager.rows.FrameWriter;
+import onager.rows.SortedInput;
+import onager.sort.KeyOrder;
+import onager.sort.Samples;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import scala.collection.Iterator;
+
+/** Gives a partition's rows, which are sorted, to the exchange as a run, and keys of it beside. */
+@SuppressWarnings("serial")
+final class WriteSorted extends Task {
+    /** Readers take frames whole: small ones, and few rows are read that belong to a neighbour. */
+    private static final int FRAME = 64 << 10;
+
+    private final ExchangeOutput to;
+    private final KeyOrder order;
+    private final int samples;
+
+    /** *samples*: the most keys to take of the run, an even number. */
+    WriteSorted(Common common, ExchangeOutput to, KeyOrder order, int samples) {
+        super(common);
+        this.to = to;
+        this.order = order;
+        this.samples = samples;
+    }
+
+    @Override
+    Written write(TaskContext context, int partition, String nonce, Iterator<InternalRow> rows) throws Exception {
+        UnsafeProjection key = order.projection();
+        key.initialize(partition);
+        Unsafe unsafe = unsafe();
+        var taken = new Samples(samples);
+        var done = new Written();
+        ExchangeSink sink = to.open(partition, nonce);
+        try {
+            var writer = new FrameWriter(sink, to.buckets(), Math.min(FRAME, to.frameBytes()), WriteExchange.MEMORY);
+            while (writer.isWanted() && rows.hasNext()) {
+                UnsafeRow row = unsafe.of(rows.next());
+                writer.add(SortedInput.ROWS, row);
+                taken.add(row, key);
+                check(context, writer.rows());
+            }
+            context.killTaskIfInterrupted();
+            done.rows = writer.rows();
+            taken.write(writer, SortedInput.SAMPLES, partition);
+            writer.finish();
+            done.bytes = sink.bytes();
+        } catch (Throwable e) {
+            sink.abort(e);
+            throw e;
+        }
+        return done;
+    }
+
+    @Override
+    void discard(int partition, String nonce) {
+        to.discard(partition, nonce);
+    }
+}

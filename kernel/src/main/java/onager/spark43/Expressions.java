@@ -1,0 +1,69 @@
+package onager.spark43;
+
+import onager.values.Seqs;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Ascending$;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BasePredicate;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EvalMode$;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.Predicate$;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.expressions.codegen.LazilyGeneratedOrdering;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StringType$;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/** Expressions, made by constructors whose parameters change between minor versions of Spark. */
+public final class Expressions {
+    private Expressions() {}
+
+    /** Return a row's column at *ordinal*. */
+    public static Expression column(int ordinal, DataType type, boolean nullable) {
+        return new BoundReference(ordinal, type, nullable);
+    }
+
+    /** Return *column* as text, in the time zone *zone*. */
+    public static Expression asText(Expression column, String zone) {
+        return new Cast(column, StringType$.MODULE$, Option.apply(zone), EvalMode$.MODULE$.LEGACY());
+    }
+
+    /** Return what says whether *condition* holds for a row, without generated code. */
+    public static BasePredicate predicate(Expression condition) {
+        return Predicate$.MODULE$.createInterpreted(condition);
+    }
+
+    public static Alias alias(Expression of, String name) {
+        return new Alias(of, name, NamedExpression$.MODULE$.newExprId(), Seqs.seq(), Option.empty(), Seqs.seq());
+    }
+
+    /** Return an attribute that is never null. */
+    public static AttributeReference attribute(String name, DataType type) {
+        return new AttributeReference(name, type, false, Metadata.empty(), NamedExpression$.MODULE$.newExprId(), Seqs.seq());
+    }
+
+    static SortOrder ascending(Expression key) {
+        return new SortOrder(key, Ascending$.MODULE$, Ascending$.MODULE$.defaultNullOrdering(), Seqs.seq());
+    }
+
+    /** Return *order* of a row's column at *ordinal* instead of what it says. */
+    public static SortOrder ofColumn(SortOrder order, int ordinal) {
+        return new SortOrder(column(ordinal, order.dataType(), order.nullable()), order.direction(), order.nullOrdering(), Seqs.seq());
+    }
+
+    /** Return what compares rows whose columns *order* names by their places. */
+    public static LazilyGeneratedOrdering ordering(Seq<SortOrder> order) {
+        return new LazilyGeneratedOrdering(order);
+    }
+
+    /** Return what compares rows of *attributes*. */
+    public static LazilyGeneratedOrdering ordering(Seq<SortOrder> order, Seq<Attribute> attributes) {
+        return new LazilyGeneratedOrdering(order, attributes);
+    }
+}

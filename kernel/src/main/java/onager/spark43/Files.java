@@ -1,0 +1,92 @@
+package onager.spark43;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import onager.failure.RefusedException;
+import onager.values.Seqs;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.PartitionedFileUtil$;
+import org.apache.spark.sql.execution.datasources.DataSourceUtils;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.FilePartition$;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.csv.CSVFileFormat;
+import org.apache.spark.sql.execution.datasources.json.JsonFileFormat;
+import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceRDD;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
+
+/** Reading and writing of files and of data sources, as Spark's scans and sinks do it. */
+public final class Files {
+    private Files() {}
+
+    /** Return a scan of *files*, whose partition filters were applied before. */
+    public static FileSourceScanExec scan(FileIndex files, StructType dataSchema, FileFormat format, Map<String, String> options,
+            SparkSession session, Seq<Attribute> output, StructType required, Seq<Expression> dataFilters) {
+        var relation = new HadoopFsRelation(files, files.partitionSchema(), dataSchema, Option.empty(), format, options, session);
+        return new FileSourceScanExec(relation, Option.empty(), output, required, Seqs.seq(), Option.empty(), Option.empty(), dataFilters,
+                Option.empty(), true, false);
+    }
+
+    /** Return how many tasks read *directories*: what a scan of them counts, without making its reader. */
+    public static int tasks(HadoopFsRelation relation, Seq<PartitionDirectory> directories) {
+        var session = relation.sparkSession();
+        long most = FilePartition$.MODULE$.maxSplitBytes(session, directories);
+        var pieces = new ArrayList<PartitionedFile>();
+        for (var directory : Seqs.list(directories)) {
+            for (var file : Seqs.list(directory.files())) {
+                boolean isSplitable = relation.fileFormat().isSplitable(session, relation.options(), file.getPath());
+                pieces.addAll(Seqs.list(PartitionedFileUtil$.MODULE$.splitFiles(file, file.getPath(), isSplitable, most, directory.values())));
+            }
+        }
+        pieces.sort(Comparator.comparingLong(PartitionedFile::length).reversed());
+        return FilePartition$.MODULE$.getFilePartitions(session, Seqs.seq(pieces), most).size();
+    }
+
+    /** Return the rows, or batches, of a data source's partitions. */
+    public static RDD<InternalRow> dataSource(SparkContext sc, Seq<Option<InputPartition>> partitions, PartitionReaderFactory readers,
+            boolean isColumnar) {
+        return new DataSourceRDD(sc, partitions, readers, isColumnar, Seqs.map(java.util.Map.of()));
+    }
+
+    /** Return *given* as options whose names are the same in whichever case. */
+    public static Map<String, String> options(java.util.Map<String, String> given) {
+        return CaseInsensitiveMap$.MODULE$.apply(Seqs.map(given));
+    }
+
+    /** Return what writes the files of a sink. */
+    public static OutputWriterFactory writer(String format, SparkSession session, Job job, Map<String, String> options, StructType schema) {
+        FileFormat made = switch (format) {
+            case "parquet" -> new ParquetFileFormat();
+            case "csv" -> new CSVFileFormat();
+            case "json" -> new JsonFileFormat();
+            case "orc" -> new OrcFileFormat();
+            default -> throw new RefusedException("a sink is written as parquet, csv, json or orc, not as " + format);
+        };
+        DataSourceUtils.verifySchema(made, schema, false);
+        return made.prepareWrite(session, job, options, schema);
+    }
+
+    /** Whether files of *format* hold each column apart from the others. */
+    public static boolean isColumnar(FileFormat format) {
+        return format instanceof ParquetFileFormat || format instanceof OrcFileFormat;
+    }
+}

@@ -1,0 +1,369 @@
+package onager.store;
+
+import java.io.EOFException;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.Serializable;
+import java.net.URI;
+import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.FileChannel;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import onager.failure.ExchangeFailure;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.util.SerializableConfiguration;
+import org.apache.spark.util.Utils;
+
+/**
+ * The exchange directory: plain files where it is local (Hadoop's local file system forks a process for every file that
+ * it makes), Hadoop's FileSystem where its path has another scheme. Files appear whole, by a rename, or not at all. Local ones are
+ * for this user alone, or for a group by the setting `spark.onager.exchangeAccess`.
+ */
+@SuppressWarnings("serial")
+public final class Store implements Serializable {
+    private static final int OF_GROUP_DIRECTORY = 02770;
+    private static final int OF_GROUP_FILE = 0660;
+
+    private final String root;
+    private final boolean local;
+    private final SerializableConfiguration conf;
+    private final String writer;
+    private final boolean isOfGroup;
+
+    public Store(String root, SerializableConfiguration conf) {
+        this(root, conf, "");
+    }
+
+    /** *writer*: the life of the executor whose files these are; unfinished ones bear its name. */
+    public Store(String root, SerializableConfiguration conf, String writer) {
+        this.root = root.startsWith("file:") ? Path.of(URI.create(triple(root))).toString() : root;
+        this.local = !this.root.contains(":/");
+        this.conf = conf;
+        this.writer = writer.isEmpty() ? "" : "." + writer;
+        SparkEnv env = SparkEnv.get();
+        this.isOfGroup = env != null && env.conf().get("spark.onager.exchangeAccess", "owner").equals("group");
+    }
+
+    private static String triple(String uri) {
+        return uri.startsWith("file:///") ? uri : "file://" + uri.substring("file:".length());
+    }
+
+    private static FileAttribute<?> only(String permissions) {
+        return PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString(permissions));
+    }
+
+    public String root() {
+        return root;
+    }
+
+    /** Return the path of the file called *name* (slashes allowed) below the directory. */
+    public String path(String name) {
+        return root + "/" + name;
+    }
+
+    private FileSystem hadoop(String path) throws IOException {
+        return ofHadoop(path).getFileSystem(conf.value());
+    }
+
+    private static org.apache.hadoop.fs.Path ofHadoop(String path) {
+        return new org.apache.hadoop.fs.Path(path);
+    }
+
+    /** Make *directory* and those above it, below the root, for this user alone, or for its group, whatever the umask. */
+    private void makeDirectories(Path directory) throws IOException {
+        var missing = new ArrayList<Path>();
+        for (Path at = directory; !at.equals(Path.of(root)) && !Files.isDirectory(at); at = at.getParent()) {
+            missing.add(0, at);
+        }
+        for (Path one : missing) {
+            try {
+                Files.createDirectory(one, only("rwx------"));
+                share(one, OF_GROUP_DIRECTORY);
+            } catch (FileAlreadyExistsException e) {
+                // another has made it just now
+            }
+        }
+    }
+
+    private void share(Path path, int mode) throws IOException {
+        if (isOfGroup) {
+            Files.setAttribute(path, "unix:mode", mode);
+        }
+    }
+
+    /** A file being written: its bytes go to a hidden name until `commit`. */
+    public final class Pending {
+        private final String temporary;
+        private final String path;
+        private final OutputStream out;
+        private long position = 0;
+
+        Pending(String path, String temporary, OutputStream out) {
+            this.path = path;
+            this.temporary = temporary;
+            this.out = out;
+        }
+
+        /** Return how many bytes were written. */
+        public long position() {
+            return position;
+        }
+
+        public void write(byte[] bytes, int offset, int length) throws IOException {
+            try {
+                out.write(bytes, offset, length);
+            } catch (ClosedByInterruptException e) {
+                throw e;
+            } catch (IOException e) {
+                throw ExchangeFailure.ofWrite(root, e);
+            }
+            position += length;
+        }
+
+        public void commit() throws IOException {
+            try {
+                out.close();
+                rename(temporary, path);
+            } catch (IOException e) {
+                throw ExchangeFailure.ofWrite(root, e);
+            }
+        }
+
+        /** Drop what was written; used when the execution failed, and never throws. */
+        public void abort() {
+            try {
+                out.close();
+            } catch (Throwable e) {
+                // the file is thrown away whatever close says
+            }
+            try {
+                remove(temporary);
+            } catch (Throwable e) {
+                // left behind; it goes with the job's directory
+            }
+        }
+    }
+
+    private void rename(String from, String to) throws IOException {
+        if (local) {
+            Files.move(Path.of(from), Path.of(to), StandardCopyOption.ATOMIC_MOVE);
+        } else if (!hadoop(from).rename(ofHadoop(from), ofHadoop(to))) {
+            throw new IOException("renaming " + from + " to " + to + " was refused");
+        }
+    }
+
+    private void remove(String path) throws IOException {
+        if (local) {
+            Files.deleteIfExists(Path.of(path));
+        } else {
+            hadoop(path).delete(ofHadoop(path), false);
+        }
+    }
+
+    /** Make the directory *name* for files that are begun with `createIn`; the root itself is not made. */
+    public void prepare(String name) throws IOException {
+        if (local) {
+            check();
+            try {
+                makeDirectories(Path.of(path(name)));
+            } catch (IOException e) {
+                throw ExchangeFailure.ofWrite(root, e);
+            }
+        }
+    }
+
+    /**
+     * Return a place for what is to be read once by this process, in the directory *name*, which `prepare` made, and marked as
+     * unfinished; that of an exchange behind a URI is among this machine's temporary files.
+     */
+    public SpillFile spill(String name, String file) {
+        return local
+                ? new SpillFile(path(name), "." + file + writer + ".tmp")
+                : new SpillFile(Utils.getLocalDir(SparkEnv.get().conf()));
+    }
+
+    /** Raise where the directory itself is not there. */
+    public void check() throws ExchangeFailure {
+        if (!exists()) {
+            throw ExchangeFailure.ofMissing(root, null);
+        }
+    }
+
+    /** Begin the file *name*; directories between the root and it are made, the root itself is not. */
+    public Pending create(String name) throws IOException {
+        return create(name, true);
+    }
+
+    /** Begin the file *name* where `prepare` made a directory: a job's end takes that away, and who is late fails. */
+    public Pending createIn(String name) throws IOException {
+        return create(name, false);
+    }
+
+    private Pending create(String name, boolean makes) throws IOException {
+        String path = path(name);
+        int slash = path.lastIndexOf('/');
+        String temporary = path.substring(0, slash + 1) + "." + path.substring(slash + 1) + writer + ".tmp";
+        try {
+            if (!local) {
+                return new Pending(path, temporary, hadoop(path).create(ofHadoop(temporary), true));
+            }
+            check();
+            Path file = Path.of(temporary);
+            FileChannel channel;
+            try {
+                channel = open(file);
+            } catch (NoSuchFileException e) {
+                if (!makes) {
+                    throw e;
+                }
+                makeDirectories(file.getParent());
+                channel = open(file);
+            }
+            return new Pending(path, temporary, Channels.newOutputStream(channel));
+        } catch (ExchangeFailure e) {
+            throw e;
+        } catch (IOException e) {
+            throw ExchangeFailure.ofWrite(root, e);
+        }
+    }
+
+    private FileChannel open(Path file) throws IOException {
+        var options = Set.of(StandardOpenOption.WRITE, StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING);
+        FileChannel channel = FileChannel.open(file, options, only("rw-------"));
+        share(file, OF_GROUP_FILE);
+        return channel;
+    }
+
+    /** Remove the file *name*, if it is there. */
+    public void delete(String name) throws IOException {
+        remove(path(name));
+    }
+
+    /** Remove the file *name* as far as that can be done; what is left goes with the job. */
+    public void discard(String name) {
+        try {
+            delete(name);
+        } catch (IOException e) {
+            // it goes with the job
+        }
+    }
+
+    /** Remove the directory *name*, but for the files *keep* below it, through Hadoop; what is gone already is passed over. */
+    public void removeAll(String name, List<String> keep) throws IOException {
+        var directory = ofHadoop(path(name));
+        FileSystem fs = hadoop(root);
+        if (keep.isEmpty()) {
+            fs.delete(directory, true);
+            return;
+        }
+        int start = directory.toUri().getPath().length() + 1;
+        try {
+            for (var files = fs.listFiles(directory, true); files.hasNext();) {
+                var file = files.next().getPath();
+                if (!keep.contains(file.toUri().getPath().substring(start))) {
+                    fs.delete(file, false);
+                }
+            }
+        } catch (FileNotFoundException e) {
+            // it is gone, and with it what was to be kept
+        }
+    }
+
+    /** Whether the directory itself can be seen; tells a lost file from a lost volume. */
+    public boolean exists() {
+        try {
+            return local ? Files.isDirectory(Path.of(root)) : hadoop(root).exists(ofHadoop(root));
+        } catch (IOException e) {
+            return false;
+        }
+    }
+
+    public Source open(String name) throws IOException {
+        return local ? new LocalSource(path(name)) : new HadoopSource(path(name));
+    }
+
+    /** A file open for reading at any position. */
+    public abstract static class Source implements AutoCloseable {
+        /** In bytes. */
+        public final long size;
+
+        protected Source(long size) {
+            this.size = size;
+        }
+
+        /** Read exactly *length* bytes from *position* on; a shorter file is an EOFException. */
+        public abstract void read(long position, byte[] into, int length) throws IOException;
+
+        protected abstract void end() throws IOException;
+
+        @Override
+        public final void close() {
+            try {
+                end();
+            } catch (IOException e) {
+                // nothing was written through it
+            }
+        }
+    }
+
+    private static final class LocalSource extends Source {
+        private final FileChannel channel;
+
+        LocalSource(String path) throws IOException {
+            this(FileChannel.open(Path.of(path), StandardOpenOption.READ));
+        }
+
+        private LocalSource(FileChannel channel) throws IOException {
+            super(channel.size());
+            this.channel = channel;
+        }
+
+        @Override
+        public void read(long position, byte[] into, int length) throws IOException {
+            ByteBuffer buffer = ByteBuffer.wrap(into, 0, length);
+            while (buffer.hasRemaining()) {
+                if (channel.read(buffer, position + buffer.position()) < 0) {
+                    throw new EOFException("it ends early");
+                }
+            }
+        }
+
+        @Override
+        protected void end() throws IOException {
+            channel.close();
+        }
+    }
+
+    private final class HadoopSource extends Source {
+        private final FSDataInputStream in;
+
+        HadoopSource(String path) throws IOException {
+            super(hadoop(path).getFileStatus(ofHadoop(path)).getLen());
+            in = hadoop(path).open(ofHadoop(path));
+        }
+
+        @Override
+        public void read(long position, byte[] into, int length) throws IOException {
+            in.readFully(position, into, 0, length);
+        }
+
+        @Override
+        protected void end() throws IOException {
+            in.close();
+        }
+    }
+}

@@ -1,0 +1,41 @@
+package onager.stream;
+
+import java.util.ArrayDeque;
+import onager.rows.PackedFrame;
+
+/** What a reader knows of one execution's bucket; guarded by its source. */
+final class RemoteChannel {
+    final String address;
+    final String task;
+    final int bucket;
+    /** The row of the bucket from which on it is wanted. */
+    final long firstRow;
+    final ArrayDeque<PackedFrame> frames = new ArrayDeque<>();
+    /** The number of the frame to ask for next. */
+    long next = 0;
+    long rows = 0;
+    boolean isAsking = false;
+    boolean isEnded = false;
+    /** Since when the executor is not reached, or does not have the task; 0: it does. */
+    long lostNs = 0;
+    long absentNs = 0;
+    /** It is not asked again before. */
+    long notBeforeNs = 0;
+
+    RemoteChannel(String address, String task, int bucket, long firstRow) {
+        this.address = address;
+        this.task = task;
+        this.bucket = bucket;
+        this.firstRow = firstRow;
+    }
+
+    /** Whether nothing more will come out of it. */
+    boolean isDone() {
+        return isEnded && frames.isEmpty();
+    }
+
+    @Override
+    public String toString() {
+        return "bucket " + bucket + " of task " + task + " at " + address;
+    }
+}

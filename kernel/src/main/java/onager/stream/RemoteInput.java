@@ -1,0 +1,89 @@
+package onager.stream;
+
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import onager.rows.ExchangeInput;
+import onager.rows.ExchangeSource;
+import onager.rows.InputSpec;
+import onager.rows.SortedInput;
+import org.apache.spark.TaskContext;
+
+/** The output of a stage that runs, or has run, as the tasks of another one read it from the executors that have it. */
+@SuppressWarnings("serial")
+public final class RemoteInput implements ExchangeInput, SortedInput {
+    private final String peers;
+    private final int input;
+    private final String[] tasks;
+    private final String[] addresses;
+    private final int buckets;
+    private final boolean isAlone;
+    private final BitSet drained = new BitSet();
+
+    /** *peers*: by whom to ask; *input*: its place among the stage's. */
+    RemoteInput(String peers, int input, InputSpec spec) {
+        this.peers = peers;
+        this.input = input;
+        this.tasks = new String[spec.writers()];
+        for (int i = 0; i < tasks.length; i++) {
+            tasks[i] = StreamRequest.taskName(spec.job(), spec.stage(), spec.attempt(), i, spec.attempts()[i]);
+        }
+        this.addresses = spec.addresses();
+        this.buckets = spec.ordering() != null ? BUCKETS : spec.partitions();
+        this.isAlone = spec.alone();
+    }
+
+    @Override
+    public int partitions() {
+        return buckets;
+    }
+
+    @Override
+    public int streamed() {
+        return input;
+    }
+
+    /** Take *readers*, how many of the stage's partitions read each bucket: what only one reads may go as it does. */
+    public void decide(int[] readers) {
+        for (int b = 0; b < readers.length && isAlone; b++) {
+            drained.set(b, readers[b] == 1);
+        }
+    }
+
+    @Override
+    public ExchangeSource open(int partition, TaskContext context) {
+        return source(partition, drained.get(partition), buckets == 1, context); // what is gathered may have been sorted before
+    }
+
+    /** Return what there is in the one bucket that its producers have; others may read it, too. */
+    public RemoteSource whole() {
+        return source(0, false, true, null);
+    }
+
+    @Override
+    public int runs() {
+        return tasks.length;
+    }
+
+    @Override
+    public ExchangeSource open(int run, long from, long to, TaskContext context) {
+        StreamPeers through = StreamPeers.of(peers);
+        var channel = List.of(new RemoteChannel(addresses[run], tasks[run], ROWS, from));
+        long share = through.limits().prefetchBytes / tasks.length; // all runs are read at once
+        return new RemoteSource(through, channel, buckets, false, true, share, context);
+    }
+
+    /** Return the keys that were sampled of all runs, one run after the other; others read them, too. */
+    public RemoteSource samples() {
+        return source(SAMPLES, false, true, null);
+    }
+
+    private RemoteSource source(int bucket, boolean drains, boolean inOrder, TaskContext context) {
+        StreamPeers through = StreamPeers.of(peers);
+        var channels = new ArrayList<RemoteChannel>();
+        for (int i = 0; i < tasks.length; i++) {
+            channels.add(new RemoteChannel(addresses[i], tasks[i], bucket, 0L));
+        }
+        return new RemoteSource(through, channels, buckets, drains, inOrder, through.limits().prefetchBytes, context);
+    }
+}

@@ -1,0 +1,117 @@
+package onager.stream;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.spark.network.client.RpcResponseCallback;
+import org.apache.spark.network.client.TransportClient;
+import org.apache.spark.network.client.TransportClientFactory;
+
+/** The way to the streams of other executors, and of this one. */
+final class StreamPeers {
+    private static final Map<String, StreamPeers> PEERS = new ConcurrentHashMap<>();
+    private static final int MOST_DROPS = 100_000;
+
+    private final String name;
+    private final StreamHub hub;
+    private final String here;
+    private final TransportClientFactory clients;
+    private final LinkedBlockingQueue<RemoteChannel> drops = new LinkedBlockingQueue<>(MOST_DROPS);
+    private final Thread dropper = new Thread(this::sendDrops, "onager-stream-dropper");
+    private volatile boolean isClosed = false;
+
+    /** *here*: the address under which others reach *hub*. */
+    StreamPeers(String name, StreamHub hub, String here, TransportClientFactory clients) {
+        this.name = name;
+        this.hub = hub;
+        this.here = here;
+        this.clients = clients;
+        PEERS.put(name, this);
+        dropper.setDaemon(true);
+        dropper.start();
+    }
+
+    static StreamPeers of(String name) {
+        StreamPeers found = PEERS.get(name);
+        if (found == null) {
+            throw new UncheckedIOException(new IOException("the streams of this executor are closed"));
+        }
+        return found;
+    }
+
+    StreamLimits limits() {
+        return hub.limits();
+    }
+
+    boolean isHere(String address) {
+        return address.equals(here);
+    }
+
+    /** Send *request*; *reply* hears once what becomes of it, unless this raises. It waits for a connection, and no longer. */
+    void ask(String address, StreamRequest request, StreamReply reply) throws IOException, InterruptedException {
+        if (isHere(address)) {
+            hub.ask(request, reply);
+            return;
+        }
+        client(address).sendRpc(request.encode(), new RpcResponseCallback() {
+            @Override
+            public void onSuccess(ByteBuffer response) {
+                StreamAnswer answer;
+                try {
+                    answer = StreamAnswer.decode(response);
+                } catch (Throwable e) { // no memory for it, say: whoever asked must hear of it, and may ask again
+                    reply.lose(new IOException("an answer cannot be read", e));
+                    return;
+                }
+                reply.answer(answer);
+            }
+
+            @Override
+            public void onFailure(Throwable e) {
+                reply.lose(e);
+            }
+        });
+    }
+
+    private TransportClient client(String address) throws IOException, InterruptedException {
+        int colon = address.lastIndexOf(':');
+        String host = address.substring(0, colon);
+        if (host.startsWith("[")) {
+            host = host.substring(1, host.length() - 1);
+        }
+        return clients.createClient(host, Integer.parseInt(address.substring(colon + 1)));
+    }
+
+    /** Let the producers of *channels* know, soon, that nobody reads them any more; one that is not reached comes to its end all the same. */
+    void drop(List<RemoteChannel> channels) {
+        channels.forEach(drops::offer);
+    }
+
+    private void sendDrops() {
+        while (!isClosed) {
+            try {
+                RemoteChannel channel = drops.take();
+                if (isHere(channel.address)) {
+                    hub.drop(channel.task, channel.bucket);
+                } else {
+                    client(channel.address).send(StreamRequest.close(channel.task, channel.bucket).encode());
+                }
+            } catch (InterruptedException e) {
+                return;
+            } catch (Exception e) {
+                // it comes to its end all the same
+            }
+        }
+    }
+
+    void close() {
+        isClosed = true;
+        PEERS.remove(name);
+        dropper.interrupt();
+        clients.close();
+    }
+}

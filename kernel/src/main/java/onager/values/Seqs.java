@@ -1,0 +1,74 @@
+package onager.values;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.List;
+import java.util.function.Function;
+import scala.PartialFunction;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map$;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag;
+import scala.reflect.ClassTag$;
+import scala.runtime.AbstractPartialFunction;
+
+/** Scala's collections and functions as Java has them, and the other way. */
+public final class Seqs {
+    private Seqs() {}
+
+    public static <T> Seq<T> seq(Collection<? extends T> items) {
+        return CollectionConverters.asScala(new ArrayList<T>(items)).toSeq();
+    }
+
+    @SafeVarargs
+    @SuppressWarnings("varargs")
+    public static <T> Seq<T> seq(T... items) {
+        return CollectionConverters.asScala(Arrays.asList(items)).toSeq();
+    }
+
+    /** Return *seq* as a list that cannot be changed. */
+    public static <T> List<T> list(scala.collection.Seq<T> seq) {
+        return CollectionConverters.asJava(seq);
+    }
+
+    /** Return what is left of *items*, once. */
+    public static <T> Iterable<T> each(Iterator<T> items) {
+        return () -> CollectionConverters.asJava(items);
+    }
+
+    public static <K, V> scala.collection.immutable.Map<K, V> map(java.util.Map<K, V> entries) {
+        return Map$.MODULE$.from(CollectionConverters.asScala(entries));
+    }
+
+    public static <T> ClassTag<T> tag(Class<T> of) {
+        return ClassTag$.MODULE$.apply(of);
+    }
+
+    /** Return what turns each *kind* into what *change* makes of it, and is not defined for others. */
+    public static <A, S extends A> PartialFunction<A, A> change(Class<S> kind, Function<S, ? extends A> change) {
+        return new Change<>(kind, change);
+    }
+
+    private static final class Change<A, S extends A> extends AbstractPartialFunction<A, A> {
+        private final Class<S> kind;
+        private final Function<S, ? extends A> change;
+
+        Change(Class<S> kind, Function<S, ? extends A> change) {
+            this.kind = kind;
+            this.change = change;
+        }
+
+        @Override
+        public boolean isDefinedAt(A item) {
+            return kind.isInstance(item);
+        }
+
+        @Override
+        @SuppressWarnings("unchecked")
+        public <B extends A, C> C applyOrElse(B item, scala.Function1<B, C> otherwise) {
+            return kind.isInstance(item) ? (C) change.apply(kind.cast(item)) : otherwise.apply(item);
+        }
+    }
+}
