@@ -1,6 +1,6 @@
 """Puts the kernel's jar into wheels, which takes a JDK and PySpark; pyproject.toml says all else.
 
-With ONAGER_WITHOUT_KERNEL set it is left out: for clients, which need neither.
+Without a JDK it is left out: for clients, which need neither. ONAGER_WITHOUT_KERNEL leaves it out in any case.
 """
 
 import importlib.util
@@ -11,12 +11,12 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-HAS_KERNEL = not os.environ.get("ONAGER_WITHOUT_KERNEL")
 _found = importlib.util.spec_from_file_location("kernel_build", ROOT / "executor" / "spark" / "kernel_build.py")
 assert _found is not None
 assert _found.loader is not None
 kernel_build = importlib.util.module_from_spec(_found)
 _found.loader.exec_module(kernel_build)
+HAS_KERNEL = not os.environ.get("ONAGER_WITHOUT_KERNEL") and kernel_build.find_javac() is not None
 
 
 class BuildWithKernel(build_py):

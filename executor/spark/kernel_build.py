@@ -66,11 +66,17 @@ def _spark_jars() -> list[str]:
     return sorted(str(jar) for jar in (Path(pyspark.origin).parent / "jars").glob("*.jar"))
 
 
-def _javac() -> str:
+def find_javac() -> str | None:
+    """Return the compiler of ``JAVA_HOME``, else the one on ``PATH``."""
     home = os.environ.get("JAVA_HOME")
     mine = Path(home, "bin", "javac") if home else None
-    found = str(mine) if mine is not None and mine.is_file() else shutil.which("javac")
+    return str(mine) if mine is not None and mine.is_file() else shutil.which("javac")
+
+
+def _javac() -> str:
+    found = find_javac()
     if found is None:
+        home = os.environ.get("JAVA_HOME")
         raise KernelBuildError(
             f"the kernel is compiled with javac, and there is none in JAVA_HOME ({home or 'not set'}) or on PATH: "
             f"install a JDK {RELEASE} or newer (make setup does), and let JAVA_HOME name it"

@@ -26,7 +26,8 @@ def kernel_jar() -> Path:
     if not SOURCES.is_dir():
         if not _INSTALLED.is_file():
             raise OnagerError(
-                f"{_INSTALLED} is missing, since Onager was installed with ONAGER_WITHOUT_KERNEL: install it without"
+                f"{_INSTALLED} is missing: Onager was installed from its sources where there was no JDK, or with "
+                "ONAGER_WITHOUT_KERNEL; install a JDK 17 or newer, and Onager again"
             )
         return _INSTALLED
     jar = _cache_directory() / f"kernel-spark{pyspark.__version__}-{_digest()}.jar"
