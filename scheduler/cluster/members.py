@@ -173,7 +173,7 @@ class Members:
         await run_loops(watch_of_schedulers=watching(self._watch), registration=self._registration())
 
     async def leave(self, within_s: float) -> None:
-        """Remove this scheduler's registration, so that no other waits for it; if that takes longer, its lease ends it."""
+        """Remove this scheduler's registration, so that no other waits for it; if that fails, its lease does it."""
         self._leaving.set()
         self._look.set()
         for listener in self._listeners:
