@@ -89,7 +89,7 @@ class ProgressView:
         self._told: OrderedDict[str, _Told] = OrderedDict()
 
     def told(self, job: StoredJob) -> pb.JobProgress:
-        """Return a job's progress, at most `_TOLD_AGAIN_S` old; all watchers share the message and must not change it."""
+        """Return a job's progress, up to `_TOLD_AGAIN_S` old; all watchers share the message and must not change it."""
         now_s = self._clock.monotonic_s()
         known = self._told.get(job.header.job_id)
         if known is None or known.seq != job.seq or now_s - known.at_s > timing.PROGRESS_KEPT_S:

@@ -142,7 +142,7 @@ class RemoteDriver:
         return found
 
     def answered(self, heard_change: int, told_change: int) -> None:
-        """Note that the scheduler called: it knows loads up to *heard_change*, and our answer goes up to *told_change*."""
+        """Note a call of the scheduler: it knows loads up to *heard_change*, our answer goes up to *told_change*."""
         self.told = max(self.told, heard_change)
         self._answered_change = told_change
 

@@ -44,7 +44,7 @@ class FailureDetector:
         self._silent_since_s.pop(executor_id, None)
 
     async def bury(self) -> None:
-        """Declare executors lost whose heartbeat has ended by the store's clock, and that were not heard of here either."""
+        """Declare executors lost whose heartbeat has ended by the store's clock, unless they were heard of here."""
         registry = self._executors.registry
         for record in registry:
             executor_id = ExecutorId(record.executor_id)

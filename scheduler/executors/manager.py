@@ -323,7 +323,7 @@ class ExecutorManager:
             log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
 
     async def note_space(self, session: ExecutorSession, why_none: str) -> bool:
-        """Note that the executor takes no work because of *why_none*, or takes work again; return whether that is new."""
+        """Note that the executor takes no work because of *why_none*, or does again; return whether that is new."""
         if session.record.no_space == why_none or not await self._update(session, {"no_space": why_none}):
             return False
         log.log(

@@ -217,7 +217,7 @@ class BlobStore:
             await _pause(number)  # another job references one of them, or the outcome is unknown
 
     async def _put_some(self, job_id: JobId, contents: Mapping[BlobDigest, bytes], *, is_there: bool = False) -> None:
-        """Store blobs in one transaction, except chunks that can go before; *is_there*: another writer has stored one."""
+        """Store blobs in one transaction, except chunks that can go before; *is_there*: another writer stored one."""
         stored = {d: _Stored(self._stored.get(d, ABSENT), is_whole=d in self._stored) for d in contents}
         new = [digest for digest in contents if digest not in self._stored]
         # A blob not seen here before is usually new; a conflict tells as much as a read would have.

@@ -160,7 +160,7 @@ class JobHeads:
         return None if found is None else found[1]
 
     def active(self) -> list[JobHead]:
-        """Return the heads of active jobs, which are a small part of all."""
+        """Return the heads of active jobs; most of the heads are of ended ones."""
         return [head for job_id in self._active if (head := self.get(job_id)) is not None]
 
     def encoded(self, head: JobHead) -> bytes:
@@ -216,7 +216,7 @@ class JobHeads:
     async def put(
         self, heads: Sequence[JobHead], beside: Callable[[JobHead], Sequence[Op]] = lambda _: ()
     ) -> list[JobHead]:
-        """Write *heads* over those last seen, each in one transaction with the ops of *beside*; return the written ones.
+        """Write *heads* over those last seen, each in one transaction with the ops of *beside*; return those written.
 
         A head that another scheduler has written meanwhile is left as it is.
         """
