@@ -1,16 +1,12 @@
-"""What a store takes and how it answers, as Prometheus metrics: a wrapper for any adapter.
+"""Calls to a store, and their results, as Prometheus metrics: a wrapper for any adapter.
 
-``onager_state_request_seconds{operation,outcome}``
-    How long each call took. Its count by outcome says how many met a ``conflict``, were ``fenced``, ended
-    ``unknown``, found the store ``unavailable``, ran into a ``lease_expired`` or a lock's ``timeout``, or
-    were ``cancelled`` by their caller; ``error`` is anything else.
-``onager_state_lock_wait_seconds{outcome}``
-    How long callers waited for locks.
-``onager_state_bytes_total{direction}``
-    Bytes of the values ``read`` and ``written``; a write counts when it is sent, whatever becomes of it.
+``onager_state_request_seconds{operation,outcome}`` How long each call took. Its count by outcome says how many met a
+``conflict``, were ``fenced``, ended ``unknown``, found the store ``unavailable``, ran into a ``lease_expired`` or a
+lock's ``timeout``, or were ``cancelled`` by their caller; ``error`` is anything else.
+``onager_state_lock_wait_seconds{outcome}`` How long callers waited for locks. ``onager_state_bytes_total{direction}``
+Bytes of the values ``read`` and ``written``; a write counts when it is sent, whatever becomes of it.
 ``onager_state_watches``, ``onager_state_watch_events_total{keyspace}``, ``onager_state_watch_breaks_total{reason}``
-    Watches that are open, events that they told, and how often they broke off: ``compacted`` or
-    ``unavailable``.
+Open watches, the events that they yielded, and how often they broke off: ``compacted`` or ``unavailable``.
 """
 
 # ruff: noqa: SLF001 a wrapper stands where the public methods stand, and calls the primitives as they do
@@ -105,7 +101,7 @@ class StateMetrics:
             WatchCompactedError: breaks.labels("compacted"),
             StateUnavailableError: breaks.labels("unavailable"),
         }
-        # Looking a child up by its labels costs more than observing.
+        # Looking up a child by its labels costs more than observing.
         self._children: dict[tuple[str, str], Histogram] = {}
 
     def request(self, operation: str, outcome: str, seconds: float) -> None:
@@ -127,7 +123,7 @@ class ObservedBackend(ForwardingBackend):
         self._now_s = (SystemClock() if clock is None else clock).monotonic_s
 
     async def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again."""
+        """Renew *lease* for its whole time."""
         await self._observed("keep_alive", self.inner.keep_alive(lease))
 
     async def revoke(self, lease: LeaseId) -> None:

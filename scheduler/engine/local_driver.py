@@ -1,4 +1,4 @@
-"""This scheduler as a driver of jobs, with the same interface as another one."""
+"""The driver of jobs that is this scheduler itself, with the same interface as another one."""
 
 import asyncio
 from collections import Counter, defaultdict

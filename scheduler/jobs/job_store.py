@@ -183,7 +183,7 @@ class JobStore:
         return self.cached(job_id) or await self.load(job_id)
 
     async def load(self, job_id: JobId) -> StoredJob:
-        """Read the job from the store, at one revision; concurrent reads of a job share their work.
+        """Read the job from the store, at one revision; a concurrent call for the job reads only what has come since.
 
         `JobNotFoundError` when there is none. `StateCorruptError` or `SchemaVersionError` when its record cannot be
         read; a damaged job is marked in its head, and no scheduler works on it any more.
