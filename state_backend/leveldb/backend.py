@@ -46,9 +46,9 @@ class LevelDBBackend(LocalBackend):
     async def open(cls, path: Path, *, clock: Clock | None = None) -> Self:
         """Open the state directory at *path*, or create it.
 
-        `StateLockedError` when another process or client has it open, `StateNotWritableError` when it cannot be created
-        or written, `StateCorruptError` when anything in it is damaged or missing, `SchemaVersionError` when a newer
-        Onager wrote it.
+        `StateLockedError` when it is already open, `StateNotWritableError` when it cannot be created or written,
+        `StateCorruptError` when anything in it is damaged or missing, `SchemaVersionError` when a newer Onager wrote
+        it.
         """
         clock = SystemClock() if clock is None else clock
         worker = await asyncio.to_thread(lambda: _Worker(StateDirectory(path), clock))

@@ -62,7 +62,7 @@ class StateDirectory:
     """The `plyvel.DB`."""
 
     def reopen(self) -> None:
-        """Open again after a failed write; `StateUnavailableError` when that fails, so that a later call tries again."""
+        """Open again after a failed write; `StateUnavailableError` when that fails, and a later call tries again."""
         self.db.close()
         try:
             self.db = plyvel.DB(str(self.path), **_OPTIONS)
