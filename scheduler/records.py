@@ -23,7 +23,7 @@ _FRAME_HEADER: Final = 32
 
 
 class _Zstd(threading.local):
-    """This thread's compressor: making one takes longer than compressing a small record."""
+    """The compressor of a thread: making one takes longer than compressing a small record."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(_LEVEL)

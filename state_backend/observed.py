@@ -1,12 +1,16 @@
 """Calls to a store, and their results, as Prometheus metrics: a wrapper for any adapter.
 
-``onager_state_request_seconds{operation,outcome}`` How long each call took. Its count by outcome says how many met a
-``conflict``, were ``fenced``, ended ``unknown``, found the store ``unavailable``, ran into a ``lease_expired`` or a
-lock's ``timeout``, or were ``cancelled`` by their caller; ``error`` is anything else.
-``onager_state_lock_wait_seconds{outcome}`` How long callers waited for locks. ``onager_state_bytes_total{direction}``
-Bytes of the values ``read`` and ``written``; a write counts when it is sent, whatever becomes of it.
+``onager_state_request_seconds{operation,outcome}``
+    How long each call took. Its count by outcome says how many met a ``conflict``, were ``fenced``, ended
+    ``unknown``, found the store ``unavailable``, ran into a ``lease_expired`` or a lock's ``timeout``, or
+    were ``cancelled`` by their caller; ``error`` is anything else.
+``onager_state_lock_wait_seconds{outcome}``
+    How long callers waited for locks.
+``onager_state_bytes_total{direction}``
+    Bytes of the values ``read`` and ``written``; a write counts when it is sent, whatever becomes of it.
 ``onager_state_watches``, ``onager_state_watch_events_total{keyspace}``, ``onager_state_watch_breaks_total{reason}``
-Open watches, the events that they yielded, and how often they broke off: ``compacted`` or ``unavailable``.
+    Open watches, the events that they yielded, and how often they broke off: ``compacted`` or
+    ``unavailable``.
 """
 
 # ruff: noqa: SLF001 a wrapper stands where the public methods stand, and calls the primitives as they do

@@ -85,7 +85,7 @@ class StateBackendClient(ABC):
     async def scan_keys(
         self, keyspace: Keyspace, prefix: str = "", *, limit: int, start_after: str | None = None
     ) -> Page[str]:
-        """Return what `scan` would, but only the keys, without reading the values."""
+        """Return what `scan` would, but only the keys, without transferring the values."""
         return await self._read_keys(_checked(KeyRange(keyspace, prefix, start_after, limit)))
 
     @final

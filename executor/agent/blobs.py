@@ -14,7 +14,10 @@ Fetch = Callable[[BlobDigest], Awaitable[bytes]]
 
 
 class BlobCache:
-    """Fetches each blob once, even for concurrent callers; above *capacity_bytes*, or `_MOST` blobs, evicts the least recently used."""
+    """Fetches each blob once for all concurrent callers; evicts the least recently used when full.
+
+    It is full above *capacity_bytes*, or above `_MOST` blobs.
+    """
 
     def __init__(self, fetch: Fetch, capacity_bytes: int) -> None:
         self._fetch = fetch

@@ -41,7 +41,7 @@ class SchedulerGateway:
         first: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        """Begin with the address at index *first*, modulo their number, so that executors spread over the schedulers."""
+        """Begin with the address at index *first*, modulo their number: so executors spread over the schedulers."""
         self._addresses = addresses
         self._access = access or ClientAccess(ClientSecurity(), addresses)
         self._channels = [self._access.aio_channel(address) for address in addresses]
@@ -101,10 +101,10 @@ class SchedulerGateway:
             return
 
     async def report(self, request: pb.ReportTasksRequest, timeout_s: float) -> pb.ReportTasksResponse:
-        """Hand over what became of tasks.
+        """Report the outcomes of tasks.
 
-        The slots are free by our word alone: one that did not answer may have filled them, so they are not offered to
-        another. The next poll offers them, and its list shows what of that has got lost.
+        Only our word says that the slots are free: a scheduler that did not answer may have filled them, so they are
+        not offered to another. The next poll offers them, and its list shows which launches were lost.
         """
         again = pb.ReportTasksRequest()
         again.CopyFrom(request)

@@ -17,7 +17,7 @@ class SpaceWatch:
     """What schedulers are told about the space in the exchange."""
 
     def __init__(self, check: Callable[[], Awaitable[None]], on_change: Callable[[], None], executor_id: str) -> None:
-        """Make it; *check* raises `ExchangeFullError` while there is no space, *on_change* is called at every change."""
+        """Make it; *check* raises `ExchangeFullError` while there is no space, *on_change* is called at each change."""
         self._check = check
         self._on_change = on_change
         self._log = structlog.get_logger().bind(executor_id=executor_id)

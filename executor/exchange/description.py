@@ -93,7 +93,7 @@ def _is_one_line(data_type: Any) -> bool:
 
 
 def has_odd_keys(data_type: Any) -> bool:
-    """Return whether a type, as Spark's JSON, holds a map with keys that are not strings: JSON readers know only strings."""
+    """Return whether a type, as Spark's JSON, holds a map whose keys are not strings, which JSON cannot have."""
     match data_type:
         case {"type": "map", "keyType": key, "valueType": value}:
             return not str(key).startswith("string") or has_odd_keys(value)

@@ -97,7 +97,7 @@ class Files:
 
 
 def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
-    """Raise `SinkError` when a dataset can never be published at *sink*, `TargetExistsError` when its target exists.
+    """Raise `SinkError` if nothing can ever be published at *sink*, `TargetExistsError` if the target must stay.
 
     It can never be at, in or above a *private* path, since it would mix with those files, or replace them.
     """
