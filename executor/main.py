@@ -47,7 +47,7 @@ StartWorker = Callable[[ExecutorSettings, Incarnation], tuple[Worker, str]]
 
 
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
-    """Run an executor until it is told to stop (SIGTERM, SIGINT), and return the exit code of the process.
+    """Run an executor until SIGTERM or SIGINT, and return the exit code of the process.
 
     When its JVM dies, even during its start, the process replaces itself by a new one with the same command line and
     executor id. *start_worker* starts the worker, by default Spark.

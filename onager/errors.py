@@ -96,7 +96,7 @@ class RequestTooLargeError(InvalidRequestError):
 
 
 class NotFoundError(OnagerError):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
 
 class JobNotFoundError(NotFoundError):

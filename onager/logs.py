@@ -93,7 +93,7 @@ def _told(error: BaseException) -> str:
     last = [f"  {code.co_filename}:{line} in {code.co_name}" for code, line in places[-_FRAMES:]]
     try:
         text = _cut(str(error), _MESSAGE_CHARS)
-    except Exception:  # noqa: BLE001 - of an error of somebody's own class
+    except Exception:  # noqa: BLE001 - any error may have a text of its own
         text = "(it has no text)"
     return "\n".join([*left_out, *last, f"{type(error).__name__}: {text}"])
 

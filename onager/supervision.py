@@ -93,7 +93,7 @@ class Background:
             await self.close()
 
     async def until_defect(self) -> NoReturn:
-        """Raise the first defect; for an owner whose errands outlive its loops, and that later calls `join` or `close`."""
+        """Raise the first defect, for owners whose errands outlive their loops: they call `join` or `close` later."""
         await self._has_failed.wait()
         raise self._defect or LoopEndedError("a loop", "of unknown reason")
 

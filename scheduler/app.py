@@ -265,7 +265,7 @@ class Replica:
         self.for_replicas.release()
 
     async def close(self) -> None:
-        """Finish the writes that are under way."""
+        """Finish the writes in flight."""
         await self.writers.close()
         await self.polls.close()
         await self.calls.close()
@@ -307,7 +307,7 @@ class Replica:
             self.ownership.ended(job_id)
             self.local.forget(job_id)
             if head is None or (cached is not None and cached.graph.is_active):
-                self.jobs.forget(job_id)  # another replica ended it
+                self.jobs.forget(job_id)  # another scheduler ended it
             self._stop_tasks_of(job_id)
         else:
             self.adoption.look_at(job_id, head)

@@ -141,7 +141,7 @@ async def _run(settings: SchedulerSettings) -> int:
 async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task[None]") -> None:
     """Leave within a second, however slow the store is: the other schedulers can read all that is stored.
 
-    New calls are refused. Calls that wait are answered, so that their callers turn elsewhere. Writes under way are
+    New calls are refused. Calls that wait are answered, so that their callers turn elsewhere. Writes in flight are
     finished.
     """
     stopping = asyncio.create_task(server.stop(timing.STOP_GRACE_S))

@@ -29,7 +29,7 @@ LAUNCH_YOUNG_S: Final = 0.5
 LIST_JUDGED_EVERY_S: Final = 0.1
 """How often, at reports, all the tasks of an executor are checked."""
 LISTS_COMPARED_EVERY_S: Final = 1.0
-"""How often the other schedulers are told what executors hold of their jobs."""
+"""How often the other schedulers are sent the tasks of their jobs that executors hold."""
 LISTS_SETTLED_S: Final = 1.5
 """How long other schedulers may take to begin to drive their new jobs."""
 
@@ -102,7 +102,7 @@ def check(forward_timeout_ms: int) -> None:
             )
 
 
-# What must hold between the constants, in the words of those that use them.
+# What must hold between the constants, in words, and whether it does.
 HOLDS: Final = {
     "a list that others are told is older than a launch that may be on its way": LISTS_COMPARED_EVERY_S
     > LAUNCH_YOUNG_S,

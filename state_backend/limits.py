@@ -94,7 +94,7 @@ def split_ops(ops: Iterable[Op]) -> Iterator[tuple[Op, ...]]:
 
 
 def split_value(value: bytes, chunk_bytes: int = VALUE_CHUNK_BYTES) -> tuple[bytes, ...]:
-    """Return *value* in pieces of at most *chunk_bytes*, at least one; joined they are *value* again."""
+    """Return *value* in chunks of at most *chunk_bytes*, at least one; joined they are *value* again."""
     return tuple(value[start : start + chunk_bytes] for start in range(0, len(value), chunk_bytes)) or (b"",)
 
 

@@ -129,7 +129,7 @@ def remove_staging(target: str, job_id: str) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory and all in it, skipping what another process removes meanwhile, or writes anew."""
+    """Remove a directory and all in it, skipping what another process removes meanwhile, or writes again."""
     for parent, _, names in os.walk(path, topdown=False):
         for name in names:
             with contextlib.suppress(FileNotFoundError):

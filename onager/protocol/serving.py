@@ -46,7 +46,7 @@ def translated(method: Unary) -> Unary:
                 return await method(self, message, context)
         except grpc.aio.AbortError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
+        except Exception as error:  # noqa: BLE001 - the caller gets every error
             told = _told(method.__name__, error)
             request = message = None  # noqa: F841 - gRPC keeps the stack of what `abort` raises
         return await abort(context, told)

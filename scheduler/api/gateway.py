@@ -1,4 +1,4 @@
-"""What executors call: registration, heartbeats, polls for work, reports, blobs, farewell."""
+"""The calls of executors: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -14,7 +14,7 @@ from onager.supervision import Background
 
 
 class Forwarding:
-    """One `RemoteDriver` for each life of another replica."""
+    """One `RemoteDriver` for each life of another scheduler."""
 
     def __init__(self, members: Members, ownership: Ownership, loads: JobLoads, calls: MemberCalls) -> None:
         self._members = members

@@ -67,7 +67,7 @@ class Ownership:
 
     @property
     def followed(self) -> list[JobId]:
-        """Return the jobs that this replica follows."""
+        """Return the jobs that this scheduler follows."""
         return list(self._followed)
 
     def _on_change(self) -> None:

@@ -190,7 +190,7 @@ class CleanUps:
 
     async def _is_over(self, job_id: JobId) -> bool:
         head = self._heads.get(job_id)
-        if head is None:  # the job is new, or ended so long ago that nothing of it is left: the store knows
+        if head is None:  # the job is new, or was removed long ago: the store knows
             return await self._backend.get(Keyspace.JobHeads, job_id) is None
         return not (head.is_active or self._heads.is_newer(job_id))  # a scheduler that can read it may go on with it
 

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class ListComparison:
-    """The lists of the executors that this replica talks with."""
+    """The lists of the executors that this scheduler talks with."""
 
     def __init__(
         self,

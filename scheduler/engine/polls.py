@@ -103,7 +103,7 @@ class Polls:
                 await self._calls.answer_poll(session.record, request.list_number, answer)
             except UnknownExecutorError:
                 return  # that life is over
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one executor is to end no scheduler
+            except Exception as error:  # noqa: BLE001 - no error of one executor may end the scheduler
                 # The answer may have arrived or not, and is taken only once. The next poll's list shows what was lost.
                 self._tell_failure(session, error)
                 if session.list_number > request.list_number or self._clock.monotonic_s() >= until_s:

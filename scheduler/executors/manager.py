@@ -99,7 +99,7 @@ class ExecutorManager:
         return iter(self._registry)
 
     def session(self, executor_id: ExecutorId) -> ExecutorSession | None:
-        """Return the session with an executor that talks with this replica."""
+        """Return the session with an executor that talks with this scheduler."""
         return self._sessions.get(executor_id)
 
     @property

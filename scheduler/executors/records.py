@@ -169,7 +169,7 @@ def local_process(peer: str, pid: int) -> psutil.Process | None:
 
 
 def has_died(process: psutil.Process) -> bool:
-    """Return whether the process has ended (a zombie that nobody has waited for has)."""
+    """Return whether the process has ended, perhaps as a zombie that was not waited for."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

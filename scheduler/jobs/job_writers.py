@@ -84,11 +84,11 @@ class JobWriters:
         return await done
 
     def is_writing(self, job_id: JobId) -> bool:
-        """Return whether a decision or write for the job is under way."""
+        """Return whether a decision or write for the job is in progress."""
         return job_id in self._queues
 
     async def close(self) -> None:
-        """Wait for the writes under way."""
+        """Wait for the writes in flight."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -141,7 +141,7 @@ class JobWriters:
                 continue
             try:
                 decided = asked.decide(graph)
-            except Exception as error:  # noqa: BLE001 - whoever asked gets it; the others of the round go on
+            except Exception as error:  # noqa: BLE001 - the caller gets it; the others of the round go on
                 asked.done.set_exception(error)
                 continue
             after = apply_all(graph, decided.events) if decided.after is None else decided.after

@@ -63,7 +63,7 @@ class _Daemons(Executor):
                 continue  # the caller is gone
             try:
                 done.set_result(work(*args))
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
+            except BaseException as error:  # noqa: BLE001 - it goes to the caller that awaits
                 done.set_exception(error)
 
 

@@ -76,7 +76,7 @@ class EtcdWatch:
             if is_cancelled():
                 raise
             await self._batches.put(StateUnavailableError(f"the watch was broken off ({error!r})"))
-        except Exception as error:  # noqa: BLE001 - raised where it is read: nobody is to wait for what cannot come
+        except Exception as error:  # noqa: BLE001 - raised where it is read: no reader may wait for ever
             await self._batches.put(error)
 
     async def _follow(self) -> None:

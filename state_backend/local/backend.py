@@ -149,7 +149,7 @@ class LocalBackend(StateBackendClient):
             if not freed.done():
                 freed.set_result(None)
 
-    # -- leases that end while nobody asks
+    # -- leases that end without a call
 
     def _start_sweeper(self) -> None:
         if self._sweeper is None or self._sweeper.done():
