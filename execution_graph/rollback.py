@@ -66,7 +66,7 @@ def without_running(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
 
 
 def is_past_return(stage: Stage) -> bool:
-    """Return whether *stage* has begun to change the target of a sink: then nothing before it is made again."""
+    """Return whether *stage* has begun to change the target of a sink: then nothing upstream of it is made again."""
     return stage.spec.work is StageWork.PUBLISH and not isinstance(stage, UnresolvedStage | ResolvedStage)
 
 

@@ -24,8 +24,8 @@ from onager.execution_graph.stages import ExecutorSlot, RunningStage, RunningTas
 def find_stragglers(graph: ExecutionGraph, executors: Collection[str], at_ms: int) -> tuple[StragglersFound, ...]:
     """Return the tasks that shall get a second attempt, given the *executors* that take work.
 
-    None of a job that does not want it, or in which each task reads from one attempt of another, and no task that only
-    its own executor could run again.
+    None for a job that does not want second attempts, or in which each task reads from one particular attempt of
+    another, and no task that only its own executor could run again.
     """
     if graph.speculation is None or not graph.is_active or graph.is_pipelined:
         return ()

@@ -87,7 +87,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         worker.close()
         return EXIT_REFUSED
     except LoopEndedError as e:
-        log.error("executor_failed", error=str(e))  # noqa: TRY400 - told with its traceback where it was found
+        log.error("executor_failed", error=str(e))  # noqa: TRY400 - logged with its traceback where it was found
         sys.stderr.write(f"onager executor: {e}\n")
         worker.close()
         return EXIT_FAILED

@@ -85,7 +85,7 @@ class Reporter:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Offer slots that other schedulers leave free to the polled one, which knows all slots so far."""
+        """Offer slots that others leave free to the polled scheduler, inside the block; it knows all slots so far."""
         self._untold_slots = 0
         self._polls_waiting += 1
         try:

@@ -264,7 +264,7 @@ def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
         byte = view[at]
         at += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that it goes on
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
             return value, at
         shift += 7
         if shift > 63:  # noqa: PLR2004 - no number is longer

@@ -168,7 +168,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         job_id = _job_id(request.job_id)
         told: pb.JobProgress | None = None
         seq = 0
-        is_fresh = True  # a client that comes from another scheduler does not want the past
+        is_fresh = True  # a client that switches from another scheduler must not see an older state
         with self._watchers.following(job_id) as changed:
             while True:
                 changed.clear()

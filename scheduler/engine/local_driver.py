@@ -258,7 +258,7 @@ class LocalDriver:
         return has_ended or self._ownership.follows(job_id)
 
     async def unwanted(self, executor_id: str, incarnation: str, held: Iterable[TaskKey]) -> list[TaskKey]:
-        """Return those of the tasks *held* by this life of the executor that no graph wants to go on.
+        """Return those of the tasks *held* by this life of the executor that no graph wants any more.
 
         A task that cannot be judged now, because its job cannot be read, is left alone.
         """

@@ -86,7 +86,7 @@ class Polls:
         return answer
 
     async def _call(self, request: pb.PollWorkRequest, offer: Offer, wait_ms: int) -> None:
-        """Call the executor with the answer to its poll, unless the answer is empty: then it polls again by itself.
+        """Call the executor with the answer to its poll, except where it polls again by itself anyway.
 
         The call is repeated until it is answered, or there is a later poll.
         """

@@ -73,7 +73,7 @@ class ReportReader:
         self._clock = clock
 
     async def _misplaced(self, plan: pb.PlanOutcome) -> Failure | None:
-        """Return the failure of a *plan* whose output must not go where it wants to, or None."""
+        """Return the failure of a *plan* whose output must not go to its target, or None."""
         if plan.HasField("sink"):
             try:
                 await check_place_apart(plan.sink.path, self._private)

@@ -89,7 +89,7 @@ class _Request:
     def run(self, run: Callable[[Callable[[Engine], Any]], Any]) -> None:
         try:
             self.result = run(self.command)
-        except Exception as error:  # noqa: BLE001 handed to the caller
+        except Exception as error:  # noqa: BLE001 passed to the caller
             self.error = error
 
 
@@ -136,7 +136,7 @@ class _Worker:
             group: Group | None = None
             try:
                 group = self._serve(requests)
-            except Exception as error:  # noqa: BLE001 told to every caller of the group, the thread lives on
+            except Exception as error:  # noqa: BLE001 every caller of the group gets it, the thread lives on
                 for request in requests:
                     request.error = error
             try:
