@@ -1,4 +1,4 @@
-"""Task attempts in executors' hands: launched, launched once more, taken back."""
+"""Task attempts held by executors: launched, launched again, taken back."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from onager.execution_graph.stages import ExecutorLife, RunningStage, RunningTas
 
 
 def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionGraph:
-    """Put tasks into the executor's hands; those that do not wait under this very attempt number are skipped."""
+    """Assign tasks to the executor; tasks that are not pending under this very attempt number are skipped."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
@@ -49,7 +49,7 @@ def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionG
 
 
 def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> ExecutionGraph:
-    """Note that tasks were sent once more."""
+    """Note that tasks were sent again."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
@@ -73,7 +73,7 @@ def on_launches_repeated(graph: ExecutionGraph, event: LaunchesRepeated) -> Exec
 
 
 def on_tasks_lost(graph: ExecutionGraph, event: TasksLost) -> ExecutionGraph:
-    """Take tasks back, uncounted. Those that others may have been told to read from take the pipeline along."""
+    """Take tasks back, uncounted; one whose output others may have been told to read ends the pipeline."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
@@ -98,7 +98,7 @@ def running_stage(graph: ExecutionGraph, stage_id: int, attempt: int | None) -> 
 
 
 def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) -> RunningTask | None:
-    """Return the running task if this very attempt is in this executor's hands."""
+    """Return the running task if this executor holds this very attempt."""
     for task in (stage.running.get(partition), stage.speculative.get(partition)):
         if task is not None and task.attempt == attempt:
             return task if task.executor_id == executor_id else None
@@ -106,19 +106,19 @@ def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) ->
 
 
 def in_hands_of(life: ExecutorLife, stage: RunningStage) -> dict[int, int]:
-    """Return the attempts of *stage* that run in this life of an executor, by partition: never two of one."""
+    """Return the attempts of *stage* that run in this life of an executor, by partition: at most one of each."""
     return {p: t.attempt for p, t in stage.in_hand() if (t.executor_id, t.incarnation) == life}
 
 
 def has_another(stage: RunningStage, partition: int) -> bool:
-    """Return whether two attempts of *partition* run: what becomes of one is no failure while the other goes on."""
+    """Return whether two attempts of *partition* run: if only one of them ends without success, that is no failure."""
     return partition in stage.speculative
 
 
 def returned(stage: RunningStage, tasks: Mapping[int, int]) -> RunningStage:
-    """Return *stage* after running attempts, one of each partition in *tasks*, came to nothing.
+    """Return *stage* after running attempts, one of each partition in *tasks*, ended without success.
 
-    Where another attempt of the partition runs, the partition goes on with that; else it is pending again. Attempt
+    If another attempt of the partition runs, the partition continues with that one; else it is pending again. Attempt
     numbers are used up.
     """
     first = sorted(p for p, attempt in tasks.items() if stage.running[p].attempt == attempt)

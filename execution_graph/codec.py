@@ -1,15 +1,16 @@
 """Graphs and events as JSON that an admin can read; every state survives the round trip.
 
 A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer major version, and ignores fields that
-a newer minor version added. Each record is written under the lowest version that reads it rightly, so what nothing new
-is used in can still be read by the version before:
+a newer minor version added. Each record is written under the lowest version that reads it correctly, so the previous
+version can still read records that use nothing new:
 
     1.4    all but what follows; with it came causes of failures, which a reader of 1.3 does without (1.3: that a job
            says why it streams no more; 1.2: pauses before retries)
     2.3    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
     3.1    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
 
-What needs a newer version than some replica of the cluster reads is not begun (`onager.scheduler.cluster.members`).
+Nothing is started that needs a newer version than some scheduler of the cluster reads
+(`onager.scheduler.cluster.members`).
 """
 
 import re
@@ -30,20 +31,20 @@ from onager.execution_graph.stages import RunningStage, Stage, SuccessfulStage, 
 SCHEMA_MAJOR = 3
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
-"""The version of records with second attempts in them."""
+"""The version of records that hold second attempts."""
 PIPELINED_MAJOR = 3
 """The version of records of jobs whose stages run together, for as long as they do."""
 _MINORS = {1: 4, 2: 3, 3: 1}
-"""The minor version that is written, and known, of each major one."""
+"""The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
 _PORTION_BYTES = 64 * 1024
-"""What takes a few milliseconds."""
+"""The bytes that take a few milliseconds."""
 _OUTPUTS = b'"outputs":{'
-"""The one place where a record begins an object of this name: within strings quotes are escaped."""
+"""The only place where a record begins an object of this name: quotes within strings are escaped."""
 _OUTPUTS_BEGIN = re.compile(rb'"outputs":\{(?=")')
 _NEXT_OUTPUT = re.compile(rb'\},"\d+":\{"nonce":')
-"""Where one entry of such an object ends and the next begins, as `encode_graph` writes them; nowhere else."""
+"""Where one entry of such an object ends and the next begins, as `encode_graph` writes them; it occurs nowhere else."""
 _VERSION = re.compile(rb'\{"schema_version":"(\d{1,9})\.(\d{1,9})",')
 
 
@@ -52,7 +53,7 @@ class EventBatch:
     """What one append to a job's log commits: all of it or nothing."""
 
     batch_id: str
-    """Drawn by the writer: settles whether a write of unknown outcome was this one."""
+    """Drawn by the writer: tells whether a write of unknown outcome was this one."""
     events: tuple[Event, ...]
 
 
@@ -71,7 +72,7 @@ def decode_graph(data: bytes) -> ExecutionGraph:
 
 
 def encoding_graph(graph: ExecutionGraph) -> Iterator[bytes]:
-    """Yield what `encode_graph` returns, in portions: many tasks take a while, and others may be waiting."""
+    """Yield what `encode_graph` returns, in portions: many tasks take a while, and other work may be waiting."""
     by_stage = [s.ledger.outputs for s in graph.stages if s.ledger.outputs]
     left: list[list[int]] = []
     stages: list[Stage] = []
@@ -94,7 +95,7 @@ def encoding_graph(graph: ExecutionGraph) -> Iterator[bytes]:
 
 
 def decoding_graph(data: bytes) -> Generator[None, None, ExecutionGraph]:
-    """Return what `decode_graph` does, in portions: yield whenever others may have their turn."""
+    """Return what `decode_graph` does, in portions: yield to let other work run."""
     skeleton = bytearray()
     portions: list[list[bytes]] = []
     kept = 0
@@ -102,7 +103,7 @@ def decoding_graph(data: bytes) -> Generator[None, None, ExecutionGraph]:
     for start, end in zip(starts, [*starts, len(data)][1:], strict=True):
         skeleton += data[kept:start]
         kept, some = start, list[bytes]()
-        # The last entries stay: where those of this stage end is for a parser to say.
+        # The last entries stay in the text: only a parser can tell where this stage's entries end.
         while (found := _NEXT_OUTPUT.search(data, kept + _PORTION_BYTES, end)) is not None:
             some.append(data[kept : found.start() + 1])
             kept = found.start() + 2
@@ -142,7 +143,7 @@ def _has_second_attempts(stage: Stage) -> bool:
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
     if graph.may_stream and (graph.is_active or any(_was_cut_short(s) for s in graph.stages)):
-        return PIPELINED_MAJOR  # before it is planned, too: others would go on from the plan in their own way
+        return PIPELINED_MAJOR  # also before it is planned: earlier versions would continue from the plan their own way
     return SPECULATION_MAJOR if any(_has_second_attempts(s) for s in graph.stages) else 1
 
 
@@ -170,7 +171,7 @@ def _validated(adapter: TypeAdapter[Any], data: bytes, what: str, version: tuple
         return adapter.validate_json(data)
     except ValidationError as error:
         if minor > _MINORS.get(major, 0):
-            # Not ours to call damaged: who wrote it may read it.
+            # It need not be damaged: the version that wrote it may read it.
             raise SchemaVersionError(what, f"{major}.{minor}", _newest()) from error
         found = error.errors(include_url=False, include_input=False)[:3]
         raise StateCorruptError(f"{what} cannot be read: {found}") from error

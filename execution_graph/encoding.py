@@ -1,8 +1,8 @@
-"""Values made of dataclasses as JSON text, by functions that are compiled from the types of their fields.
+"""Encode values made of dataclasses as JSON text, by functions that are compiled from the types of their fields.
 
-Byte for byte what pydantic writes, which reads it (`onager.execution_graph.codec`). But most of what is written are
-an output and an event for each task, small objects with fields that are left out when empty: for those, pydantic calls
-back into Python for each such field, and takes several times as long.
+The result equals pydantic's byte for byte, and pydantic reads it (`onager.execution_graph.codec`). But most records are
+an output and an event for each task, small objects whose empty fields are left out. For each such field, pydantic calls
+back into Python, which takes several times as long.
 """
 
 from collections.abc import Callable
@@ -52,14 +52,14 @@ def _simple(kind: Any) -> Encoder:
 
 
 def _union(kinds: tuple[Any, ...]) -> Encoder:
-    """Return what writes a value of any of *kinds*, which its class tells apart."""
+    """Return the function that writes a value of any of *kinds*, told apart by class."""
     by_class: dict[type, Encoder] = {get_origin(kind) or kind: encoder(kind) for kind in kinds if kind is not NoneType}
     by_class[NoneType] = lambda _: "null"
     return lambda value: by_class[type(value)](value)
 
 
 def _sequence(kinds: tuple[Any, ...]) -> Encoder:
-    """Return what writes a tuple or a set: of items of one kind, or with a kind for each place."""
+    """Return the function that writes a tuple or a set: of items of one kind, or with a kind for each place."""
     if len(kinds) == 1 or kinds[-1] is Ellipsis:
         write_item = encoder(kinds[0])
         return lambda value: f"[{','.join(map(write_item, value))}]"
@@ -75,7 +75,7 @@ def _map(write_item: Encoder) -> Encoder:
 
 
 def _dataclass(kind: Any) -> Encoder:
-    """Return what writes a dataclass: one expression over all of its fields, which takes half as long as a loop.
+    """Return the function that writes a dataclass: one expression over all of its fields, twice as fast as a loop.
 
     A field that is `SPARSE` is left out while it is empty.
     """
@@ -90,7 +90,7 @@ def _dataclass(kind: Any) -> Encoder:
             pieces.append(f"{name} + {text} if {value} else ''")
         else:
             pieces += [name, text]
-    # Every field brings the comma before it, the first one, too.
+    # Every field brings the comma before it, including the first one.
     source = f"lambda value: '{{' + ''.join(({', '.join(pieces)},))[1:] + '}}'"
     compiled: Encoder = eval(source, names)  # noqa: S307 made of the names of fields
     return compiled

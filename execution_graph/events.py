@@ -1,6 +1,6 @@
-"""What can happen to a job, in the past tense: all that ever changes an `ExecutionGraph`, and what its log holds.
+"""Events, in the past tense: all that ever changes an `ExecutionGraph`, and what a job's log holds.
 
-Times are wall-clock milliseconds taken by whoever decided the event, so that every replica computes the same graph.
+Times are wall-clock milliseconds taken where the event was decided, so that every scheduler computes the same graph.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from onager.execution_graph.stages import StageSpec, TaskMetrics, TaskOutput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagesStarted:
-    """Resolved stages were set running."""
+    """Resolved stages were started."""
 
     stage_ids: tuple[int, ...]
     at_ms: int
@@ -23,7 +23,7 @@ class StagesStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksLaunched:
-    """Pending tasks of one stage were put into an executor's hands."""
+    """Pending tasks of one stage were assigned to an executor."""
 
     stage_id: int
     stage_attempt: int
@@ -38,19 +38,19 @@ class TasksLaunched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StragglersFound:
-    """Running tasks take much longer than others of their stage: a second attempt of each shall run."""
+    """Running tasks take much longer than others of their stage: each gets a second attempt."""
 
     stage_id: int
     stage_attempt: int
     tasks: tuple[tuple[int, int], ...]
-    """(partition, task attempt that runs), ascending."""
+    """(partition, running task attempt), ascending."""
     at_ms: int
     type: Literal["stragglers_found"] = "stragglers_found"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksSpeculated:
-    """Second attempts of running tasks of one stage were put into another executor's hands."""
+    """Second attempts of running tasks of one stage were assigned to another executor."""
 
     stage_id: int
     stage_attempt: int
@@ -65,7 +65,7 @@ class TasksSpeculated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchesRepeated:
-    """An executor's later list lacked these tasks: they are sent once more under the same attempt numbers."""
+    """An executor's later list lacked these tasks: they are sent again under the same attempt numbers."""
 
     stage_id: int
     stage_attempt: int
@@ -148,7 +148,7 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksLost:
-    """Running tasks are taken back, uncounted, without the executor itself being lost."""
+    """Running tasks were taken back, uncounted, though the executor itself was not lost."""
 
     stage_id: int
     stage_attempt: int
@@ -176,7 +176,7 @@ class ExecutorLost:
 class PipelineAbandoned:
     """The stages of a pipelined job cannot run together, for a reason outside of its tasks.
 
-    What goes wrong with tasks, outputs and executors has the same consequence without it.
+    Failures of tasks, outputs and executors have the same consequence without this event.
     """
 
     reason: str
@@ -186,7 +186,7 @@ class PipelineAbandoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled:
-    """Somebody asked for the job to end."""
+    """A user asked for the job to end."""
 
     reason: str
     at_ms: int
@@ -194,7 +194,7 @@ class JobCancelled:
 
 
 LaunchEvent = TasksLaunched | TasksSpeculated | LaunchesRepeated
-"""By which tasks come into an executor's hands."""
+"""The events that assign tasks to executors."""
 
 Event = Annotated[
     StagesStarted

@@ -1,4 +1,4 @@
-"""Why a task did not succeed: data, not exceptions, because it is stored, shown and decided on."""
+"""Why a task did not succeed: data, not exceptions, because it is stored, shown, and used in decisions."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,23 +14,23 @@ class FailureKind(StrEnum):
     """
 
     IO_ERROR = "io_error"
-    """Reading or writing went wrong, or a Python worker died: tried again, and counted."""
+    """Reading or writing failed, or a Python worker died: retried, and counted."""
     EXECUTOR_LOST = "executor_lost"
-    """The executor died or left: tried again; only a task that outlives many executors is given up."""
+    """The executor died or left: retried; the job fails only over a task that has lost many executors."""
     TASK_KILLED = "task_killed"
-    """Stopped on request or by a drain: tried again, not counted."""
+    """Stopped on request or by a drain: retried, not counted."""
     RESULT_LOST = "result_lost"
     """The output of a finished task is gone: made again, not counted."""
     LAUNCH_LOST = "launch_lost"
-    """The task never reached its executor: handed out again, not counted."""
+    """The task never reached its executor: launched again, not counted."""
     FETCH_FAILED = "fetch_failed"
-    """An input is missing or damaged: the stage is rolled back and the input made again."""
+    """An input is missing or damaged: the stage is rolled back, and the input is made again."""
     USER_ERROR = "user_error"
-    """Anything else, which the same input would bring again: the job fails at once."""
+    """Anything else, which would happen again with the same input: the job fails at once."""
 
     @property
     def is_retryable(self) -> bool:
-        """Return whether the task may be handed out again as it is."""
+        """Return whether the task may be launched again as it is."""
         return self not in (FailureKind.FETCH_FAILED, FailureKind.USER_ERROR)
 
     @property
@@ -42,21 +42,21 @@ class FailureKind(StrEnum):
 class FailureCause(StrEnum):
     """What is known of a failure beyond its kind.
 
-    The kind says what becomes of the task, also to readers that do not know the cause; the cause is what people are
-    told in its place, and may delay or direct the next try.
+    The kind decides what happens to the task, also for readers that do not know the cause. The cause is shown to people
+    in its place, and may delay or direct the retry.
     """
 
     INTERNAL_ERROR = "internal_error"
-    """Nothing that the user wrote: ours, or Spark's; with IO_ERROR."""
+    """An error in Onager or in Spark, not in what the user wrote; with IO_ERROR."""
     NO_SPACE = "no_space"
-    """The exchange, or where a dataset is staged, is full: tried again once a pause is over; with TASK_KILLED."""
+    """The exchange, or the staging place of a dataset, is full: retried after a pause; with TASK_KILLED."""
     OTHER_VERSION = "other_version"
-    """The executor cannot read a plan of another version: for those that can; with TASK_KILLED."""
+    """The executor cannot read a plan of another version: left to executors that can; with TASK_KILLED."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchFailure:
-    """Which output a reader could not read; `nonce` tells the execution that wrote it."""
+    """The output that a reader could not read; `nonce` names the execution that wrote it."""
 
     stage_id: int
     partition: int
@@ -65,7 +65,7 @@ class FetchFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong, in the user's words where the user can mend it."""
+    """What went wrong, in the user's words if the user can fix it."""
 
     kind: FailureKind
     message: str
@@ -73,38 +73,38 @@ class Failure:
     """Spark's error condition, such as ``DIVIDE_BY_ZERO``."""
     sql_state: Annotated[str | None, SPARSE] = None
     query_context: Annotated[str | None, SPARSE] = None
-    """The piece of the query that Spark points at."""
+    """The part of the query that Spark points at."""
     details: Annotated[str | None, SPARSE] = None
     """A stack trace, at most 16 KiB."""
     fetch: Annotated[FetchFailure | None, SPARSE] = None
     """Set when, and only when, `kind` is FETCH_FAILED."""
     cause: Annotated[FailureCause | None, SPARSE] = None
-    """Unknown to readers before 1.4, 2.3 and 3.1, which do without it."""
+    """Readers before 1.4, 2.3 and 3.1 do not know it, and work without it."""
 
     @property
     def told_kind(self) -> str:
-        """Return what people are told that it is."""
+        """Return the kind of failure that is shown to people."""
         return (self.cause or self.kind).value
 
 
 UNCOUNTED_PAUSE_MS = 5_000
-"""How long a partition waits that found no space, or came once more to an executor that cannot read its plan."""
+"""How long a partition waits after it found no space, or met again an executor that cannot read its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLimits:
-    """When trying again ends. Source of the defaults 4 and 4: Spark and Ballista."""
+    """The limits of retries. Source of the defaults 4 and 4: Spark and Ballista."""
 
     task_max_failures: int = 4
-    """The so-manieth counted failure of one partition fails the job."""
+    """This many counted failures of one partition fail the job."""
     stage_max_failures: int = 4
-    """Fetch failures in so many distinct attempts of a stage fail the job."""
+    """Fetch failures in this many distinct attempts of a stage fail the job."""
     retry_pauses_ms: Annotated[tuple[int, ...], SPARSE] = ()
-    """How long a partition waits after its first counted failure, its second, and so on; the last goes for all that
-    follow. Empty: it is tried again at once."""
+    """How long a partition waits after its first counted failure, its second, and so on; the last value holds for all
+    later ones. Empty: it is retried at once."""
     task_max_executor_losses: int = 8
-    """A task that was running on so many executors when they were lost is taken for their killer and fails the job."""
+    """A task that was running on this many executors when they were lost is taken for the cause, and fails the job."""
 
     def pause_after(self, failures: int) -> int:
-        """Return for how many milliseconds a partition waits after so many counted failures, 1 or more."""
+        """Return the milliseconds that a partition waits after *failures* counted failures, 1 or more."""
         return self.retry_pauses_ms[min(failures, len(self.retry_pauses_ms)) - 1] if self.retry_pauses_ms else 0

@@ -22,11 +22,11 @@ from onager.execution_graph.stages import (
 )
 
 PLAN_STAGE_ID = 0
-"""Every job begins with this stage of one task: its success brings all the others."""
+"""Every job begins with this stage of one task; its success brings all other stages."""
 
 
 class JobState(StrEnum):
-    """What a person is told of a job; derived from the graph, never stored."""
+    """The state of a job as shown to people; derived from the graph, never stored."""
 
     QUEUED = "queued"
     PLANNING = "planning"
@@ -38,7 +38,7 @@ class JobState(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Return whether nothing can change the job any more."""
+        """Return whether nothing can change the job's state any more."""
         return self in (JobState.SUCCESSFUL, JobState.FAILED, JobState.CANCELLED)
 
 
@@ -59,7 +59,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The job will not be tried again."""
+    """The job will not be retried."""
 
     ended_ms: int
     failure: Failure
@@ -69,7 +69,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Somebody asked for the end."""
+    """A user asked for the end."""
 
     ended_ms: int
     reason: str
@@ -81,25 +81,25 @@ Outcome = Annotated[Active | Succeeded | Failed | Cancelled, Field(discriminator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculationPolicy:
-    """When a task counts as a straggler, of which a second attempt is run.
+    """When a task counts as a straggler, which gets a second attempt.
 
     Source: Spark's `spark.speculation.*`, with the defaults that it had for ten years (3.5; 4.0 is more patient).
     """
 
     multiplier: float = 1.5
-    """It has run so many times longer than the median of those that are done."""
+    """It has run this many times longer than the median of the finished tasks."""
     quantile: float = 0.75
-    """So large a part of its stage is done."""
+    """This part of its stage is finished."""
     min_task_runtime_ms: int = 100
-    """It has run for so long."""
+    """It has run for at least this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What became of a job that wants its stages to run together, each reading what the other is still writing."""
+    """The pipelining of a job that wants its stages to run together, each reading what the others still write."""
 
     reason: Annotated[str, SPARSE] = ""
-    """Why that was given up, for people: from then on the job runs over the durable exchange. Empty: it was not."""
+    """Why pipelining was given up, for people: since then the job runs over the durable exchange. Empty: it was not."""
     abandoned_ms: Annotated[int, SPARSE] = 0
 
 
@@ -107,8 +107,8 @@ class Pipeline:
 class ExecutionGraph:
     """A job: its stages by id, what was planned, and how it ended.
 
-    Runnable work comes out as tasks (`onager.execution_graph.scheduling`); where outputs lie is asked of the producers,
-    never copied into consumers, so that no output can be counted twice.
+    Runnable work comes out as tasks (`onager.execution_graph.scheduling`). The locations of outputs are kept with the
+    producers, never copied into consumers, so that no output can be counted twice.
     """
 
     job_id: str
@@ -122,16 +122,16 @@ class ExecutionGraph:
     plan: PlanSummary | None = None
     outcome: Outcome = field(default_factory=Active)
     speculation: Annotated[SpeculationPolicy | None, SPARSE] = None
-    """Set for a job whose stragglers are to be run twice at once."""
+    """Set for a job whose stragglers get second attempts."""
     pipeline: Annotated[Pipeline | None, SPARSE] = None
     """Set for a job that asked for the streaming exchange."""
     lost_lives: Annotated[tuple[ExecutorLife, ...], SPARSE] = ()
-    """Lives that ended while outputs which nobody needed any more were bound to them: remembered, because a later loss
+    """Lives that ended while outputs that were no longer needed were bound to them: remembered, because a later loss
     may make those outputs needed again, and then they have to be made first."""
 
     @property
     def state(self) -> JobState:
-        """Return the state that a person is told."""
+        """Return the state that is shown to people."""
         match self.outcome:
             case Succeeded():
                 return JobState.SUCCESSFUL
@@ -162,12 +162,12 @@ class ExecutionGraph:
 
     @property
     def may_stream(self) -> bool:
-        """Return whether stages may read what others are still writing, should the plan have such stages."""
+        """Return whether stages may read what others still write, if the plan has such stages."""
         return self.pipeline is not None and not self.pipeline.reason
 
     @property
     def is_pipelined(self) -> bool:
-        """Return whether stages read what others are still writing (`onager.execution_graph.pipelined`)."""
+        """Return whether stages read what others still write (`onager.execution_graph.pipelined`)."""
         return self.may_stream and any(s.spec.inputs and s.spec.work is StageWork.QUERY for s in self.stages)
 
     @property
@@ -177,7 +177,7 @@ class ExecutionGraph:
 
     @property
     def started_ms(self) -> int | None:
-        """Return when the job's planning was first set running, if it was."""
+        """Return when the job's planning was first started, or None."""
         planning = self.stages[PLAN_STAGE_ID]
         return None if isinstance(planning, UnresolvedStage | ResolvedStage) else planning.started_ms
 

@@ -1,4 +1,4 @@
-"""What holds for every graph that `apply` can reach: checked by tests after every event, by an admin over a store."""
+"""What holds for every graph that `apply` can reach: tests check it after every event, an admin over a store."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Executors and outputs that are gone, and what that takes along."""
+"""The loss of executors and outputs, and its consequences."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from onager.execution_graph.stages import ExecutorLife, ResolvedStage, RunningSt
 
 
 def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGraph:
-    """Take back what ran in a life that is over, and its outputs where somebody needs them."""
+    """Take back the tasks of a life that is over, and its outputs that are still needed."""
     life = ExecutorLife(event.executor_id, event.incarnation)
     after = graph
     for stage in graph.stages:
@@ -37,7 +37,7 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
 
 
 def _killer(graph: ExecutionGraph, stage: RunningStage, suspects: list[int], event: ExecutorLost) -> Failure | None:
-    """Return why the job ends when a task of *suspects* was running on too many executors that died."""
+    """Return the failure that ends the job if a task of *suspects* was running on too many executors that died."""
     if not suspects:
         return None
     losses = stage.ledger.executor_losses
@@ -55,7 +55,7 @@ def _killer(graph: ExecutionGraph, stage: RunningStage, suspects: list[int], eve
 
 
 def with_losses(graph: ExecutionGraph, lost: rollback.Lost, reason: str, at_ms: int) -> ExecutionGraph:
-    """Return *graph* after the outputs in *lost*, and all that goes with them, are gone; *reason* is for people."""
+    """Return *graph* after the outputs in *lost*, and all that depends on them, are gone; *reason* is for people."""
     if graph.is_pipelined:
         return abandoned(graph, reason, at_ms)
     gone = rollback.all_lost(graph.stages, lost, graph.lost_lives)
@@ -73,7 +73,7 @@ def _was_fused(stage: Stage) -> bool:
 
 
 def _planned_again(graph: ExecutionGraph) -> ExecutionGraph:
-    """Return *graph* before its plan: what planning had already run was lost, and nothing of it was published."""
+    """Return *graph* before its plan: what the planning task had run was lost, and nothing of it was published."""
     planning = graph.stages[PLAN_STAGE_ID]
     again = ResolvedStage(
         spec=planning.spec,

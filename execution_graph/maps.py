@@ -27,10 +27,10 @@ class _MapSchema:
 
 
 SPARSE = Field(exclude_if=not_)
-"""Marks a field that is left out of the record while it is empty, 0, false or None, which is its default, too."""
+"""Marks a field that is left out of the record while it is empty, 0, false or None; that is also its default."""
 
 PartitionMap = Annotated[Map[int, _Value], _MapSchema()]
-"""An immutable map from partition to something."""
+"""An immutable map from partition to a value."""
 
 
 def without(found: Map[int, _Value], partitions: Iterable[int]) -> Map[int, _Value]:

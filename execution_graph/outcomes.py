@@ -22,13 +22,13 @@ from onager.execution_graph.stages import (
 )
 
 _MESSAGE_CHARS = 300
-"""How much of a failure's message is kept with each partition that waits for its next try."""
+"""How much of a failure's message is kept for each partition that waits for its retry."""
 
 
 def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -> ExecutionGraph:
-    """Apply successes that are all of one attempt of one stage, and come one after the other."""
+    """Apply consecutive successes of one attempt of one stage."""
     stage = running_stage(graph, events[0].stage_id, events[0].stage_attempt)
-    if stage is None or stage.spec.work is StageWork.PLAN:  # planning succeeds by JobPlanned alone
+    if stage is None or stage.spec.work is StageWork.PLAN:  # planning succeeds only by JobPlanned
         return graph
     outputs: dict[int, TaskOutput] = {}
     metrics: list[TaskMetrics] = []
@@ -51,7 +51,7 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
 
 
 def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
-    """Take in a failure: the task is tried again, the stage rolled back, the pipeline given up, or the job fails."""
+    """Apply a failure: the task is retried, the stage rolled back, the pipeline given up, or the job fails."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None or held(stage, event.partition, event.task_attempt, event.executor_id) is None:
         return _on_late_fetch_failure(graph, event)
@@ -67,7 +67,7 @@ def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
         ledger = replace(stage.ledger, tasks_failed=stage.ledger.tasks_failed + 1)
         return failed(graph, replace(stage, ledger=ledger), failure, event.at_ms)
     if failure.kind.is_counted or failure.kind is FailureKind.FETCH_FAILED:
-        # A fetch failure that names nothing which could be made again would come back for ever: it counts like any I/O.
+        # A fetch failure that names nothing to make again would recur for ever: it counts like any I/O error.
         return _on_counted_failure(graph, stage, event)
     return with_stage(graph, _after_uncounted_failure(stage, event))
 
@@ -124,9 +124,9 @@ def _on_fetch_failed(
 
 
 def _on_late_fetch_failure(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
-    """Take from a task of an earlier stage attempt the one thing that can still be news: an output that is missing.
+    """Apply the only thing that can be new in a failure of an earlier stage attempt: an output that is missing.
 
-    The stage was rolled back already, and does not count it again. The nonce tells whether the output was made anew.
+    The stage was rolled back already, and does not count it again. The nonce tells whether the output was made again.
     """
     stage = graph.stages[event.stage_id] if 0 <= event.stage_id < len(graph.stages) else None
     if (
@@ -143,10 +143,10 @@ def _on_late_fetch_failure(graph: ExecutionGraph, event: TaskFailed) -> Executio
 
 
 def _unreadable(graph: ExecutionGraph, reader: Stage, failure: Failure) -> rollback.Lost:
-    """Return what a fetch failure of *reader* says to be lost, if it still is what there is to read.
+    """Return the outputs lost by a fetch failure of *reader*, if they are still current.
 
-    Nothing, where the output was made again meanwhile or was never an input. Where it died with an executor, what else
-    this producer had there is gone, too; from shared storage only what was found missing.
+    Empty if the output was made again meanwhile or was never an input. If it died with an executor, this producer's
+    other outputs there are lost, too; on shared storage, only the missing one.
     """
     fetch = failure.fetch
     if fetch is None or all(fetch.stage_id != i.stage_id for i in reader.spec.inputs):

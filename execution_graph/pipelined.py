@@ -1,13 +1,13 @@
-"""Pipelined jobs: their stages run together, and rows go from task to task without lying anywhere.
+"""Pipelined jobs: their stages run together, and rows go from task to task without being stored.
 
-A stage is resolved as soon as every task of its producers is in an executor's hands or done (`settling.has_inputs`), so
-stages start in the order of their ids, and no task waits for one that nobody has. Which attempts a task reads from is
-settled when it is handed out, and does not change: what would change it gives pipelining up, once and for the whole
-job. Nothing that was read so can be read again, hence all stages of the query begin anew then, each attempt number and
-each stage's attempt behind those that were used, over the durable exchange. It counts against no task.
+A stage is resolved as soon as every task of its producers is assigned to an executor or done (`settling.has_inputs`).
+So stages start in the order of their ids, and no task waits for one that no executor has. The attempts that a task
+reads from are fixed when it is launched. What would change them gives pipelining up, once and for the whole job.
+Streamed rows cannot be read again, so then all stages of the query begin again over the durable exchange, with attempt
+numbers of tasks and stages above those that were used. It counts against no task.
 
-A reader may be done before its producers are: it needed some of their rows only. A stage of which nobody needs more is
-over at once, with the outputs that it has (`settling.settled`), and what of it still runs is wanted by nobody.
+A reader may be done before its producers are, if it needed only some of their rows. A stage without unfinished readers
+ends at once, with the outputs that it has (`settling.settled`), and its running tasks are no longer wanted.
 """
 
 from collections.abc import Collection
@@ -33,7 +33,7 @@ _REASON_CHARS = 500
 
 
 def is_streaming(graph: ExecutionGraph, stage: Stage) -> bool:
-    """Return whether tasks of *stage* read or write streams, or would if there were others to read from."""
+    """Return whether tasks of *stage* read or write streams, or would if other stages had any to read."""
     return stage.spec.work is StageWork.QUERY and graph.is_pipelined
 
 
@@ -44,11 +44,11 @@ class StreamedInput:
     stage_id: int
     stage_attempt: int
     tasks: tuple[tuple[int, ExecutorLife], ...]
-    """By partition: the one attempt that gives its rows, and who runs it, or has."""
+    """By partition: the one attempt that gives its rows, and the life that runs it, or ran it."""
 
 
 def streams_of(graph: ExecutionGraph, stage_id: int) -> tuple[StreamedInput, ...]:
-    """Return what tasks of a streaming stage, which can run, read: settled for as long as the stage's attempt is."""
+    """Return what the tasks of a runnable streaming stage read: fixed for as long as the stage's attempt."""
     return tuple(_streamed_input(graph.stages[source.stage_id]) for source in graph.stages[stage_id].spec.inputs)
 
 
@@ -65,13 +65,13 @@ def _streamed_input(producer: Stage) -> StreamedInput:
 
 
 def streamed(output: TaskOutput) -> TaskOutput:
-    """Return what a task left of which the rows went to readers: it lies nowhere, and dies with its executor."""
+    """Return *output* as that of a task that streamed its rows: it is stored nowhere, and dies with its executor."""
     is_as_said = not (output.is_shared or output.is_inline or output.payload_digest)
     return output if is_as_said else replace(output, is_shared=False, is_inline=False, payload_digest=None)
 
 
 def has_readers_at_work(graph: ExecutionGraph, stage_id: int) -> bool:
-    """Return whether a stage that reads *stage_id* can run, so that its tasks may have been told whom to read from."""
+    """Return whether a stage that reads *stage_id* can run, so that its tasks may know the attempts to read from."""
     return any(
         not isinstance(s, UnresolvedStage) and any(i.stage_id == stage_id for i in s.spec.inputs) for s in graph.stages
     )
@@ -80,9 +80,9 @@ def has_readers_at_work(graph: ExecutionGraph, stage_id: int) -> bool:
 def find_abandonment(
     graph: ExecutionGraph, executors: Collection[str], streaming: Collection[str], at_ms: int
 ) -> PipelineAbandoned | None:
-    """Return that a pipelined job cannot go on as one: of *executors*, which take work, none is in *streaming*.
+    """Return the event that ends pipelining if none of *executors*, which take work, is in *streaming*.
 
-    None while nobody takes work at all, or no task waits.
+    None while no executor takes work at all, or no task waits.
     """
     if not executors or not graph.is_active or not graph.is_pipelined or any(e in streaming for e in executors):
         return None
@@ -97,13 +97,13 @@ def _waits(stage: Stage) -> bool:
 
 
 def on_pipeline_abandoned(graph: ExecutionGraph, event: PipelineAbandoned) -> ExecutionGraph:
-    """Go on over the durable exchange; stale once the query itself is done."""
+    """Continue over the durable exchange; stale once the query itself is done."""
     is_done = all(isinstance(s, SuccessfulStage) for s in graph.stages if s.spec.work is StageWork.QUERY)
     return graph if is_done or not graph.is_pipelined else abandoned(graph, event.reason, event.at_ms)
 
 
 def abandoned(graph: ExecutionGraph, reason: str, at_ms: int) -> ExecutionGraph:
-    """Return *graph*, a pipelined one, with all stages behind planning made ready to run over the durable exchange."""
+    """Return *graph*, a pipelined one, with all stages after planning ready to run over the durable exchange."""
     assert graph.pipeline is not None
     stages = tuple(stage if stage.spec.work is StageWork.PLAN else _begun_anew(stage) for stage in graph.stages)
     bound = lives_with_outputs(stages)

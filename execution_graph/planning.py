@@ -1,4 +1,4 @@
-"""What a plan has to fulfil before its stages can become part of a graph."""
+"""The conditions that a plan must meet before its stages become part of a graph."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The back edges of the stage state machine: what follows when outputs that somebody still needs are lost."""
+"""The back edges of the stage state machine: what follows when outputs that are still needed are lost."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -17,17 +17,17 @@ from onager.execution_graph.stages import (
 
 Stages = tuple[Stage, ...]
 Lost = Mapping[int, frozenset[int]]
-"""Stage id → partitions whose outputs are gone; each of them has one. A stage without partitions has nothing to lose,
-and is here with none when it is to be done again."""
+"""Stage id → partitions whose outputs are gone; each of them had one. A stage without partitions has nothing to lose,
+and is here with an empty set when it is to run again."""
 
 
 def all_lost(stages: Stages, lost: Lost, dead: Collection[ExecutorLife]) -> dict[int, frozenset[int]]:
     """Return *lost* and all that goes with it, when outputs bound to the lives in *dead* are gone, too.
 
-    Those count only where they are needed: by a consumer that is not successful, or that stops being so by this very
-    loss. And a successful stage whose output is not deterministic is lost whole, together with everything that is
-    derived from it, because a second run need not fit what readers have already taken from the first. Each rule can
-    call for the other, hence the repetition until nothing changes.
+    Those count only where they are needed: by a consumer that is not successful, or that is no longer successful
+    because of this loss. A successful stage whose output is not deterministic is lost as a whole, together with
+    everything derived from it, because a second run may differ from what readers have already taken from the first.
+    Each rule can trigger the other, hence the repetition until nothing changes.
     """
     found = dict(lost)
     while True:
@@ -60,19 +60,19 @@ def lives_with_outputs(stages: Stages) -> set[ExecutorLife]:
 
 
 def without_running(stage: RunningStage, ledger: TaskLedger) -> TaskLedger:
-    """Return *ledger* with the attempt numbers of the tasks that were running used up."""
+    """Return *ledger* with the attempt numbers of the running tasks used up."""
     ledger = ledger.after_attempts({p: t.attempt for p, t in stage.running.items()})
     return replace(ledger, tasks_lost=ledger.tasks_lost + stage.running_count)
 
 
 def is_past_return(stage: Stage) -> bool:
-    """Return whether *stage* has begun to change the target of a sink: from then on nothing behind it is made again."""
+    """Return whether *stage* has begun to change the target of a sink: then nothing upstream of it is made again."""
     return stage.spec.work is StageWork.PUBLISH and not isinstance(stage, UnresolvedStage | ResolvedStage)
 
 
 def _add_dead(stages: Stages, found: dict[int, frozenset[int]], dead: Collection[ExecutorLife]) -> None:
     needing: set[int] = set()
-    """Producers of stages that are not successful, or will not be."""
+    """Producers of stages that are not successful, or will no longer be."""
     for stage in reversed(stages):  # consumers come last, so one pass reaches everything upstream
         stage_id = stage.spec.stage_id
         if stage is stages[-1] or stage_id in needing or not isinstance(stage, SuccessfulStage):
@@ -92,7 +92,7 @@ def _add_derived(stages: Stages, found: dict[int, frozenset[int]]) -> None:
         if is_source or any(i.stage_id in whole for i in stage.spec.inputs):
             whole.add(stage_id)
             is_done_empty = isinstance(stage, SuccessfulStage) and not stage.spec.partitions
-            if stage.ledger.outputs or is_done_empty:  # else nobody would read what is made again for it
+            if stage.ledger.outputs or is_done_empty:  # else nothing would read what is made again for it
                 found[stage_id] = frozenset(stage.ledger.outputs.keys())
 
 
@@ -113,7 +113,7 @@ def _after_loss(stage: Stage, ledger: TaskLedger, *, is_lost: bool, has_inputs: 
         case ResolvedStage() | UnresolvedStage() if is_lost:
             after = replace(stage, ledger=ledger)
         case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage() | FailedStage():
-            pass  # it keeps what it has: a successful stage does so whatever became of its inputs
+            pass  # a successful stage keeps its outputs, whatever became of its inputs
     return after
 
 

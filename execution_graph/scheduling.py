@@ -24,7 +24,7 @@ from onager.execution_graph.stages import (
 
 
 class TaskRef(Protocol):
-    """What names a task attempt within a job, by whatever class."""
+    """Any object that names a task attempt within a job."""
 
     @property
     def stage_id(self) -> int: ...  # noqa: D102 - as in `HeldTask`
@@ -41,7 +41,7 @@ T = TypeVar("T", bound=TaskRef)
 
 @dataclass(frozen=True, slots=True, order=True)
 class HeldTask:
-    """A task attempt that an executor says it holds, within one job."""
+    """A task attempt that an executor reports to hold, within one job."""
 
     stage_id: int
     stage_attempt: int
@@ -51,19 +51,19 @@ class HeldTask:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PausedTask:
-    """A partition that failed and waits for its next try."""
+    """A partition that failed and waits for its retry."""
 
     until_ms: int
     stage_id: int
     partition: int
     failures: int
-    """Counted ones, so far."""
+    """Counted failures so far."""
     message: str
     """What failed, shortened."""
 
 
 def available_tasks(graph: ExecutionGraph) -> int:
-    """Return how many tasks of running stages wait to be handed out, second attempts of stragglers among them.
+    """Return how many tasks of running stages are pending, including second attempts of stragglers.
 
     0 once the job has ended.
     """
@@ -73,7 +73,7 @@ def available_tasks(graph: ExecutionGraph) -> int:
 
 
 def has_runnable_work(graph: ExecutionGraph) -> bool:
-    """Return whether a free slot could be filled, at most after `revive`, and once tasks that failed may be tried."""
+    """Return whether a free slot could be filled, perhaps only after `revive` or the pauses before retries."""
     return graph.is_active and any(
         isinstance(s, ResolvedStage) or (isinstance(s, RunningStage) and (s.pending_count > 0 or s.speculatable))
         for s in graph.stages
@@ -81,7 +81,7 @@ def has_runnable_work(graph: ExecutionGraph) -> bool:
 
 
 def paused_tasks(graph: ExecutionGraph, at_ms: int) -> tuple[PausedTask, ...]:
-    """Return the waiting tasks that are not handed out yet, because they failed not long ago, the next one first."""
+    """Return the pending tasks that pause before a retry, the next one first."""
     if not graph.is_active:
         return ()
     found = [
@@ -95,14 +95,14 @@ def paused_tasks(graph: ExecutionGraph, at_ms: int) -> tuple[PausedTask, ...]:
 
 
 def running_count(graph: ExecutionGraph) -> int:
-    """Return how many tasks are in executors' hands."""
+    """Return how many tasks executors hold."""
     if not graph.is_active:
         return 0
     return sum(s.running_count for s in graph.stages if isinstance(s, RunningStage))
 
 
 def revive(graph: ExecutionGraph, at_ms: int) -> StagesStarted | None:
-    """Return the event that sets every resolved stage running, or None when there is none."""
+    """Return the event that starts every resolved stage, or None when there is none."""
     if not graph.is_active:
         return None
     resolved = tuple(s.spec.stage_id for s in graph.stages if isinstance(s, ResolvedStage))
@@ -114,12 +114,12 @@ def pop_next_tasks(
 ) -> TasksLaunched | TasksSpeculated | None:
     """Return the launch of up to *limit* tasks of the first running stage that has some for the slot, or None.
 
-    Stages in the order of their ids, partitions that were handed out before ahead of fresh ones, those that failed
-    only when their pause is over. A task that failed on
-    the slot's executor is left to those of *executors*, who take work, on which it did not, if there are such; as in
-    Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a pipelined job's query go to
-    executors that can stream. When there is no task for the slot, second attempts of stragglers, on another executor
-    than the first.
+    Stages come in the order of their ids; partitions that were launched before come ahead of fresh ones; those that
+    failed come only when their pause is over. A task that failed on the slot's executor is left to those of
+    *executors*, which take work, on which it did not fail, if there are any; as in Spark
+    (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a pipelined job's query go to executors that
+    can stream. If there is no task for the slot, it gets second attempts of stragglers, on another executor than the
+    first.
     """
     if not graph.is_active or limit <= 0:
         return None
@@ -148,14 +148,14 @@ def pop_next_tasks(
 
 
 def has_task_for(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int, executors: Collection[str] = ()) -> bool:
-    """Return whether the slot could be filled, at most after `revive`; *executors* as above."""
+    """Return whether the slot could be filled, perhaps only after `revive`; *executors* as above."""
     if graph.is_active and any(isinstance(s, ResolvedStage) for s in graph.stages):
         return True
     return pop_next_tasks(graph, slot, 1, at_ms, executors) is not None
 
 
 def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> frozenset[HeldTask]:
-    """Return the tasks that the graph believes in the hands of this life of the executor; none once the job ended."""
+    """Return the tasks that the graph assigns to this life of the executor; none once the job has ended."""
     if not graph.is_active:
         return frozenset()
     return frozenset(
@@ -168,9 +168,9 @@ def wanted_tasks(graph: ExecutionGraph, executor_id: str, incarnation: str) -> f
 
 
 def is_held(graph: ExecutionGraph, task: TaskRef, executor_id: str, incarnation: str | None = None) -> bool:
-    """Return whether the graph believes this very attempt in the hands of the executor, in this life of it if given.
+    """Return whether the graph assigns this very attempt to the executor, in this life of it if given.
 
-    A report of any other is stale.
+    A report of any other attempt is stale.
     """
     stage = running_stage(graph, task.stage_id, task.stage_attempt) if graph.is_active else None
     found = None if stage is None else held(stage, task.partition, task.task_attempt, executor_id)
@@ -178,7 +178,7 @@ def is_held(graph: ExecutionGraph, task: TaskRef, executor_id: str, incarnation:
 
 
 def not_held(graph: ExecutionGraph, tasks: Iterable[T], executor_id: str, incarnation: str) -> list[T]:
-    """Return those of *tasks* for which `is_held` is false: asked for all that an executor has, with each report."""
+    """Return those of *tasks* for which `is_held` is false; called with each report for all tasks of an executor."""
     if not graph.is_active:
         return list(tasks)
     found: list[T] = []
@@ -201,7 +201,7 @@ def not_held(graph: ExecutionGraph, tasks: Iterable[T], executor_id: str, incarn
 
 
 def lives_at_work(graph: ExecutionGraph) -> frozenset[ExecutorLife]:
-    """Return the lives of executors that the graph believes to hold tasks."""
+    """Return the lives of executors to which the graph assigns tasks."""
     return frozenset(
         ExecutorLife(t.executor_id, t.incarnation)
         for s in graph.stages
@@ -211,9 +211,9 @@ def lives_at_work(graph: ExecutionGraph) -> frozenset[ExecutorLife]:
 
 
 def can_judge(graph: ExecutionGraph, task: TaskRef) -> bool:
-    """Return whether *graph* has heard of *task*: it runs, or is over, or was given up.
+    """Return whether *graph* knows *task*: it runs, has ended, or was given up.
 
-    A graph that has not is behind: a later one launched the task, and only that can say what is to become of it.
+    Otherwise the graph is too old: a later one launched the task, and only that one can decide about it.
     """
     if not graph.is_active:
         return True
@@ -282,11 +282,11 @@ def lost_launches(
 
 
 def _by_partition(found: tuple[int, RunningTask]) -> int:
-    return found[0]  # an executor never has two attempts of one
+    return found[0]  # an executor never has two attempts of one partition
 
 
 def has_failed_somewhere(graph: ExecutionGraph) -> bool:
-    """Return whether tasks wait or run that failed on some executor before."""
+    """Return whether some pending or running task has failed on some executor before."""
     return any(isinstance(s, RunningStage) and s.ledger.failed_on for s in graph.stages)
 
 
@@ -300,7 +300,7 @@ def _not_left_to_others(
 
 
 def _pending(stage: RunningStage, at_ms: int) -> Iterator[int]:
-    """Yield the pending partitions that may be handed out, in the order in which they are."""
+    """Yield the pending partitions that may be launched, in launch order."""
     if stage.paused:
         for partition in stage.returned:
             pause = stage.paused.get(partition)

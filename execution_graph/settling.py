@@ -1,4 +1,4 @@
-"""What several events have in common: outputs recorded, what follows once they are complete, the end of the job."""
+"""What several events share: recording outputs, the consequences of complete outputs, the end of the job."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,13 +22,13 @@ from onager.execution_graph.stages import (
 
 
 def with_stage(graph: ExecutionGraph, stage: Stage) -> ExecutionGraph:
-    """Return *graph* with *stage* in the place of the one with its id."""
+    """Return *graph* with *stage* in place of the one with its id."""
     i = stage.spec.stage_id
     return replace(graph, stages=(*graph.stages[:i], stage, *graph.stages[i + 1 :]))
 
 
 def bound(output: TaskOutput, task: RunningTask) -> TaskOutput:
-    """Return *output* as the graph records it: of the attempt that was held, bound to a life unless it is durable."""
+    """Return *output* as the graph records it: of the attempt that was held, bound to a life unless durable."""
     incarnation = "" if output.is_durable else task.incarnation
     if (output.task_attempt, output.executor_id, output.incarnation) == (task.attempt, task.executor_id, incarnation):
         return output
@@ -41,7 +41,7 @@ def with_successes(
     metrics: Iterable[TaskMetrics],
     durations_ms: Mapping[int, int] | None = None,
 ) -> RunningStage:
-    """Return *stage* after *outputs* were written; their tasks run no longer, and nobody wants a second attempt."""
+    """Return *stage* after *outputs* were written; their tasks no longer run, and need no second attempt."""
     return replace(
         stage,
         running=without(stage.running, outputs),
@@ -68,7 +68,7 @@ def failed(graph: ExecutionGraph, stage: RunningStage, failure: Failure, at_ms: 
 def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_pipelined: bool) -> bool:
     """Return whether a stage can run: its producers, all in *stages*, are successful.
 
-    In a pipelined job a query's stage can also read producers all of whose tasks are in executors' hands or done.
+    In a pipelined job a query's stage can also read producers whose tasks are all assigned to executors or done.
     """
     may_read_early = is_pipelined and spec.work is StageWork.QUERY
     return all(_can_be_read(stages[i.stage_id], may_read_early=may_read_early) for i in spec.inputs)
@@ -83,7 +83,7 @@ def _can_be_read(producer: Stage, *, may_read_early: bool) -> bool:
 def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
     """Return *graph* with what follows from complete outputs: stages successful, consumers resolved, the job ended.
 
-    In a pipelined job also from tasks that were handed out, and from readers that need no more.
+    In a pipelined job also with what follows from launched tasks, and from readers that need no more.
     """
     is_pipelined = graph.is_pipelined
     stages: list[Stage] = []
@@ -109,7 +109,7 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
 
 
 def _end_what_nobody_reads(stages: list[Stage], at_ms: int) -> None:
-    """End, in *stages* of a pipelined job, those all of whose readers are done; what of them runs was in vain."""
+    """End those of *stages*, of a pipelined job, whose readers are all done; their running tasks were in vain."""
     is_read, needed = set[int](), set[int]()
     for stage in reversed(stages):  # readers come last, so one pass reaches everything upstream
         stage_id = stage.spec.stage_id

@@ -1,10 +1,10 @@
-"""Stragglers: which running tasks take much longer than others of their stage, and their second attempts.
+"""Stragglers: running tasks that take much longer than others of their stage, and their second attempts.
 
-Both attempts are in the graph, and the log decides which of them wins: the first success that it accepts. The other is
-then wanted by nobody, hence cancelled, and whatever it still reports is stale. While both run, what becomes of one is
-counted against nobody, because the partition goes on with the other.
+Both attempts are in the graph, and the log decides which of them wins: the first success that it accepts. The other one
+is then no longer wanted, hence cancelled, and whatever it still reports is stale. While both run, a failure of one is
+not counted, because the partition continues with the other.
 
-Decided on the graph's own times alone, so that every replica decides alike.
+Decisions rest on the graph's own times alone, so that every scheduler decides alike.
 
 Source: Spark's `TaskSetManager.checkSpeculatableTasks`: the median of successful tasks, and second attempts only where
 nothing else of the job waits.
@@ -22,10 +22,10 @@ from onager.execution_graph.stages import ExecutorSlot, RunningStage, RunningTas
 
 
 def find_stragglers(graph: ExecutionGraph, executors: Collection[str], at_ms: int) -> tuple[StragglersFound, ...]:
-    """Return the tasks of which a second attempt shall run, given the *executors* that take work.
+    """Return the tasks that shall get a second attempt, given the *executors* that take work.
 
-    None of a job that does not want it, or of which each task reads from one attempt of another, and none that only
-    its own executor could run a second time.
+    None for a job that does not want second attempts, or in which each task reads from one particular attempt of
+    another, and no task that only its own executor could run again.
     """
     if graph.speculation is None or not graph.is_active or graph.is_pipelined:
         return ()
@@ -59,9 +59,9 @@ def pop_speculative(graph: ExecutionGraph, slot: ExecutorSlot, limit: int, at_ms
 
 
 def may_be_speculated(stage: RunningStage, partition: int) -> bool:
-    """Return whether a second attempt may run beside the one that runs: at most one, of work without side effects.
+    """Return whether a second attempt may run beside the first: at most one, of work without side effects.
 
-    A stage that was fused with planning can be run by planning alone.
+    A stage that was fused with planning can be run only by planning.
     """
     task = stage.running.get(partition)
     return (
@@ -74,7 +74,7 @@ def may_be_speculated(stage: RunningStage, partition: int) -> bool:
 
 
 def on_stragglers_found(graph: ExecutionGraph, event: StragglersFound) -> ExecutionGraph:
-    """Let second attempts wait to be handed out."""
+    """Queue second attempts."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None or graph.speculation is None or graph.is_pipelined:
         return graph
@@ -89,7 +89,7 @@ def on_stragglers_found(graph: ExecutionGraph, event: StragglersFound) -> Execut
 
 
 def on_tasks_speculated(graph: ExecutionGraph, event: TasksSpeculated) -> ExecutionGraph:
-    """Put second attempts into the executor's hands."""
+    """Assign second attempts to the executor."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None:
         return graph
@@ -122,7 +122,7 @@ def on_tasks_speculated(graph: ExecutionGraph, event: TasksSpeculated) -> Execut
 
 
 def _may_run_second(stage: RunningStage, partition: int, executor_id: str) -> bool:
-    """Return whether the executor, which neither runs the first nor has failed the task, may run a second attempt."""
+    """Return whether the executor may run a second attempt: it neither runs the first nor has failed the task."""
     is_first = stage.running[partition].executor_id == executor_id
     return not is_first and executor_id not in stage.ledger.failed_on.get(partition, ())
 

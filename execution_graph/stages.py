@@ -4,11 +4,10 @@
         ▲             │            │  ▲          │
         └─────────────┴────────────┘  └──────────┘        Running ──► Failed
 
-A stage is resolved once every producer is successful (of a pipelined job: at work with all its tasks, see `pipelined`).
-Back edges: a lost input takes Resolved (same attempt) and
-Running (attempt + 1) back to Unresolved; lost outputs that somebody still needs take Successful back to Running, or to
-Unresolved when its own inputs are gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from
-Resolved to Successful at once.
+A stage is resolved once every producer is successful (in a pipelined job: once all tasks of every producer are
+launched, see `pipelined`). Back edges: a lost input takes Resolved (same attempt) and Running (attempt + 1) back to
+Unresolved; lost outputs that are still needed take Successful back to Running, or to Unresolved when its own inputs are
+gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,7 +23,7 @@ from onager.execution_graph.maps import SPARSE, PartitionMap, without
 
 
 class StageWork(StrEnum):
-    """What the tasks of a stage do."""
+    """The kind of work of a stage's tasks."""
 
     PLAN = "plan"
     """Turn the job's spec into stages; stage 0 of every job, one task."""
@@ -33,7 +32,7 @@ class StageWork(StrEnum):
     PUBLISH_PLAN = "publish_plan"
     """Write down every move that makes the staged files a dataset; one task."""
     PUBLISH = "publish"
-    """Carry that out; one task."""
+    """Carry those moves out; one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,8 @@ class StageInput:
 
     stage_id: int
     read: Literal["bucket", "all"]
-    """Whether a task reads one bucket of it or everything; which bucket is the stage plan's to say (a union, for one,
-    has as many tasks as its inputs have buckets together)."""
+    """Whether a task reads one bucket of it or everything; the stage's plan says which bucket (a union, for one, has as
+    many tasks as its inputs have buckets together)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +73,11 @@ class StageSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutput:
-    """What the winning execution of a partition left behind."""
+    """The output of the winning execution of a partition."""
 
     nonce: str
     task_attempt: Annotated[int, SPARSE] = 0
-    """Set by `apply`, like `executor_id`: a report need not say it."""
+    """Set by `apply`, like `executor_id`: a report need not carry it."""
     executor_id: Annotated[str, SPARSE] = ""
     is_shared: bool
     """Whether it outlives its executor."""
@@ -87,17 +86,17 @@ class TaskOutput:
     is_inline: Annotated[bool, SPARSE] = False
     """Whether it lies in the store itself (a small result)."""
     files: Annotated[tuple[str, ...], SPARSE] = ()
-    """Names below a sink's staging directory; an exchange derives its file from the nonce."""
+    """Names below a sink's staging directory; an exchange derives its file's name from the nonce."""
     payload_digest: Annotated[str | None, SPARSE] = None
     """PUBLISH_PLAN: the manifest, by content."""
     incarnation: Annotated[str, SPARSE] = ""
-    """The life of the executor with which the output dies; set by `apply`, empty where it outlives every executor."""
+    """The executor's life with which the output dies; set by `apply`, empty if it outlives every executor."""
     checksum: Annotated[str, SPARSE] = ""
-    """Of a result's index, without which it is not what was reported; empty where an older executor wrote none."""
+    """The checksum of a result's index, to recognise what was reported; empty if an older executor wrote none."""
 
     @property
     def is_durable(self) -> bool:
-        """Return whether no loss of an executor can take it: it is shared, or lies in the store itself."""
+        """Return whether the output outlives every executor: it is shared, or lies in the store itself."""
         return self.is_shared or self.is_inline or self.payload_digest is not None
 
     @property
@@ -107,7 +106,7 @@ class TaskOutput:
 
 
 class ExecutorLife(NamedTuple):
-    """One life of an executor: what it had in its hands or on its disks is gone at its end; the next begins empty."""
+    """One life of an executor: what it held in memory or on its disks is gone at its end; the next begins empty."""
 
     executor_id: str
     incarnation: str
@@ -115,18 +114,18 @@ class ExecutorLife(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSlot:
-    """Who would run the tasks, and the number of the last list of running work seen from it."""
+    """The executor that would run the tasks, and the number of the last running list seen from it."""
 
     executor_id: str
     incarnation: str
     list_number: int
     can_stream: bool = False
-    """Whether others can read what its tasks give while they run, and it can read so from others."""
+    """Whether its tasks can stream to other executors while they run, and read streams from them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetrics:
-    """What running tasks cost; each field carries its merge rule."""
+    """The cost of running tasks; each field carries its merge rule."""
 
     run_ms: Annotated[int, SPARSE] = 0
     rows_out: Annotated[int, SPARSE] = 0
@@ -134,10 +133,10 @@ class TaskMetrics:
     bytes_in: Annotated[int, SPARSE] = 0
     spill_bytes: Annotated[int, SPARSE] = 0
     peak_memory_bytes: Annotated[int, SPARSE] = 0
-    """Merged by maximum, all the others by sum."""
+    """Merged by maximum, unlike all others, which are summed."""
 
     def merge(self, *others: "TaskMetrics") -> "TaskMetrics":
-        """Return the metrics of all together."""
+        """Return these metrics merged with *others*."""
         found = (self, *others)
         return TaskMetrics(
             run_ms=sum([m.run_ms for m in found]),
@@ -151,20 +150,20 @@ class TaskMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningTask:
-    """A task attempt that is in an executor's hands, as far as the graph knows."""
+    """A task attempt that an executor holds, as far as the graph knows."""
 
     attempt: int
     executor_id: str
     incarnation: str
     launched_ms: int
     list_number: int
-    """The last list of running work seen from the executor before the launch: only a later one can disprove it."""
+    """The last running list seen from the executor before the launch: only a later one can disprove the launch."""
     lost_launches: Annotated[int, SPARSE] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPause:
-    """Why, and for how long, a partition that failed is not handed out again."""
+    """Why, and for how long, a failed partition is not launched again."""
 
     failed_ms: int
     pause_ms: int
@@ -173,47 +172,48 @@ class RetryPause:
 
     @property
     def until_ms(self) -> int:
-        """Return when it is over."""
+        """Return when the pause is over."""
         return self.failed_ms + self.pause_ms
 
     def holds(self, at_ms: int) -> bool:
-        """Return whether it goes on.
+        """Return whether the pause goes on.
 
-        To a clock that is further behind that of the failure than the pause is long it does not, else the partition
-        would wait for that clock.
+        It does not if the clock is behind that of the failure by more than the pause: otherwise the partition would
+        wait for that clock.
         """
         return abs(at_ms - self.failed_ms) < self.pause_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLedger:
-    """What a stage's tasks have achieved and suffered; outlives the changes of the stage's state.
+    """What a stage's tasks have achieved and suffered; kept over changes of the stage's state.
 
-    The maps hold only partitions with something to say, so a stage in which nothing went wrong costs one entry a task.
+    The maps hold only partitions with something to say, so a stage in which nothing failed costs one entry per task.
     """
 
     outputs: Annotated[PartitionMap[TaskOutput], SPARSE] = field(default_factory=Map)
     attempts: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
-    """The next attempt number of partitions that were handed out before; 0 for all others."""
+    """The next attempt number of partitions that were launched before; 0 for all others."""
     failures: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     """Counted failures since the last success."""
     failed_on: Annotated[PartitionMap[tuple[str, ...]], SPARSE] = field(default_factory=Map)
-    """On which executors those were, and which could not read the plan; each once, in the order of the first."""
+    """The executors of those failures, and those that could not read the plan; each once, in order of first
+    occurrence."""
     executor_losses: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
     successes: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
-    """How often a partition succeeded, where its output was lost and it had to run again (or it has no output now)."""
+    """How often a partition succeeded, if its output was lost and it had to run again (or it has no output now)."""
     speculated: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
-    """The latest attempt number under which a partition was handed out beside a running attempt."""
+    """The latest number of an attempt that was launched beside a running one."""
     durations_ms: Annotated[PartitionMap[int], SPARSE] = field(default_factory=Map)
-    """From launch to success, of winning attempts; kept for jobs that want speculation alone."""
+    """Milliseconds from launch to success of winning attempts; kept only for jobs that want speculation."""
     failed_fetch_attempts: Annotated[frozenset[int], SPARSE] = frozenset()
-    """Stage attempts in which a fetch failed."""
+    """The stage attempts in which a fetch failed."""
     tasks_failed: Annotated[int, SPARSE] = 0
     tasks_lost: Annotated[int, SPARSE] = 0
     metrics: TaskMetrics = field(default_factory=TaskMetrics)
 
     def next_attempt(self, partition: int) -> int:
-        """Return the attempt number under which *partition* is handed out next."""
+        """Return the number of the next attempt of *partition*."""
         return self.attempts.get(partition, 0)
 
     def success_count(self, partition: int) -> int:
@@ -221,7 +221,7 @@ class TaskLedger:
         return self.successes.get(partition, 0) + (1 if partition in self.outputs else 0)
 
     def last_known_attempt(self, partition: int, attempt: int) -> int:
-        """Return the latest attempt number that was handed out, where the ordinary one is *attempt*."""
+        """Return the latest attempt number that was launched, if the ordinary one is *attempt*."""
         return max(attempt, self.speculated.get(partition, 0))
 
     def with_outputs(
@@ -255,7 +255,7 @@ class TaskLedger:
         )
 
     def after_attempts(self, attempts: Mapping[int, int]) -> "TaskLedger":
-        """Return the ledger after an attempt of each partition, given by its number, came to nothing."""
+        """Return the ledger after an attempt of each partition, given by its number, ended without success."""
         following = {p: self.last_known_attempt(p, n) + 1 for p, n in attempts.items()}
         return replace(self, attempts=self.attempts.update(following))
 
@@ -268,19 +268,19 @@ class TaskLedger:
         )
 
     def after_failure_there(self, partition: int, executor_id: str) -> "TaskLedger":
-        """Return the ledger after *partition* was found to be better left to others than this executor."""
+        """Return the ledger after noting that this executor should leave *partition* to others."""
         executors = self.failed_on.get(partition, ())
         return replace(self, failed_on=self.failed_on.set(partition, tuple(dict.fromkeys((*executors, executor_id)))))
 
     def after_executor_loss(self, tasks: int, suspects: Collection[int]) -> "TaskLedger":
-        """Return the ledger after an executor that ran so many *tasks* was lost; *suspects* may be the cause."""
+        """Return the ledger after the loss of an executor that ran *tasks* tasks; *suspects* may be the cause."""
         losses = self.executor_losses.update({p: self.executor_losses.get(p, 0) + 1 for p in suspects})
         return replace(self, executor_losses=losses, tasks_lost=self.tasks_lost + tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnresolvedStage:
-    """Some producer is not successful, or of a pipelined job: has tasks that nobody has been given."""
+    """Some producer is not successful, or, in a pipelined job, has tasks that were not launched."""
 
     spec: StageSpec
     attempt: int = 0
@@ -290,7 +290,7 @@ class UnresolvedStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedStage:
-    """Its inputs are there, or of a pipelined job: on their way; waits to be started (`revive`)."""
+    """Its inputs are there or, in a pipelined job, on their way; it waits to be started (`revive`)."""
 
     spec: StageSpec
     attempt: int = 0
@@ -300,7 +300,7 @@ class ResolvedStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningStage:
-    """Its tasks are handed out. A partition is successful (has an output), running, or pending."""
+    """Its tasks are being launched; a partition is successful (has an output), running, or pending."""
 
     spec: StageSpec
     attempt: int
@@ -308,31 +308,31 @@ class RunningStage:
     started_ms: int
     running: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)
     next_fresh: int = 0
-    """Partitions from here on were not handed out in this attempt, so the pending ones need no list of their own."""
+    """Partitions from here on were not launched in this attempt, so they need no list of pending ones."""
     returned: Annotated[tuple[int, ...], SPARSE] = ()
-    """Pending partitions below `next_fresh`, ascending; handed out before the fresh ones."""
+    """Pending partitions below `next_fresh`, ascending; launched before the fresh ones."""
     paused: Annotated[PartitionMap[RetryPause], SPARSE] = field(default_factory=Map)
-    """Those of `returned` that failed or found no space, and are not to be handed out yet. Advice for who hands out,
-    and no more: what events do to all else does not depend on it, so that a replica which does not know it computes
-    the same."""
+    """Those of `returned` that failed or found no space, and may not be launched yet. This only advises the scheduler
+    that launches: no event's effect on anything else depends on it, so a scheduler that does not know the field
+    computes the same graph."""
     speculatable: Annotated[tuple[int, ...], SPARSE] = ()
-    """Running partitions that take so long that a second attempt shall run beside the first, ascending."""
+    """Running partitions that take so long that they shall get a second attempt beside the first, ascending."""
     speculative: Annotated[PartitionMap[RunningTask], SPARSE] = field(default_factory=Map)
     """Those second attempts, each on another executor than the first and numbered one higher."""
     state: Literal["running"] = "running"
 
     @property
     def pending_count(self) -> int:
-        """Return the number of partitions that wait to be handed out."""
+        """Return the number of pending partitions."""
         return self.spec.partitions - len(self.ledger.outputs) - len(self.running)
 
     @property
     def running_count(self) -> int:
-        """Return the number of task attempts in executors' hands."""
+        """Return the number of task attempts that executors hold."""
         return len(self.running) + len(self.speculative)
 
     def in_hand(self) -> Iterator[tuple[int, RunningTask]]:
-        """Yield the task attempts in executors' hands with their partitions, second attempts last."""
+        """Yield the task attempts that executors hold, with their partitions, second attempts last."""
         yield from self.running.items()
         yield from self.speculative.items()
 

@@ -70,9 +70,9 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
 
 
 def apply_all(graph: ExecutionGraph, events: Iterable[Event]) -> ExecutionGraph:
-    """Return the successor of *graph* under *events*, one after the other: `apply` for many, at a fraction of the cost.
+    """Return the successor of *graph* under *events*, in order: like `apply` for each, at a fraction of the cost.
 
-    Successes that follow each other within one stage, as they do in a batch of reports or a log, become one change.
+    Consecutive successes within one stage, as in a batch of reports or a log, become one change.
     """
     for successes, found in groupby(events, _successes_together):
         if successes is None:
@@ -119,8 +119,8 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
     )
     is_fused = event.fused_output is not None
     planned: list[Stage] = [with_successes(planning, {0: marker}, () if is_fused else (event.metrics,))]
-    # After a fused plan was lost there is a next plan: its stages go on from another attempt number, so that no task of
-    # theirs can be mistaken for one of the earlier plan.
+    # After a fused plan was lost there is another plan. Its stages begin with another attempt number, so that none of
+    # their tasks can be mistaken for one of the earlier plan.
     planned += [UnresolvedStage(spec=spec, attempt=planning.attempt) for spec in event.stages]
     if event.fused_output is not None:
         ledger = TaskLedger().with_outputs({0: bound(event.fused_output, replace(task, attempt=0))}, (event.metrics,))

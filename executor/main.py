@@ -1,4 +1,4 @@
-"""The executor process: check the surroundings, start Spark, run the agent, and start again when the JVM has died."""
+"""The executor process: checks its environment, starts Spark, runs the agent, and restarts when the JVM has died."""
 
 import asyncio
 import itertools
@@ -34,24 +34,23 @@ from onager.supervision import EXIT_FAILED, LoopEndedError
 
 EXIT_OK = 0
 EXIT_REFUSED = 2
-"""A setting, the exchange directory or the schedulers refuse this executor: starting it again will not help."""
+"""A setting, the exchange directory or the schedulers refuse this executor: a restart will not help."""
 
 _ID_VARIABLE = "ONAGER_EXECUTOR_EXECUTOR_ID"
 _DEATHS_VARIABLE = "ONAGER_JVM_DEATHS"
-"""How often in a row the JVM died soon after its start; handed from one life of the process to the next."""
+"""How often in a row the JVM died soon after its start; passed from one life of the process to the next."""
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
 StartWorker = Callable[[ExecutorSettings, Incarnation], tuple[Worker, str]]
-"""Returns what runs tasks in this life of the executor, and the version of Spark that it stands for."""
+"""Returns the worker of this life of the executor, and its version of Spark."""
 
 
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
-    """Run an executor until it is told to stop (SIGTERM, SIGINT), and return the exit code of the process.
+    """Run an executor until SIGTERM or SIGINT, and return the exit code of the process.
 
-    When its JVM dies, be it while it starts, the process replaces itself by a fresh one with the same command line and
-    executor id.
-    *start_worker* starts what runs the tasks, by default Spark.
+    When its JVM dies, even during its start, the process replaces itself by a new one with the same command line and
+    executor id. *start_worker* starts the worker, by default Spark.
     """
     settings = settings.identified()
     configure_logging(settings.log_level, settings.log_format)
@@ -71,7 +70,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         worker, spark_version = (start_worker or _start_spark)(settings, incarnation)
     except (OnagerError, ClusterAwayError) as e:
         if isinstance(e, ClusterAwayError) and _DEATHS_VARIABLE in os.environ:
-            log.warning("cluster_away", error=str(e))  # it was there once
+            log.warning("cluster_away", error=str(e))  # the cluster was there once
             _start_again(settings, lived_s=0.0)
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
@@ -88,7 +87,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         worker.close()
         return EXIT_REFUSED
     except LoopEndedError as e:
-        log.error("executor_failed", error=str(e))  # noqa: TRY400 - told with its traceback where it was found
+        log.error("executor_failed", error=str(e))  # noqa: TRY400 - logged with its traceback where it was found
         sys.stderr.write(f"onager executor: {e}\n")
         worker.close()
         return EXIT_FAILED
@@ -103,7 +102,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
 
 
 def await_exchange_dir(path: str, log: Any, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Return once files can be made in the exchange directory at *path*: one that is full may have space in a moment.
+    """Return once files can be made in the exchange directory at *path*: a full one may soon have space again.
 
     Raises `ExchangeNotWritableError` when waiting does not help.
     """
@@ -123,7 +122,7 @@ def _warn_of_exchange(settings: ExecutorSettings) -> None:
 
 
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:
-    # Late, so that a refused setting does not wait for Spark.
+    # Imported late, so that a refused setting does not wait for Spark.
     from onager.executor.spark.streams import StreamSettings
     from onager.executor.spark.worker import SparkWorker
 
@@ -191,7 +190,7 @@ def _start_again(settings: ExecutorSettings, lived_s: float) -> NoReturn:
 
 
 def pause_s(deaths: int) -> float:
-    """Return how long to wait after the *deaths*-th early death in a row: nothing at first, 30 s at most."""
+    """Return how long to wait after the *deaths*-th early death in a row: not at all at first, 30 s at most."""
     return 0.0 if deaths <= 1 else min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (deaths - 2))
 
 

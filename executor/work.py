@@ -1,4 +1,4 @@
-"""What the agent asks of whatever does the work, and small words about task sets that both sides use."""
+"""The agent's interface to the worker that runs tasks, and helpers for task sets that both sides use."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ OnReport = Callable[[pb.TaskReport], None]
 
 
 class WorkerDiedError(Exception):
-    """What runs tasks was killed before it could run any: starting again will help."""
+    """The worker was killed before it could run any task: a restart will help."""
 
 
 class ClusterAwayError(WorkerDiedError):
-    """The cluster that is to run tasks does not answer, or gives nothing: it may be away for a while, or misnamed."""
+    """The cluster that runs the tasks does not answer, or gives nothing: it may be away for a while, or misnamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Tasks of one stage to start now, with the blobs that they need in hand."""
+    """Tasks of one stage to start now, with the blobs that they need."""
 
     task_set: pb.TaskSet
     blobs: Mapping[BlobDigest, bytes]
 
 
 class Worker(Protocol):
-    """Runs tasks; what goes wrong in one is in its report, not raised. Callable from any thread."""
+    """Runs tasks; a task's errors are in its report, not raised. Callable from any thread."""
 
     @property
     def stream_address(self) -> str:
-        """``host:port`` where others read what tasks stream while they run; empty: they cannot."""
+        """``host:port`` where others read the streams of running tasks; empty if it cannot stream."""
         ...
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
@@ -46,27 +46,27 @@ class Worker(Protocol):
         ...
 
     def kept_jobs(self) -> Collection[JobId]:
-        """Return the jobs of which something is kept in memory for tasks to come, or for others to read."""
+        """Return the jobs of which data is kept in memory, for later tasks or for other readers."""
         ...
 
     def streamed_jobs(self) -> Collection[JobId]:
-        """Return the jobs of which others may still read what tasks that are done have streamed here."""
+        """Return the jobs of which finished tasks' streams may still be read here."""
         ...
 
     def clean_up(self, request: pb.CleanUp) -> None:
-        """Forget a job and remove its files but for those to keep; harmless to repeat, and may take long."""
+        """Forget a job and remove its files except those to keep; harmless to repeat, and may take long."""
         ...
 
     def exchange_contents(self) -> Contents | None:
-        """Return what lies in the exchange directory; None when that cannot be told, now or later."""
+        """Return the contents of the exchange directory; None when they cannot be determined, now or later."""
         ...
 
     def check_exchange(self) -> None:
-        """Raise `ExchangeFullError` while nothing can be written into the exchange directory for want of space."""
+        """Raise `ExchangeFullError` while the exchange directory has no space."""
         ...
 
     def is_alive(self) -> bool:
-        """Return whether tasks can still run here; once false it stays so."""
+        """Return whether tasks can still run here; once false, it stays false."""
         ...
 
     def close(self) -> None:
@@ -75,9 +75,9 @@ class Worker(Protocol):
 
 
 def part_of(task_set: pb.TaskSet, keys: Collection[TaskKey]) -> pb.TaskSet:
-    """Return *task_set* with only those of its tasks that *keys* names; itself when these are all."""
+    """Return *task_set* with only those of its tasks that *keys* names; *task_set* itself if those are all."""
     if len(keys) == len(task_set.tasks):
-        return task_set  # its inputs may be many
+        return task_set  # not copied: its inputs may be many
     part = pb.TaskSet()
     part.CopyFrom(task_set)
     del part.tasks[:]
@@ -86,7 +86,7 @@ def part_of(task_set: pb.TaskSet, keys: Collection[TaskKey]) -> pb.TaskSet:
 
 
 def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
-    """Return the digests of what has to be fetched before tasks of *task_set* can start."""
+    """Return the digests of the blobs to fetch before tasks of *task_set* can start."""
     match task_set.work:
         case pb.PLAN:
             return (BlobDigest(task_set.spec_digest),)

@@ -5,7 +5,7 @@
     with onager.connect("127.0.0.1:50050") as client:
         print(client.sql("SELECT 1 AS one").to_pandas())
 
-What users need is here; it is imported at first use, so that the processes of a cluster do not pay for it.
+What users need is here, and is imported at first use, so that the processes of a cluster do not pay for it.
 """
 
 import os
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 
-# A process that calls schedulers may start others, as PySpark starts its JVM: by fork, since it has something to do
-# before exec. gRPC's own handlers of fork do not bear that while calls are under way: one such child in a hundred
-# aborts. Whoever goes on with gRPC in a forked child says so.
+# A process that calls schedulers may start others by fork, as PySpark starts its JVM, since it has something to do
+# before exec. gRPC's own fork handlers do not survive that while calls are in flight: one such child in a hundred
+# aborts. A program that uses gRPC in a forked child can set the variable itself.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 

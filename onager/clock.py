@@ -1,11 +1,11 @@
-"""Where time comes from: every part that needs it is handed a `Clock`, so that tests can hold it still."""
+"""The source of time: every part that needs time gets a `Clock`, so that tests can control it."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for records and a steady time for deadlines."""
+    """Wall time for records and a monotonic time for deadlines."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch; may jump when an operator sets the machine's clock."""

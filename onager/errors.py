@@ -9,15 +9,15 @@
     │   └── ResultExpiredError       the job's result is past its retention
     ├── JobConflictError             the job id is taken by a different job
     ├── ResultNotReadyError
-    ├── JobEndedError                what became of a job that did not succeed
+    ├── JobEndedError                the end of a job that did not succeed
     │   ├── JobFailedError
     │   └── JobCancelledError
-    ├── BusyError                    retryable: too much of this kind is under way
+    ├── BusyError                    retryable: too much of this kind is in progress
     │   └── OneAtATimeError          and it takes too long to wait for
     ├── SchedulerUnreachableError    retryable
-    │   └── TlsError                 it is there, but no safe connection to it came about
+    │   └── TlsError                 it is there, but no safe connection to it was made
     ├── ExecutorUnreachableError     retryable: one in push mode
-    ├── AuthenticationError          a scheduler does not know who we are, or does not let us
+    ├── AuthenticationError          a scheduler does not know us, or refuses us
     │   ├── RoleRefusedError         the token is for other calls
     │   ├── TokenMissingError
     │   └── TokenRefusedError
@@ -26,8 +26,8 @@
     ├── ExecutorReplacedError        another process runs under the same executor id
     ├── StateBackendError
     │   ├── StateUnavailableError    retryable
-    │   │   └── StateFullError       the store takes no more until space is made
-    │   ├── StateAccessError         the store does not let us in, or do this
+    │   │   └── StateFullError       the store is full until space is made
+    │   ├── StateAccessError         the store refuses us, or this request
     │   ├── StateLockedError         another process has the directory open
     │   ├── StateNotWritableError
     │   ├── StateCorruptError
@@ -96,11 +96,11 @@ class RequestTooLargeError(InvalidRequestError):
 
 
 class NotFoundError(OnagerError):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
 
 class JobNotFoundError(NotFoundError):
-    """No job of that id is active, or has ended within retention."""
+    """No job of that id is active, or has ended within its retention."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job {job_id} is not known here: it was never submitted, or its record is past retention")
@@ -173,7 +173,7 @@ class BusyError(OnagerError):
 
 
 class OneAtATimeError(BusyError):
-    """What others have begun takes long and much memory: it has to end first."""
+    """A slow and memory-hungry call is in progress: it has to end first."""
 
     retryable = False
 
@@ -192,7 +192,7 @@ class SchedulerUnreachableError(OnagerError):
 
 
 class TlsError(SchedulerUnreachableError):
-    """No safe connection to a scheduler, or an executor in push mode, came about.
+    """No safe connection to a scheduler, or to an executor in push mode, was made.
 
     `reason` is one of wants_tls, not_tls, wrong_authority, expired, not_yet_valid, wrong_host, certificate_wanted,
     certificate_refused.
@@ -219,18 +219,18 @@ class ExecutorUnreachableError(OnagerError):
 
 
 class AuthenticationError(OnagerError):
-    """A scheduler does not let us in, because it does not know who we are."""
+    """A scheduler refuses us, because it does not know who we are."""
 
 
 class TokenMissingError(AuthenticationError):
-    """The call carried no token, and the scheduler wants one."""
+    """The call carried no token, and the scheduler requires one."""
 
     def __init__(self) -> None:
         super().__init__("the scheduler wants a token: give --auth-token-file FILE (ONAGER_AUTH_TOKEN_FILE)")
 
 
 class TokenRefusedError(AuthenticationError):
-    """The call carried a token that the scheduler does not have."""
+    """The call carried a token that the scheduler does not know."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -240,7 +240,7 @@ class TokenRefusedError(AuthenticationError):
 
 
 class RoleRefusedError(AuthenticationError):
-    """The call carried a token whose role is not one that the method takes."""
+    """The call carried a token whose role may not call the method."""
 
     def __init__(self, name: str, role: str, method: str, takes: "list[str]") -> None:
         super().__init__(
@@ -287,11 +287,11 @@ class StateUnavailableError(StateBackendError):
 
 
 class StateFullError(StateUnavailableError):
-    """The store takes no more until somebody makes space; nothing was written."""
+    """The store is full until an operator makes space; nothing was written."""
 
 
 class StateAccessError(StateBackendError):
-    """The store does not accept our credentials, or does not let their user do this."""
+    """The store rejects our credentials, or does not let their user do this."""
 
 
 class StateLockedError(StateBackendError):
@@ -340,7 +340,7 @@ class LeaseExpiredError(StateBackendError):
 
 
 class LockTimeoutError(StateBackendError):
-    """Another holder kept the lock for as long as the caller was ready to wait."""
+    """Another holder kept the lock for as long as the caller would wait."""
 
     retryable = True
 
@@ -350,10 +350,10 @@ class PlanningError(OnagerError):
 
 
 class UnsupportedPlanError(PlanningError):
-    """The plan holds a construct that cannot be run in pieces."""
+    """The plan holds a construct that cannot run distributed."""
 
     def __init__(self, construct: str, advice: str, *, runs_whole: bool = True) -> None:
-        """*runs_whole*: whether the query may be run in one go instead, on one executor."""
+        """*runs_whole*: whether the query may run as a single process instead, on one executor."""
         super().__init__(f"{construct} is not supported: {advice}")
         self.construct = construct
         self.advice = advice
@@ -370,10 +370,10 @@ class SideEffectError(PlanningError):
 
 
 class UserCodeError(PlanningError):
-    """The job's Python function raised, or ended its process; `traceback` is that of the user's own code."""
+    """The job's Python function raised, or ended its process; `traceback` covers only the user's own code."""
 
     def __init__(self, message: str, traceback: str = "", *, raised: str = "") -> None:
-        """*raised*: the class of what it raised, or Spark's error class."""
+        """*raised*: the class of the exception, or Spark's error class."""
         super().__init__(f"{message}\n\n{traceback}" if traceback else message)
         self.message = message
         self.traceback = traceback
@@ -392,7 +392,7 @@ class PlanningTimeoutError(PlanningError):
 
 
 class FunctionLostError(OnagerError):
-    """The process of the job's function was killed while it planned the job, not by the function."""
+    """The process of the job's function was killed during planning, not by the function itself."""
 
     retryable = True
 

@@ -12,50 +12,50 @@ import re
 from onager.ids import is_job_id, is_life
 
 PROBE = ".onager-probe-"
-"""What files begin with that only try whether the exchange directory can be used."""
+"""The prefix of files that only test whether the exchange directory is usable."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WRITER = re.compile(r"\.([0-9a-f]{16})\.tmp")
 
 
 def stage_directory(job_id: str, stage_id: int) -> str:
-    """Return where a stage's files lie, below the exchange directory; `ValueError` for what is no job id."""
+    """Return the directory of a stage's files, below the exchange directory; `ValueError` for an invalid job id."""
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
     return f"{job_id}/{stage_id}"
 
 
 def result_file(job_id: str, stage_id: int, partition: int, nonce: str) -> str:
-    """Return the name of a result partition's file, below the exchange directory; `ValueError` for what is no name."""
+    """Return a result partition's file, below the exchange directory; `ValueError` for an invalid name."""
     if not is_life(nonce):
         raise ValueError(f"{nonce!r} is not the name of an execution")
     return f"{stage_directory(job_id, stage_id)}/{partition}-{nonce}.arrow"
 
 
 def writer_of(name: str) -> str | None:
-    """Return the incarnation that writes, or wrote, the unfinished file called *name*; None for any other file."""
+    """Return the incarnation that writes, or wrote, the unfinished file *name*; None for any other file."""
     found = _WRITER.search(name)
     return found[1] if found is not None and found.end() == len(name) else None
 
 
 def retired_name(job_id: str) -> str:
-    """Return what a job's directory is called once it is being removed."""
+    """Return the name of a job's directory once it is being removed."""
     return f".{job_id}.gone"
 
 
 def job_of(name: str) -> str:
-    """Return which job's directory *name*, in the exchange directory, is, retired or not, if it is any job's."""
+    """Return the job that a directory *name* in the exchange directory stands for, retired or not, if for any."""
     return name[1:].removesuffix(".gone") if name.startswith(".") and name.endswith(".gone") else name
 
 
 def is_staged_name(name: str) -> bool:
-    """Return whether *name* can be that of a staged file: below the staging directory, whatever its parts are."""
+    """Return whether *name* can be that of a staged file, that is, stays below the staging directory."""
     parts = name.split("/")
     return all(part not in ("", ".", "..") for part in parts) and not _CONTROL.search(name)
 
 
 def staging_directory(target: str, job_id: str) -> str:
-    """Return the directory beside *target* (a path or URI) in which a job's dataset is put together."""
+    """Return the directory beside *target* (a path or URI) in which a job's dataset is assembled."""
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
     parent, _, name = target.rstrip("/").rpartition("/")

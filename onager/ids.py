@@ -1,4 +1,4 @@
-"""The names of things: typed ids, the identity of a task, and the one place where new ids are drawn."""
+"""Typed ids, the identity of a task, and the only place where new ids are drawn."""
 
 import re
 import secrets
@@ -10,7 +10,7 @@ JobId = NewType("JobId", str)
 ExecutorId = NewType("ExecutorId", str)
 SchedulerId = NewType("SchedulerId", str)
 Incarnation = NewType("Incarnation", str)
-"""One life of a process: drawn when it starts, so that a restart under the same id is told apart."""
+"""One life of a process: drawn at its start, to distinguish restarts under the same id."""
 Nonce = NewType("Nonce", str)
 """One execution of a task attempt: names the files that this execution alone writes."""
 BlobDigest = NewType("BlobDigest", str)

@@ -8,20 +8,20 @@ from onager.errors import InvalidSettingError
 PREFIX: Final = "onager."
 
 FUSION_MAX_BYTES: Final = "onager.fusion.maxBytes"
-"""Up to so much input a query is not cut; of Parquet and ORC files only the columns count that it needs."""
+"""A query with no more input than this is not cut; of Parquet and ORC files only the columns that it needs count."""
 SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
-"""How much of its input one task after an exchange is to get."""
+"""The input that one task after an exchange shall get."""
 SORT_PARALLEL_FROM_BYTES: Final = "onager.sort.parallelFromBytes"
-"""From so much input on several tasks sort it; 0: always."""
+"""From this much input on, several tasks sort it; 0: always."""
 PLANNING_TIMEOUT: Final = "onager.planning.timeout"
 """How long the Python function of a job may take, such as ``90s``, ``15m`` or ``2h``; 0: as long as it wants."""
 
 WEIGHT: Final = "onager.weight"
-"""A job's share of the slots against that of other jobs."""
+"""A job's share of the slots, relative to other jobs."""
 SESSION: Final = "onager.session"
 """The session of a job; by default each client has one of its own."""
 SESSION_MAX_TASKS: Final = "onager.session.max-tasks"
-"""The most tasks that a job's session may have running for the job to get one more; 0: any number."""
+"""The most tasks that a job's session may have running for the job to get another one; 0: any number."""
 EXCHANGE: Final = "onager.exchange"
 """How rows go from stage to stage: ``durable``, by files (the default), or ``streaming``, while both run."""
 SPECULATION: Final = "onager.speculation"
@@ -31,16 +31,16 @@ SPECULATION_QUANTILE: Final = "onager.speculation.quantile"
 SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 
 PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, PLANNING_TIMEOUT)
-"""What whoever plans the job reads."""
+"""The settings that the planning task reads."""
 SCHEDULERS: Final = (
     WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE,
     SPECULATION, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE, SPECULATION_MIN_RUNTIME,
 )  # fmt: skip
-"""What schedulers read when the job is submitted."""
+"""The settings that schedulers read when the job is submitted."""
 
 
 def whole_number(text: str, most: int) -> int | None:
-    """Return the number from 0 to *most* that *text* says, None for any other text, however long it is."""
+    """Return the number from 0 to *most* in *text*, None for any other text, however long it is."""
     digits = text.lstrip("0") or text[:1]
     is_number = len(digits) <= len(str(most)) and text.isascii() and text.isdecimal()
     return int(digits) if is_number and int(digits) <= most else None

@@ -1,8 +1,8 @@
-"""How every process logs: constant snake_case events with fields, for people or as JSON lines.
+"""Logging of every process: constant snake_case events with fields, for people or as JSON lines.
 
-Whatever is logged, by us or by libraries through `logging`, a line has bounded size, takes bounded time to make, and
-holds no secrets: fields are cut, values of settings that sound like secrets are redacted, and of errors only their
-class, text and places in the code are told.
+Whatever is logged, by Onager or by libraries through `logging`, a line has bounded size, takes bounded time to make,
+and holds no secrets: fields are cut, values of settings that sound like secrets are redacted, and of an error only its
+class, text and places in the code are shown.
 """
 
 import logging
@@ -44,7 +44,7 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries (asyncio, grpc) speak through the standard library: warnings and above are of interest.
+    # Libraries (asyncio, grpc) log through the standard library: only warnings and above are of interest.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -57,7 +57,7 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return False for what py4j logs, by its own loggers and by the root: it raises that, too, and we tell of it."""
+    """Return False for records of py4j, from its own loggers and the root: it raises those errors, and we log them."""
     return "py4j" not in Path(record.pathname).parts
 
 
@@ -71,9 +71,9 @@ def bounded(_logger: Any, _method: str, event: structlog.typing.EventDict) -> st
 
 
 def told(error: BaseException) -> str:
-    """Return an error with its causes, innermost first: class, the beginning of its text, the last places in the code.
+    """Return an error with its causes, innermost first: class, the start of its text, the last places in the code.
 
-    Values of variables are not told, and it takes little time however deep the calls were.
+    It shows no values of variables, and takes little time however deep the calls were.
     """
     texts: list[str] = []
     seen: BaseException | None = error
@@ -93,7 +93,7 @@ def _told(error: BaseException) -> str:
     last = [f"  {code.co_filename}:{line} in {code.co_name}" for code, line in places[-_FRAMES:]]
     try:
         text = _cut(str(error), _MESSAGE_CHARS)
-    except Exception:  # noqa: BLE001 - of an error of somebody's own class
+    except Exception:  # noqa: BLE001 - any error may have a text of its own
         text = "(it has no text)"
     return "\n".join([*left_out, *last, f"{type(error).__name__}: {text}"])
 

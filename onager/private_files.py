@@ -1,4 +1,4 @@
-"""Directories and files that are nobody else's: how they are made, and whether those that are there are."""
+"""Private directories and files: creates them, and checks those that exist."""
 
 import os
 import stat
@@ -9,13 +9,13 @@ import structlog
 log = structlog.get_logger(__name__)
 
 OWNER_ONLY = 0o077
-"""The umask of processes that write nothing for others."""
+"""The umask of processes whose files are for their own user only."""
 
 
 def make_private_directory(path: Path, access: str = "owner") -> None:
-    """Make the directory *path* for this user alone, or for its group, too, and those above it as ever.
+    """Make the directory *path* for this user alone, or also for its group, and its parents as usual.
 
-    One that is there is left as it is: who made it may have meant it. That others can look into it is told in the log.
+    An existing one is left as it is, since its mode may be intended; if others can look into it, that is logged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -30,7 +30,7 @@ def make_private_directory(path: Path, access: str = "owner") -> None:
 
 
 def warn_of_others(path: Path, access: str = "owner") -> None:
-    """Tell in the log when others than the owner of *path*, or than its group, can read or write it."""
+    """Log a warning when users other than the owner of *path*, or than its group, can read or write it."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (0o007 if access == "group" else OWNER_ONLY):
         log.warning(
@@ -42,5 +42,5 @@ def warn_of_others(path: Path, access: str = "owner") -> None:
 
 
 def write_nothing_for_others() -> None:
-    """Let what this process makes from now on be its user's alone."""
+    """Make everything that this process creates from now on private to its user."""
     os.umask(OWNER_ONLY)

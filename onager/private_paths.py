@@ -9,22 +9,22 @@ from onager.exchange_layout import has_scheme, local_path
 
 
 def steps_back(path: str) -> bool:
-    """Return whether *path* has a part ``..`` or ``.``, so that where it leads depends on what is there."""
+    """Return whether *path* has a part ``..`` or ``.``, so that its target depends on existing files."""
     return any(part in ("..", ".") for part in local_path(path).split("/"))
 
 
 class PrivatePaths:
-    """Files and directories that are nobody's but ours, as they are found on this machine."""
+    """Files and directories that belong to Onager alone, as found on this machine."""
 
     def __init__(self, paths: Iterable[str | Path | None]) -> None:
-        """Keep *paths*; what lies behind a URI of another file system is compared by its text alone."""
+        """Keep *paths*; those behind a URI of another file system are compared by text alone."""
         self.paths = tuple(dict.fromkeys(_real(str(path)) for path in paths if path is not None and str(path)))
 
     def meets(self, path: str) -> str | None:
-        """Return the private path that *path* is, lies in or holds; None when it meets none.
+        """Return the private path that *path* is, lies in or contains; None when there is none.
 
-        Links are followed, and a directory that is mounted at a second place is known there. `InvalidRequestError` for
-        what no file can be called.
+        Links are followed, and a directory that is mounted at a second place is recognised there. `InvalidRequestError`
+        for an impossible file name.
         """
         real = _real(path)
         for private in self.paths:
@@ -54,7 +54,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _is_mounted(path: str, directory: str) -> bool:
-    """Return whether some directory above *path*, or itself, is *directory* by another name."""
+    """Return whether *path*, or some directory above it, is *directory* by another name."""
     try:
         wanted = Path(directory).stat()
     except OSError:

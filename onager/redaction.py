@@ -1,17 +1,17 @@
-"""What must not be shown: values of settings and options that are secrets by their names, or by what they say."""
+"""Redaction: values of settings and options that are secret by their names, or by their content."""
 
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 REDACTED: Final = "*********(redacted)"
-"""As Spark shows it."""
+"""The text that Spark shows."""
 REGEX_KEY: Final = "spark.redaction.regex"
-"""A job may give one of its own. Carried out, it could take any time, so its words are looked for, besides our own."""
+"""A job may set its own. Matching it could take any time, so its words are searched for, besides our own."""
 _SECRET: Final = re.compile("(?i)secret|password|token|access[.]?key")
 """Source: Spark's default of `spark.redaction.regex`."""
 _HINTS: Final = ("secret", "password", "token", "accesskey", "access.key")
-"""What `_SECRET` looks for, to see quickly that a large text has none of it."""
+"""The words of `_SECRET`, for a quick check that a large text has none of them."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]{3,64}")
 _LONGEST_REGEX: Final = 1024
 _MOST_WORDS: Final = 32
@@ -20,23 +20,24 @@ _IN_TEXT: Final = re.compile(
                 ["'`]? \s{0,4}+ [=:] \s{0,4}+ )
     ( "(?:[^"\\]|\\.){0,4096}+"? | '(?:[^'\\]|\\.){0,4096}+'? | [^\s"',;&)}\]]{1,4096}+ )"""
 )
-"""Begins with whole words only, so that each of a text's characters is looked at a few times, whatever they are."""
+"""It begins at whole words only, so each character is examined only a few times, whatever the text is."""
 _OPTION: Final = re.compile(
     r"""(?ix) (?<![\w.-]) ([\w.-]++) (?<!file) ["'`]?+ \s{0,16}+ (?:=>?)?+ \s{0,16}+ (?=r?["']|\d)"""
 )
-"""The name of an option in SQL, up to its value: a blank between them is enough. A quote right behind it is its own."""
+"""An option's name in SQL, up to its value: a blank between them is enough. A quote right after the name belongs to
+it."""
 _OPTION_VALUE: Final = re.compile(
     r"""(?isx) (?: \s{0,16}+ r?(?: "(?:[^"\\]|\\.)*+"? | '(?:[^'\\]|\\.)*+'? ) )++ | \d[\w.]*+"""
 )
-"""A number, or texts that follow each other, which SQL joins."""
+"""A number, or consecutive strings, which SQL joins."""
 _SET: Final = re.compile(r"(?i)(\bset\s{1,16}+(`[^`]++`|[\w.:-]++)\s{0,16}+=\s{0,16}+)([^;\n]*+)")
 _FILE: Final = ("-file", "_file")
-"""Ends of names of our own settings that say where a secret lies, which whoever reads of them has to know."""
+"""Suffixes of our own settings that name the file of a secret, which readers of the setting need to know."""
 _IN_ADDRESS: Final = re.compile(r"(://[^\s/:@]{0,256}+:)[^\s/@]{1,256}+(?=@)")
 
 
 def is_secret(text: str, words: frozenset[str] = frozenset()) -> bool:
-    """Return whether *text* sounds like a secret, or has one of *words* (of `words_of`) in it."""
+    """Return whether *text* sounds like a secret, or contains one of *words* (of `words_of`)."""
     if _SECRET.search(text):
         return True
     lowered = text.lower() if words else ""
@@ -44,13 +45,13 @@ def is_secret(text: str, words: frozenset[str] = frozenset()) -> bool:
 
 
 def words_of(conf: Mapping[str, str]) -> frozenset[str]:
-    """Return the words in the job's own `spark.redaction.regex`; too many are redacted by them rather than too few."""
+    """Return the words in the job's own `spark.redaction.regex`; they redact too much rather than too little."""
     found = _WORD.findall(conf.get(REGEX_KEY, "")[:_LONGEST_REGEX])
     return frozenset(word.lower() for word in found[:_MOST_WORDS])
 
 
 def shown_value(name: str, value: str, words: frozenset[str] = frozenset()) -> str:
-    """Return *value* of the setting or option *name* as it may be shown: like Spark by either, and without logins."""
+    """Return *value* of the setting or option *name* as it may be shown: redacted as Spark does, without logins."""
     if name == REGEX_KEY:
         return value
     if name.endswith(_FILE):
@@ -61,14 +62,14 @@ def shown_value(name: str, value: str, words: frozenset[str] = frozenset()) -> s
 
 
 def shown_text(text: str) -> str:
-    """Return a text for people without the values of settings that it quotes, such as ``password=…``."""
+    """Return a text for people without the secret values of settings in it, such as ``password=…``."""
     if not may_hold_secrets(text):
         return text
     return without_logins(_IN_TEXT.sub(rf"\1{REDACTED}", text))
 
 
 def may_hold_secrets(text: str) -> bool:
-    """Return whether it is worth looking closer at *text*; of a large one that takes a while."""
+    """Return whether *text* needs a closer look, which takes a while for a large one."""
     lowered = text.lower()
     return any(hint in lowered for hint in (*_HINTS, "://", REGEX_KEY))
 
@@ -79,7 +80,7 @@ def without_logins(text: str) -> str:
 
 
 def shown_script(text: str, words: frozenset[str] = frozenset()) -> str:
-    """Return an SQL script without the values of secrets that it sets, or gives as options."""
+    """Return an SQL script without the secrets that it sets, or passes as options."""
 
     def shown(found: re.Match[str]) -> str:
         return f"{found[1]}{shown_value(found[2], found[3], words)}"
@@ -98,7 +99,7 @@ def _without_options(text: str, words: frozenset[str]) -> str:
 
 
 def shown_json(value: Any, words: frozenset[str] = frozenset()) -> Any:
-    """Return a value of JSON with the secrets in all settings, options, scripts and arguments of it redacted."""
+    """Return a JSON value with the secrets redacted in its settings, options, scripts and arguments."""
     if isinstance(value, dict):
         conf = value.get("conf")
         if isinstance(conf, dict):

@@ -1,4 +1,4 @@
-"""Reading results from the exchange directory, without Spark. Brings Arrow: a quarter of a second to load."""
+"""Reads results from the exchange directory, without Spark. Imports Arrow: a quarter of a second to load."""
 
 import os
 import stat
@@ -21,9 +21,8 @@ from onager.sealed_results import DamagedResultError, sealed_batches
 def read_result(exchange_dir: str, name: str, checksum: str, first: int = 0) -> Iterator[bytes]:
     """Yield the encapsulated Arrow IPC messages of a result file below *exchange_dir*: its batches, from *first* on.
 
-    One batch is held at a time. A file that is missing, leads out of the directory, or is not the one that was reported
-    under *checksum*, raises `FetchFailedError`; under an empty one, an older executor's, so does one in which Arrow
-    finds fault.
+    One batch is held at a time. `FetchFailedError` for a file that is missing, lies outside of the directory, or does
+    not match *checksum*. With an empty checksum, from an older executor, also for a file that Arrow finds invalid.
     """
     try:
         with _open(exchange_dir, name) as source:
@@ -33,7 +32,7 @@ def read_result(exchange_dir: str, name: str, checksum: str, first: int = 0) -> 
 
 
 def read_inline(content: bytes, what: str, checksum: str, first: int = 0) -> Iterator[bytes]:
-    """Yield what `read_result` would of a file with *content*, which errors call *what*."""
+    """Yield what `read_result` would for a file with *content*, which errors call *what*."""
     try:
         yield from _batches(BytesIO(content) if checksum else pa.BufferReader(content), checksum, first)
     except (OSError, pa.ArrowException, DamagedResultError) as e:
@@ -69,7 +68,7 @@ def _open(exchange_dir: str, name: str) -> Iterator[Any]:
         path = root / name
         if path.resolve() != path:
             raise OSError("it leads out of the exchange directory")
-        # What is no plain file could keep a thread waiting for ever.
+        # Anything but a plain file could make a thread wait for ever.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 a descriptor
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError("it is no plain file")

@@ -1,8 +1,8 @@
-"""Results with checksums: what the kernel's ResultFile writes, in the store and in the exchange, read without Arrow.
+"""Results with checksums, as the kernel's ResultFile writes them, in the store and in the exchange; read without Arrow.
 
-A result ends with an index of its pieces (the schema, each batch, the stream's end mark) and a trailer. The checksum of
-the index comes with the report of who wrote it, each piece's with the index: nothing is taken for a batch that is not
-byte for byte what was reported, and one can begin anywhere.
+A result ends with an index of its parts (the schema, each batch, the stream's end mark) and a trailer. The executor's
+report carries the checksum of the index, and the index those of the parts. So a batch is accepted only if it matches
+the report byte for byte, and reading can begin at any batch.
 """
 
 import re
@@ -20,14 +20,14 @@ _MOST_INDEX_BYTES: Final = 16 * 1024 * 1024
 
 
 class DamagedResultError(Exception):
-    """The bytes are not those that were reported; the text says where. Readers say of what."""
+    """The bytes are not those that were reported; the text says where, and readers add of what."""
 
 
 class Source(Protocol):
     """An open file, or bytes as one."""
 
     def read(self, nbytes: int, /) -> bytes:
-        """Return up to so many bytes."""
+        """Return up to *nbytes* bytes."""
 
     def seek(self, position: int, whence: int = 0, /) -> int:
         """Go to a position, from the start (0) or the end (2), and return it."""

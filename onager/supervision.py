@@ -1,12 +1,12 @@
-"""What runs in the background of a process: none of it ends in silence.
+"""Supervision of a process's background tasks: none of them ends in silence.
 
-A *loop* goes on for as long as its owner. However it ends, but for its owner's cancelling it, that is a defect. An
-*errand* ends by itself, and nobody waits for it: an exception of it is a defect. The first defect is logged with the
-name of what has ended, and ends the owner by a `LoopEndedError`, which goes up from owner to owner until the process
-ends with an exit code other than 0, so that whoever looks after processes starts it anew.
+A *loop* runs as long as its owner. Any end of a loop is a defect, unless its owner cancelled it. An *errand* ends by
+itself, and nothing waits for it: an exception of it is a defect. The first defect is logged with the name of what has
+ended, and ends the owner by a `LoopEndedError`. That passes from owner to owner until the process ends with an exit
+code other than 0, so that the process supervisor restarts it.
 
-A cancellation that nobody asked the task for is a defect, too: gRPC's calls end by one when their channel is closed,
-and `asyncio.TaskGroup` takes a task that has ended so for one that is done.
+A cancellation that the task's owner did not request is a defect, too: gRPC's calls end by one when their channel is
+closed, and `asyncio.TaskGroup` takes a task that has ended so for one that is done.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 EXIT_FAILED: Final = 1
-"""The exit code of a process of which a part has ended that must not."""
+"""The exit code of a process after a part of it has ended that must not."""
 
 
 class LoopEndedError(Exception):
-    """Something in the background has ended that must not: its owner cannot go on without it."""
+    """A background task has ended that must not: its owner cannot go on without it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name} has ended: {why}")
@@ -31,15 +31,15 @@ class LoopEndedError(Exception):
 
 
 def is_cancelled() -> bool:
-    """Return whether somebody asked the current task to end; without that a `CancelledError` is of a call's own."""
+    """Return whether the current task was asked to end; if not, a `CancelledError` comes from a call of its own."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def unless_cut(call: Awaitable[T], error: Exception) -> T:
-    """Return what *call* gives; raise *error* when the call was cancelled and its caller was not.
+    """Return the result of *call*; raise *error* when the call was cancelled and its caller was not.
 
-    That is what becomes of a call under way when its channel is closed.
+    That happens to a call in flight when its channel is closed.
     """
     try:
         return await call
@@ -55,7 +55,7 @@ async def run_loops(**loops: Coroutine[Any, Any, object]) -> NoReturn:
 
 
 async def restarted(name: str, loop: Callable[[], Coroutine[Any, Any, None]], *, again_s: float) -> None:
-    """Run a loop that may begin anew at any time; return when it returns, and begin anew *again_s* after a defect."""
+    """Run a loop that may be restarted at any time; return when it returns, restart it *again_s* after a defect."""
     while True:
         try:
             await _guarded(name, loop())
@@ -66,17 +66,17 @@ async def restarted(name: str, loop: Callable[[], Coroutine[Any, Any, None]], *,
 
 
 class Background:
-    """The loops and errands of one owner, who awaits `run` for as long as it lives."""
+    """The loops and errands of one owner, which awaits `run` for as long as it lives."""
 
     def __init__(self, on_defect: Callable[[LoopEndedError], None] = lambda _: None) -> None:
-        """Make it; *on_defect* is called with the first defect, and any later one."""
+        """Make it; *on_defect* is called with every defect."""
         self._on_defect = on_defect
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._has_failed = asyncio.Event()
         self._defect: LoopEndedError | None = None
 
     def keep(self, name: str, loop: Coroutine[Any, Any, object]) -> "asyncio.Task[None]":
-        """Run a loop, that ends by being cancelled and in no other way."""
+        """Run a loop that must end only by being cancelled."""
         return self._begin(name, _kept(name, loop), loop)
 
     def start(self, name: str, errand: Coroutine[Any, Any, object]) -> "asyncio.Task[None]":
@@ -93,16 +93,16 @@ class Background:
             await self.close()
 
     async def until_defect(self) -> NoReturn:
-        """Raise the first defect, for an owner whose errands outlive its loops: who calls `join` or `close` later."""
+        """Raise the first defect, for owners whose errands outlive their loops: they call `join` or `close` later."""
         await self._has_failed.wait()
         raise self._defect or LoopEndedError("a loop", "of unknown reason")
 
     async def join(self) -> None:
-        """Wait for what runs."""
+        """Wait for all that runs."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Cancel what runs, and wait for its end."""
+        """Cancel all that runs, and wait for its end."""
         for task in list(self._tasks):
             task.cancel()
         await self.join()
@@ -112,7 +112,7 @@ class Background:
     ) -> "asyncio.Task[None]":
         task = asyncio.create_task(guarded, name=name)
         self._tasks[task] = None
-        task.add_done_callback(lambda _: work.close())  # one that was cancelled at once has not begun with it
+        task.add_done_callback(lambda _: work.close())  # a task that was cancelled at once has not begun its coroutine
         task.add_done_callback(self._ended)
         return task
 
@@ -133,7 +133,7 @@ async def _guarded(name: str, work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
     except LoopEndedError:
-        raise  # told where it was found
+        raise  # logged where it was found
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise

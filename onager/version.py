@@ -1,3 +1,3 @@
-"""Which Onager this is."""
+"""The version of Onager."""
 
 __version__ = "0.1.0"

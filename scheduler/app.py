@@ -1,4 +1,4 @@
-"""One scheduler replica, put together: its parts and its loops."""
+"""One scheduler: its parts and its loops, wired together."""
 
 import asyncio
 
@@ -230,9 +230,9 @@ class Replica:
     # ---------------------------------------------------------------- life
 
     async def start(self) -> None:
-        """Read what is there: heads, executors, and the jobs to go on with.
+        """Read heads, executors, and the jobs to continue.
 
-        `SchemaVersionError` for a newer store; `StateCorruptError` for one into which a restore was not finished.
+        `SchemaVersionError` for a newer store; `StateCorruptError` for a store with an unfinished restore.
         """
         await check_no_restore_pending(self._backend)
         await self.heads.refresh(is_strict=True)
@@ -241,7 +241,7 @@ class Replica:
         await self.adoption.adopt_all()
 
     async def run(self) -> None:
-        """Run the loops until cancelled; `LoopEndedError` when one has ended, since none can be done without."""
+        """Run the loops until cancelled; `LoopEndedError` when one has ended, since every loop is needed."""
         await run_loops(
             members=self.members.run(),
             heads=self.heads.run(),
@@ -260,12 +260,12 @@ class Replica:
         )
 
     def release_polls(self) -> None:
-        """Answer the calls that wait, so that executors turn to another replica, and all others know."""
+        """Answer the calls that wait, so that executors turn to another scheduler, and the other schedulers know."""
         self.dispatcher.nudge(lambda _: True)
         self.for_replicas.release()
 
     async def close(self) -> None:
-        """Finish what is being written."""
+        """Finish the writes in flight."""
         await self.writers.close()
         await self.polls.close()
         await self.calls.close()
@@ -284,7 +284,7 @@ class Replica:
         self.watchers.changed(job_id)
 
     def _reply_to(self, job_id: JobId) -> str:
-        """Return where executors are to report tasks of the job; empty where one replica is as good as another."""
+        """Return the address for reports of the job's tasks; empty where any scheduler will do."""
         is_better = bool(self.ownership.others) and self.ownership.is_mine(job_id)
         return self.members.record.address if is_better else ""
 
@@ -307,7 +307,7 @@ class Replica:
             self.ownership.ended(job_id)
             self.local.forget(job_id)
             if head is None or (cached is not None and cached.graph.is_active):
-                self.jobs.forget(job_id)  # another replica ended it
+                self.jobs.forget(job_id)  # another scheduler ended it
             self._stop_tasks_of(job_id)
         else:
             self.adoption.look_at(job_id, head)
@@ -319,7 +319,7 @@ class Replica:
         self.dispatcher.nudge(lambda session: session.runs(job_id))
 
     def _on_ownership(self) -> None:
-        """Begin to act on what was another replica's."""
+        """Begin to drive the jobs that another scheduler drove."""
         self.adoption.look_again()
         self.dispatcher.wake()
 
@@ -330,16 +330,16 @@ class Replica:
             self.dispatcher.nudge(lambda session: not (session.is_draining or session.is_gone), at_most=1)
 
     async def sweep(self) -> None:
-        """Look for what nobody was woken for.
+        """Look for work that no event announced.
 
-        Strays, jobs left alone, clean-ups to ask for again, what is past retention.
+        Stray tasks, jobs without a driver, clean-ups to ask for again, and what is past its retention.
         """
         await self.jobs.mend_heads()
         await self.adoption.adopt_all()
         if not self.precedence.is_alone:
-            await self.local.catch_up()  # somebody may have acted for this scheduler, and nothing have happened since
+            await self.local.catch_up()  # another scheduler may have changed a job in our place, and no event followed
         if strays := self.local.strays(self.executors.is_alive):
-            await self.executors.refresh()  # jobs may have been read since that name executors which came later
+            await self.executors.refresh()  # jobs read since then may name executors that registered later
             for executor_id, incarnation in strays:
                 if not self.executors.is_alive(executor_id, incarnation):
                     await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")

@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def serving_health(checks: HealthServicer, listen: str | None) -> AsyncIterator[None]:
-    """Answer what *checks* knows at *listen*, in plaintext, inside the block; None serves nothing.
+    """Serve *checks* at *listen*, in plaintext, inside the block; None serves nothing.
 
     `InvalidSettingError` when the address cannot be used.
     """
@@ -37,5 +37,5 @@ async def serving_health(checks: HealthServicer, listen: str | None) -> AsyncIte
     try:
         yield
     finally:
-        # To its end even when the process is in a hurry: a server that is left behind complains.
+        # Finish even when the process is in a hurry: a server that is not stopped complains.
         await asyncio.shield(server.stop(timing.STOP_GRACE_S))

@@ -1,4 +1,4 @@
-"""Loops that outlive what goes wrong in them."""
+"""Loops that survive errors of what they run."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -15,7 +15,7 @@ _Result = TypeVar("_Result")
 
 
 async def whenever(wake: asyncio.Event, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Act each time that *wake* was set, and once more a while after an `OnagerError`."""
+    """Call *act* each time that *wake* was set, and once more a while after an `OnagerError`."""
     while True:
         await wake.wait()
         wake.clear()
@@ -28,7 +28,7 @@ async def whenever(wake: asyncio.Event, act: Callable[[], Coroutine[Any, Any, No
 
 
 async def watching(watch: Callable[[], Coroutine[Any, Any, None]], *, again_s: float = timing.STORE_AGAIN_S) -> None:
-    """Watch, and again whenever a watch has ended; *watch* begins by reading what it may have missed."""
+    """Run *watch*, and again whenever it has ended; it begins by reading what it may have missed."""
     while True:
         try:
             await watch()
@@ -40,7 +40,7 @@ async def watching(watch: Callable[[], Coroutine[Any, Any, None]], *, again_s: f
 
 
 async def every(interval_s: float, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Act each time that *interval_s* has passed since it was done with; an `OnagerError` costs a round."""
+    """Call *act*, and again *interval_s* after each return; an `OnagerError` costs a round."""
     while True:
         await asyncio.sleep(interval_s)
         try:
@@ -50,9 +50,9 @@ async def every(interval_s: float, act: Callable[[], Coroutine[Any, Any, None]])
 
 
 async def a_few_at_once(work: Sequence[Coroutine[Any, Any, _Result]], most: int = 64) -> list[_Result]:
-    """Return what all of *work* returns, in its order, with no more than *most* under way at a time.
+    """Return the results of all of *work*, in its order, with no more than *most* running at a time.
 
-    Of few it is `asyncio.gather`. What one of them raises is raised.
+    For little work it is `asyncio.gather`. An exception of any of them is raised.
     """
     if len(work) <= most:
         return await asyncio.gather(*work)
@@ -68,7 +68,7 @@ async def a_few_at_once(work: Sequence[Coroutine[Any, Any, _Result]], most: int 
 
 
 async def in_portions(work: Generator[None, None, _Result]) -> _Result:
-    """Do *work*, whatever else the event loop has to do between its portions; return what it returns."""
+    """Run *work*, letting the event loop do other work between its portions; return its result."""
     while True:
         try:
             next(work)

@@ -37,28 +37,28 @@ EXIT_CANNOT_START: Final = 2
 _MALLOC: Final = {-3: 256 * 1024, -1: 1024 * 1024, -8: 2}
 """Source: malloc.h: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX."""
 _SWITCH_S: Final = 0.0005
-"""How long a thread that works on a large request keeps the event loop waiting each time that this one wants to run."""
+"""The thread switch interval: how long a thread with a large request keeps the event loop waiting each time."""
 GC_THRESHOLDS: Final = (10_000, 10, 50)
-"""After how many new objects garbage is looked for among the youngest, and after how many such rounds among more.
+"""Garbage collection runs after this many new objects, and after this many such runs for the older generations.
 
-A graph of 100,000 tasks is a million objects without a cycle among them. With Python's own thresholds looking through
-them again and again took a fifth of this process's time; what does form cycles (errors with their tracebacks, mostly)
-dies young.
+A graph of 100,000 tasks is a million objects without a cycle among them. With Python's own thresholds, scanning them
+again and again took a fifth of this process's time. Objects that do form cycles (mostly errors with their tracebacks)
+die young.
 """
 
 
 def run(settings: SchedulerSettings) -> int:
     """Run a scheduler until SIGTERM or SIGINT; return the process's exit code.
 
-    0 after a clean end; 2, with one message on standard error, when it cannot start: a port in use, a state directory
-    that is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used; 1 when a
-    part of it has ended that must not, so that whoever looks after processes starts it anew.
+    0 after a clean end. 2, with one message on standard error, when it cannot start: a port in use, a state directory
+    that is locked, not writable, damaged or of a newer version, an exchange directory that cannot be used. 1 when a
+    part has ended that must not, so that the process supervisor restarts it.
     """
     configure_logging(settings.log_level, settings.log_format)
     _give_memory_back()
     sys.setswitchinterval(_SWITCH_S)
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()  # what is loaded stays
+    gc.freeze()  # loaded modules stay for the life of the process
     try:
         return asyncio.run(_run(settings))
     except OnagerError as error:
@@ -72,14 +72,14 @@ def run(settings: SchedulerSettings) -> int:
 
 
 def _give_memory_back() -> None:
-    """Have the C library return what large requests took to the system as soon as it is free.
+    """Make the C library return the memory of large requests to the system as soon as it is free.
 
-    By itself it keeps, in each thread's arena, as much as the largest requests have ever taken.
+    By default each thread's arena keeps as much as the largest requests have ever taken.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
-        return  # another library, with ways of its own
+        return  # another C library, with its own ways
     for parameter, value in _MALLOC.items():
         mallopt(parameter, value)
 
@@ -99,7 +99,7 @@ async def _run(settings: SchedulerSettings) -> int:
         backend = await stack.enter_async_context(await open_backend(settings.backend, clock=clock))
         registry = None
         if settings.metrics_listen is not None:
-            # What serves metrics takes a while to load: only for who wants them.
+            # The metrics server takes a while to load: import it only where it is wanted.
             from onager.scheduler.metrics import CallMetrics, ExchangeMetrics, PipelineMetrics, serving_metrics
             from onager.state_backend.observed import ObservedBackend, StateMetrics
 
@@ -120,7 +120,7 @@ async def _run(settings: SchedulerSettings) -> int:
         sys.stdout.write(f"listening on {host}:{port}\n")
         sys.stdout.flush()
         stopping = asyncio.create_task(stop.wait())
-        # Reading results needs Arrow, which takes a quarter of a second to load: not while anybody waits for it.
+        # Reading results needs Arrow, which takes a quarter of a second to load: do that before a caller waits for it.
         warming = asyncio.create_task(asyncio.to_thread(importlib.import_module, "onager.result_files"))
         try:
             await asyncio.wait([loops, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -139,9 +139,9 @@ async def _run(settings: SchedulerSettings) -> int:
 
 
 async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task[None]") -> None:
-    """Leave within a second, whatever the store does: the other schedulers have all that there is.
+    """Leave within a second, however slow the store is: the other schedulers can read all that is stored.
 
-    New calls are refused, calls that wait are answered, so that their callers turn elsewhere; what is being written is
+    New calls are refused. Calls that wait are answered, so that their callers turn elsewhere. Writes in flight are
     finished.
     """
     stopping = asyncio.create_task(server.stop(timing.STOP_GRACE_S))

@@ -28,14 +28,14 @@ _CALL_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 
 class ExchangeMetrics(Collector):
-    """The exchange directory as each executor last saw it: bytes and files in it, and the space that is left there."""
+    """The exchange directory as each executor last saw it: bytes and files in it, and the free space."""
 
     def __init__(self, sessions: Callable[[], Iterable[ExecutorSession]]) -> None:
         """Collect from *sessions*, which is called by the thread that serves metrics."""
         self._sessions = sessions
 
     def collect(self) -> Iterator[Metric]:
-        """Yield a gauge each of bytes, files and free bytes, by executor."""
+        """Yield gauges of bytes, files and free bytes, by executor."""
         seen = [(session.executor_id, session.exchange) for session in self._sessions()]
         for name, about, value in (
             ("bytes", "Bytes in the exchange directory.", lambda use: use.bytes),
@@ -50,7 +50,7 @@ class ExchangeMetrics(Collector):
 
 
 class PipelineMetrics(Collector):
-    """How many jobs of this scheduler were to stream, and were run again over the durable exchange."""
+    """The number of this scheduler's jobs that were to stream and ran again over the durable exchange."""
 
     def __init__(self, abandoned: Callable[[], int]) -> None:
         """Collect what *abandoned* returns, which is called by the thread that serves metrics."""
@@ -63,7 +63,7 @@ class PipelineMetrics(Collector):
 
 
 class CallMetrics(CallObserver):
-    """Calls to executors in push mode: how long those took that were answered, and how many failed."""
+    """Calls to executors in push mode: the duration of answered ones, and the number of failed ones."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -79,20 +79,20 @@ class CallMetrics(CallObserver):
         )
 
     def answered(self, took_s: float) -> None:
-        """Note how long it took."""
+        """Observe the duration."""
         self._seconds.observe(took_s)
 
     def failed(self) -> None:
-        """Count a call."""
+        """Count a failed call."""
         self._failures.inc()
 
 
 @contextmanager
 def serving_metrics(listen: str) -> Iterator[CollectorRegistry]:
-    """Serve what is registered with the yielded registry at ``http://{listen}/metrics`` inside the block.
+    """Serve the yielded registry at ``http://{listen}/metrics`` inside the block.
 
-    A thread of its own answers, so that a busy event loop is seen as such. `InvalidSettingError` when the
-    address cannot be used.
+    A thread of its own answers, so that a busy event loop shows up as such. `InvalidSettingError` when the address
+    cannot be used.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)

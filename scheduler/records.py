@@ -1,7 +1,7 @@
-"""How records are written: JSON with a schema version that an admin can read, compressed when large.
+"""How records are stored: JSON with a schema version, readable for an admin, compressed when large.
 
-A plain value starts with ``{``. A compressed one starts with the byte 1 and goes on with a zstd frame; blobs that are
-not worth compressing start with the byte 0.
+A plain value starts with ``{``. A compressed one starts with the byte 1, followed by a zstd frame; blobs that are not
+worth compressing start with the byte 0.
 """
 
 import threading
@@ -23,7 +23,7 @@ _FRAME_HEADER: Final = 32
 
 
 class _Zstd(threading.local):
-    """What compresses in this thread: making it takes longer than a small record."""
+    """The compressor of a thread: making one takes longer than compressing a small record."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(_LEVEL)
@@ -41,7 +41,7 @@ def pack(data: bytes, *, above_bytes: int = COMPRESS_ABOVE_BYTES) -> bytes:
 
 
 def packing(portions: Sequence[bytes]) -> Generator[None, None, bytes]:
-    """Return what `pack` makes of all *portions* together; yield between them, so that others may have their turn."""
+    """Return what `pack` makes of all *portions* together; yield between them to let other tasks run."""
     size = sum(map(len, portions))
     if size <= COMPRESS_ABOVE_BYTES:
         return b"".join(portions)
@@ -55,13 +55,13 @@ def packing(portions: Sequence[bytes]) -> Generator[None, None, bytes]:
 
 
 def pack_blob(data: bytes) -> bytes:
-    """Return any bytes as stored: compressed where that saves something, and always with a first byte that says so."""
+    """Return any bytes as stored: compressed if that saves space, always with a first byte that tells."""
     packed = _zstd.compressor.compress(data)
     return _ZSTD + packed if len(packed) < len(data) else _RAW + data
 
 
 def plain_size(stored: bytes) -> int:
-    """Return how many bytes `unpack` would return; what is damaged may be of any size."""
+    """Return how many bytes `unpack` would return; of damaged data, any number."""
     if stored[:1] != _ZSTD:
         return len(stored)
     try:
@@ -82,7 +82,7 @@ def beginning(stored: bytes, size_bytes: int, what: str) -> bytes:
 
 
 def unpack(stored: bytes, what: str) -> bytes:
-    """Return what `pack` or `pack_blob` was given; `StateCorruptError`, naming *what*, when it cannot be."""
+    """Return what `pack` or `pack_blob` was given; `StateCorruptError`, naming *what*, when the bytes are damaged."""
     match stored[:1]:
         case b"\x00":
             return stored[1:]
@@ -129,7 +129,7 @@ class Record(BaseModel):
             raise StateCorruptError(f"{what} cannot be read: {error}") from error
         try:
             found = cls.model_validate_json(data)
-            # What this version does not know is not in it, so it is written again as one of this version.
+            # Fields that this version does not know are dropped, so the record is written again as one of this version.
             return found.model_copy(update={"schema_version": f"{major}.0"}) if is_newer else found
         except ValidationError as error:
             if is_newer:

@@ -22,7 +22,7 @@ async def serve(
 ) -> tuple[grpc.aio.Server, int]:
     """Start the gRPC server of *replica* on *listen*; return it and its port.
 
-    *access* says who may call, by default what the settings of *replica* say; *checks* is told that it serves.
+    *access* says who may call, by default according to the settings of *replica*; *checks* is told that it serves.
     `InvalidSettingError` when the address cannot be used.
     """
     access = access or ServerAccess(replica.settings.server_security, listen)

@@ -28,25 +28,25 @@ class SchedulerSettings(ProcessSettings):
     health_listen: str | None = None
     """``host:port`` to answer gRPC's health protocol on, in plaintext and to anybody: for load balancers and probes."""
     peer_tls_ca: Path | None = None
-    """Certificates of the authorities that the certificates of other schedulers and of push executors are of. With TLS,
-    by default those of `tls_client_ca`, else `tls_cert` itself, which does for those that share it."""
+    """Certificates of the authorities that issued the certificates of other schedulers and of push executors. With TLS,
+    by default those of `tls_client_ca`, else `tls_cert` itself, which suffices if all share that certificate."""
     peer_tls_cert: Path | None = None
     """The certificate to show to them; by default `tls_cert` where callers have to show one here."""
     peer_tls_key: Path | None = None
     """The key of that certificate; by default `tls_key`."""
     peer_auth_token_file: Path | None = None
-    """The token for them is its first line; by default `auth_token_file`."""
+    """The file whose first line is the token for them; by default `auth_token_file`."""
     exchange_dir: str = "var/exchange"
     """The directory that executors and schedulers share: a path, or a URI that Hadoop understands."""
     scheduler_id: str = Field(default_factory=lambda: f"scheduler-{secrets.token_hex(4)}")
-    """Who this replica is, in logs and to other replicas."""
+    """The id of this scheduler, in logs and for other schedulers."""
 
     scheduler_lease_ttl_ms: int = Field(default=4_000, ge=500, le=600_000)
-    """A scheduler that was killed is listed for so long."""
+    """How long a killed scheduler stays listed."""
     executor_lease_ttl_ms: int = Field(default=6_000, ge=500, le=600_000)
-    """An executor that was not heard of for so long is lost."""
+    """An executor that was not heard of for this long is lost."""
     connection_grace_ms: int = Field(default=1_000, ge=100)
-    """After an executor's connection broke, how long to wait for word of it before looking closer."""
+    """How long after an executor's connection broke to wait for a call from it before looking closer."""
     poll_wait_max_ms: int = Field(default=30_000, ge=100)
     """The longest that a poll for work may wait, whatever the executor asks for."""
     lost_executor_retention_s: int = Field(default=600, ge=0)
@@ -55,9 +55,9 @@ class SchedulerSettings(ProcessSettings):
     result_retention_s: int = Field(default=_HOUR_S, ge=0)
     """How long the result of an ended job can be fetched."""
     record_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
-    """How long an ended job is known at all; outlives the repeated submissions of any client."""
+    """How long an ended job stays known; longer than any client repeats its submission."""
     sweep_interval_ms: int = Field(default=5_000, ge=50)
-    """How often retention, clean-up and stray work are looked after."""
+    """How often retention, clean-up and stray work are checked."""
     heads_interval_ms: int = Field(default=500, ge=50)
     """How often the heads of all jobs are listed, besides being watched."""
     clean_up_repeat_ms: int = Field(default=30_000, ge=100)
@@ -67,32 +67,32 @@ class SchedulerSettings(ProcessSettings):
     """Which free slots are filled first: ``bias`` fills one executor before the next, ``round-robin`` takes the
     emptiest, ``locality`` the one that has written most of the stage's input."""
     max_launches_per_append: int = Field(default=4_096, ge=1)
-    """The most tasks that one append to a job's log hands out."""
+    """The most tasks that one append to a job's log launches."""
     session_max_tasks: int = Field(default=0, ge=0, le=1_000_000)
-    """The most tasks that jobs of one session have running at a time, where they do not say so themselves; 0: any
-    number. It goes for what is submitted to this scheduler from then on."""
+    """The most tasks that jobs of one session have running at a time, unless they set it themselves; 0: any number. It
+    applies to jobs that are submitted to this scheduler from then on."""
     forward_timeout_ms: int = Field(default=500, ge=50, le=60_000)
-    """How long another scheduler may take to answer what is handed over to it; after that this one acts itself. Less
-    than 2,000: `onager.scheduler.timing` says why."""
+    """How long another scheduler may take to answer what is forwarded to it; after that this one does the work itself.
+    Less than 2,000: `onager.scheduler.timing` says why."""
     task_max_failures: int = Field(default=4, ge=1)
-    """The so-manieth counted failure of one partition fails its job."""
+    """This many counted failures of one partition fail its job."""
     retry_pauses_s: Annotated[tuple[Annotated[float, Field(ge=0, le=_HOUR_S)], ...], NoDecode] = (0.5, 2.0, 6.0)
     """Seconds for which a partition waits after its first counted failure, its second, and so on, separated by commas;
-    the last goes for all that follow. Empty: it is tried again at once. It goes for jobs submitted from then on."""
+    the last value holds for all later ones. Empty: it is retried at once. It applies to jobs submitted from then on."""
     stage_max_failures: int = Field(default=4, ge=1)
-    """Fetch failures in so many attempts of a stage fail its job."""
+    """Fetch failures in this many attempts of a stage fail its job."""
 
     speculation_interval_ms: int = Field(default=250, ge=10)
     """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`), and jobs
     that want to stream (`onager.exchange`) while no executor can."""
 
     set_aside_failures: int = Field(default=4, ge=0)
-    """An executor that fails so many different tasks which succeed elsewhere, and hardly any other, gets no work for a
-    while; 0: never."""
+    """An executor is quarantined if it fails this many different tasks that succeed elsewhere, and hardly any of its
+    tasks succeed; 0: never."""
     set_aside_window_s: int = Field(default=60, ge=1)
-    """Failures and successes of the last so many seconds are held against each other."""
+    """The quarantine counts failures and successes of the last so many seconds."""
     set_aside_s: int = Field(default=300, ge=1)
-    """For how long it gets no work."""
+    """How long a quarantine lasts."""
 
     @field_validator("retry_pauses_s", mode="before")
     @classmethod

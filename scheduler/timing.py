@@ -1,4 +1,4 @@
-"""How long things take and wait in a scheduler: every interval that is no setting, and what must hold between them."""
+"""Every interval in a scheduler that is no setting, and what must hold between them."""
 
 from typing import Final
 
@@ -12,81 +12,81 @@ ANSWER_TAKEN_S: Final = 2.0
 """How long a push executor may take to take the answer to its poll."""
 CALL_FIRST_PAUSE_S: Final = 0.05
 CALL_LONGEST_PAUSE_S: Final = 1.0
-"""After calls to a push executor that failed: the first pause, and the longest of those that follow."""
+"""Pauses after failed calls to a push executor: the first one, and the longest of those that follow."""
 UNREACHED_TOLD_S: Final = 60.0
-"""How often it is told that an executor cannot be called."""
+"""How often it is logged that an executor cannot be called."""
 ATTEND_WAIT_S: Final = 10.0
-"""How long the call that one scheduler has under way to another waits before it is answered and made again."""
+"""How long the call that one scheduler keeps in flight to another waits before it is answered and made again."""
 ATTEND_FIRST_PAUSE_S: Final = 0.05
 ATTEND_LONGEST_PAUSE_S: Final = 1.0
 MEMBER_PASSED_OVER_S: Final = 2.0
-"""How long a scheduler that did not answer is not asked again."""
+"""How long a scheduler that did not answer is skipped."""
 
 # ---------------------------------------------------------------- launches and running lists
 
 LAUNCH_YOUNG_S: Final = 0.5
-"""A task launched so lately may be on its way: a list without it says nothing yet."""
+"""A task launched within this time may be on its way: a list without it proves nothing yet."""
 LIST_JUDGED_EVERY_S: Final = 0.1
-"""How often, at reports, all that an executor holds is looked at."""
+"""How often, at reports, all the tasks of an executor are checked."""
 LISTS_COMPARED_EVERY_S: Final = 1.0
-"""How often the other schedulers are told what executors hold of their jobs."""
+"""How often the other schedulers are sent the tasks of their jobs that executors hold."""
 LISTS_SETTLED_S: Final = 1.5
-"""How long other schedulers may take to begin to act on what is theirs now."""
+"""How long other schedulers may take to begin to drive their new jobs."""
 
 # ---------------------------------------------------------------- slots
 
 DISPATCH_ROUND_S: Final = 0.05
-"""A round of filling polls that takes longer goes on beside the next one: another scheduler may be slow to answer."""
+"""A round of filling slots that takes longer runs on beside the next one: another scheduler may be slow to answer."""
 DISPATCH_PAUSE_S: Final = 0.1
-"""After a round that failed."""
+"""The pause after a failed round."""
 NOTHING_FIT_S: Final = 2.0
-"""How long an executor is not tried again for a job of which nothing new is heard."""
+"""How long an executor is not tried again for a job without news."""
 JOB_RESTS_S: Final = 0.3
-"""How long a job is left alone that had less to do than it seemed, or that could not be worked on."""
+"""How long a job gets no slots after it had less to do than it seemed, or could not be worked on."""
 
 # ---------------------------------------------------------------- jobs
 
 NEW_JOB_MOMENT_S: Final = 0.01
 """How long a new job is left to the scheduler that took it in: about the time that an append takes."""
 LOADS_TOLD_EVERY_S: Final = 0.2
-"""How often other schedulers are told how much the jobs of this one have to do, where that has changed."""
+"""How often other schedulers are sent the loads of this one's jobs that have changed."""
 CLEAN_UP_MOMENT_S: Final = 1.0
 """How long a scheduler leaves a clean-up to the one before it, which may have no executor to ask."""
 ORPHAN_AGE_S: Final = 600
-"""How long a blob whose job is not there may wait for it."""
+"""How long a blob may wait for its job to be stored."""
 PROGRESS_KEPT_S: Final = 0.05
-"""How long what a job waits for may be told as it was: the rest changes with the position of its log."""
+"""How long the reason why a job waits may be shown unchanged: the rest changes with the position of its log."""
 WATCH_EVERY_S: Final = 0.1
-"""The least time between two messages to who watches a job."""
+"""The least time between two messages to a watcher of a job."""
 WATCH_LOOK_S: Final = 1.0
-"""How often a job that is watched is looked at, besides when it has changed."""
+"""How often a watched job is looked at when it has not changed."""
 OUTPUT_LOOK_S: Final = 10.0
-"""How long looking at the place of an output may take."""
+"""How long the check of an output's path may take."""
 
 # ---------------------------------------------------------------- executors
 
 EXECUTORS_LOOK_S: Final = 0.25
 """How often silent executors are looked after."""
 LOSS_MOMENT_S: Final = 0.25
-"""How much later than the one before it a scheduler turns to an executor that is lost."""
+"""How much later than the one before it a scheduler handles a lost executor."""
 FORGET_MOMENT_MS: Final = 5_000
-"""The same, of one to be forgotten."""
+"""The same, for an executor to be forgotten."""
 LOSSES_REMEMBERED_S: Final = 60.0
-"""How long ago an executor was lost of which a job is told that this scheduler begins to drive."""
+"""How long a lost executor is remembered, for jobs that this scheduler begins to drive."""
 QUARANTINE_LOOK_S: Final = 0.5
 
 # ---------------------------------------------------------------- the store, and the process
 
 STORE_AGAIN_S: Final = 1.0
-"""After a failure, how long until the store is asked again."""
+"""How long after a failure the store is asked again."""
 BLOB_PAUSE_S: Final = 0.01
-"""Between tries to store a blob, and about twice as long after each further one."""
+"""The pause between tries to store a blob, about twice as long after each further one."""
 STOP_REFUSING_S: Final = 0.01
-"""How long the server takes to refuse new calls, so that nobody whose poll is answered polls here again."""
+"""How long the server takes to refuse new calls, so that no executor whose poll is answered polls here again."""
 STOP_GRACE_S: Final = 0.2
 STOP_LEAVE_S: Final = 0.2
 STOP_WRITE_S: Final = 0.4
-"""What a scheduler that stops gives to calls under way, to taking its leave of the others, and to what is written."""
+"""What a scheduler that stops allows for calls in flight, for leaving the others, and for writes."""
 METRICS_JOIN_S: Final = 2.0
 
 
@@ -102,7 +102,7 @@ def check(forward_timeout_ms: int) -> None:
             )
 
 
-# What must hold between the constants, in the words of those that use them.
+# What must hold between the constants, in words, and whether it does.
 HOLDS: Final = {
     "a list that others are told is older than a launch that may be on its way": LISTS_COMPARED_EVERY_S
     > LAUNCH_YOUNG_S,

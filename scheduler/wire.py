@@ -1,4 +1,4 @@
-"""Between the graph's values and protocol messages, both ways."""
+"""Converts between the graph's values and protocol messages, both ways."""
 
 from typing import Final
 
@@ -49,7 +49,7 @@ def task_key_of(job_id: JobId, held: HeldTask) -> TaskKey:
 
 
 def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str) -> TaskOutput:
-    """Return what an execution of *task_attempt* on *executor_id* reported to have left behind."""
+    """Return the output that an execution of *task_attempt* on *executor_id* reported."""
     return TaskOutput(
         nonce=message.nonce,
         task_attempt=task_attempt,
@@ -65,7 +65,7 @@ def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str) -> 
 
 
 def output_message(output: TaskOutput) -> pb.TaskOutput:
-    """Return an output as the tasks that read it are told of it."""
+    """Return an output as sent to the tasks that read it."""
     return pb.TaskOutput(
         nonce=output.nonce,
         executor_id=output.executor_id,
@@ -91,7 +91,7 @@ def metrics_from(message: pb.TaskMetrics) -> TaskMetrics:
 
 
 def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
-    """Return metrics as people are told of them."""
+    """Return metrics as shown to people."""
     return pb.TaskMetrics(
         run_ms=metrics.run_ms,
         rows_out=metrics.rows_out,
@@ -105,8 +105,8 @@ def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
 def failure_from(message: pb.Failure) -> Failure:
     """Return a reported failure.
 
-    One of an unknown kind is taken for an error of ours, which may succeed elsewhere. Some causes do not count,
-    whatever kind was reported with them to schedulers that do not know the cause.
+    A failure of an unknown kind counts as an internal error, which may not happen elsewhere. Some causes do not count,
+    whatever kind was reported with them for schedulers that do not know the cause.
     """
     cause = FailureCause(message.cause) if message.cause in _CAUSES else None
     try:
@@ -131,7 +131,7 @@ def failure_from(message: pb.Failure) -> Failure:
 
 
 def failure_message(failure: Failure) -> pb.Failure:
-    """Return a failure as people are told of it."""
+    """Return a failure as shown to people."""
     message = pb.Failure(
         kind=failure.told_kind,
         message=failure.message,
@@ -157,7 +157,7 @@ def layout_message(layout: OutputLayout) -> pb.OutputLayout:
 
 
 def sink_from(message: pb.Sink) -> SinkSpec:
-    """Return where a result goes; `ValueError` for a mode that is none."""
+    """Return where a result goes; `ValueError` for an unknown mode."""
     mode = message.mode or "error"
     if mode not in ("error", "overwrite", "append"):
         raise ValueError(f"{mode!r} is not a mode of writing: use error, overwrite or append")

@@ -1,4 +1,4 @@
-"""The store that holds all truth: the port, its words and limits, and the adapters.
+"""The store that holds all truth: the port, its terms and limits, and the adapters.
 
 Import from here; `open_backend` turns ``etcd://…``, ``leveldb:DIR`` or ``memory:`` into a client.
 """
@@ -81,7 +81,7 @@ async def open_backend(url: str, *, clock: Clock | None = None) -> StateBackendC
 
     `InvalidSettingError` for anything else. Errors of opening are those of the adapter
     (`onager.state_backend.etcd.EtcdBackend.open`, `onager.state_backend.leveldb.LevelDBBackend.open`). The embedded
-    stores go by *clock*; etcd goes by its own.
+    stores use *clock*; etcd uses its own.
     """
     scheme, _, rest = url.partition(":")
     match scheme:

@@ -1,8 +1,8 @@
 """A store that fails on purpose: a wrapper for tests and simulations, over any adapter.
 
-What goes wrong is decided call by call by a *plan*: `scripted`, or `seeded` with randomness from outside.
-Calls are asked about in the order in which they are made, so that under one event loop the same seed gives
-the same faults. Every fault is one that the port allows: code that holds to the contract survives them.
+A *plan* decides call by call what fails: `scripted`, or `seeded` with randomness from outside. It is asked in the order
+of the calls, so that under one event loop the same seed gives the same faults. Every fault is one that the port allows:
+code that keeps to the contract survives them.
 """
 
 # ruff: noqa: SLF001 a wrapper stands where the public methods stand, and calls the primitives as they do
@@ -40,22 +40,22 @@ _TICK_S: Final = 0.005
 
 
 class FaultKind(StrEnum):
-    """What goes wrong with a call; `APPLIES_TO` says with which."""
+    """A fault of a call; `APPLIES_TO` says which calls it fits."""
 
     UNAVAILABLE = "unavailable"
     """The store cannot be reached: nothing is sent."""
     SLOW_REQUEST = "slow_request"
-    """The request takes its time to arrive, so that others go first: what was read before may have changed."""
+    """The request arrives late, so that others come first: what was read before may have changed."""
     SLOW_ANSWER = "slow_answer"
-    """What was asked is done at once, and the answer takes its time."""
+    """The request is carried out at once, and the answer comes late."""
     UNKNOWN_UNWRITTEN = "unknown_unwritten"
     """The outcome is unknown, and nothing was written."""
     UNKNOWN_WRITTEN = "unknown_written"
-    """The outcome is unknown, and it was as it would have been: only the answer was lost."""
+    """The outcome is unknown, and the write took place: only the answer was lost."""
     UNKNOWN_LATE = "unknown_late"
-    """The outcome is unknown, and the request arrives later, after the caller was told."""
+    """The outcome is unknown, and the request arrives later, after the caller got the error."""
     LEASE_LOST = "lease_lost"
-    """The lease that the call rests on ends just before."""
+    """The lease that the call depends on ends just before."""
     COMPACTED = "compacted"
     """The watch lost events."""
     CUT = "cut"
@@ -76,17 +76,17 @@ APPLIES_TO: Final[Mapping[str, frozenset[FaultKind]]] = {
     "watch": frozenset({FaultKind.UNAVAILABLE, FaultKind.SLOW_REQUEST, FaultKind.COMPACTED}),
     "watch_event": frozenset({FaultKind.SLOW_ANSWER, FaultKind.COMPACTED, FaultKind.CUT}),
 }
-"""The operations that a plan is asked about, and what can go wrong with each.
+"""The operations that a plan is asked about, and the faults that fit each.
 
-``put_txn`` is every write, ``watch_event`` each event that a watch is about to tell.
+``put_txn`` is every write, ``watch_event`` each event that a watch is about to yield.
 """
 
 FaultPlan = Callable[[str], FaultKind | None]
-"""Told the operation of the next call, says what goes wrong with it; `None` for nothing."""
+"""Takes the operation of the next call and returns its fault; `None` for no fault."""
 
 
 def scripted(faults: Mapping[str, Iterable[FaultKind | None]]) -> FaultPlan:
-    """Return a plan that hands out *faults* of each operation call by call; past their end nothing goes wrong."""
+    """Return a plan that hands out the *faults* of each operation call by call; after the last one nothing fails."""
     left = {operation: deque(kinds) for operation, kinds in faults.items()}
     for operation, kinds in left.items():
         for kind in kinds:
@@ -101,9 +101,9 @@ def scripted(faults: Mapping[str, Iterable[FaultKind | None]]) -> FaultPlan:
 
 
 def seeded(draw: Callable[[], float], rates: Mapping[FaultKind, float]) -> FaultPlan:
-    """Return a plan that meets each call with the kinds that apply to it, each at its rate from 0 to 1.
+    """Return a plan that gives each call one of the faults that fit it, each at its rate from 0 to 1.
 
-    *draw* returns numbers from 0 up to 1, such as ``random.Random(seed).random``; one for each call.
+    *draw* returns numbers from 0 up to 1, such as ``random.Random(seed).random``; it is called once for each call.
     """
 
     def plan(operation: str) -> FaultKind | None:
@@ -120,10 +120,10 @@ def seeded(draw: Callable[[], float], rates: Mapping[FaultKind, float]) -> Fault
 
 
 class FaultyBackend(ForwardingBackend):
-    """Does what *inner* does, but for the faults that *plan* asks for; `met` counts them.
+    """Does what *inner* does, except for the faults that *plan* asks for; `met` counts them.
 
-    What is slow or late takes as many seconds of *clock* as *delay_s* returns for it (0: as long as others take
-    for a step); under a clock that stands still it waits until somebody moves that.
+    A slow or late request takes as many seconds of *clock* as *delay_s* returns for it (0: as long as one step of
+    others); under a clock that stands still it waits until the clock is moved.
     """
 
     def __init__(
@@ -142,19 +142,19 @@ class FaultyBackend(ForwardingBackend):
         self._late: set[asyncio.Task[object]] = set()
 
     async def settle(self) -> None:
-        """Return when everything that was to arrive late has arrived."""
+        """Return when all late requests have arrived."""
         while self._late:
             await asyncio.wait(self._late)
 
     async def close(self) -> None:
-        """Close *inner*; what would have arrived later does not."""
+        """Close *inner*; late requests never arrive."""
         for task in self._late:
             task.cancel()
         await asyncio.gather(*self._late, return_exceptions=True)
         await super().close()
 
     async def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again, unless it is lost."""
+        """Renew *lease* for its whole time, unless it is lost."""
         await self._call("keep_alive", lambda: self.inner.keep_alive(lease), leases=[lease])
 
     async def revoke(self, lease: LeaseId) -> None:
@@ -206,7 +206,7 @@ class FaultyBackend(ForwardingBackend):
         leases: Sequence[LeaseId] = (),
         revision: int = 0,
     ) -> T:
-        """Make *call* and meet it with what is planned; *leases* are those that it rests on."""
+        """Make *call* with the planned fault; *leases* are those that it depends on."""
         fault = self.next_fault(operation)
         match fault:
             case FaultKind.UNAVAILABLE | FaultKind.CUT:
@@ -231,17 +231,17 @@ class FaultyBackend(ForwardingBackend):
         return result
 
     def next_fault(self, operation: str) -> FaultKind | None:
-        """Return what the plan has for the next *operation*, and count it."""
+        """Return the planned fault of the next *operation*, and count it."""
         fault = self._plan(operation)
         if fault is not None:
             self.met[fault] += 1
         return fault
 
     async def pause(self) -> None:
-        """Return when the delay has passed by the clock, and others have had a turn."""
+        """Return when the delay has passed by the clock, and other tasks have run."""
         until_s = self._clock.monotonic_s() + self._delay_s()
         await asyncio.sleep(0)
-        # A clock that is moved by hand tells nobody, and is looked at again and again.
+        # A clock that is moved by hand notifies no waiter, so it is polled.
         while (left_s := until_s - self._clock.monotonic_s()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(left_s, _TICK_S))
 
@@ -251,7 +251,7 @@ class FaultyBackend(ForwardingBackend):
             try:
                 await call()
             except StateBackendError:
-                return  # nobody waits for that answer
+                return  # no caller waits for that answer
 
         task: asyncio.Task[object] = asyncio.create_task(arrive(), name="late request")
         self._late.add(task)

@@ -1,4 +1,4 @@
-"""What everything that wraps a client of the store begins from."""
+"""The base of all wrappers of a client of the store."""
 
 # ruff: noqa: SLF001 a wrapper stands where the public methods stand, and calls the primitives as they do
 
@@ -21,16 +21,16 @@ from onager.state_backend.port import StateBackendClient
 
 
 class ForwardingBackend(StateBackendClient):
-    """A client that does what *inner* does: a subclass overrides the primitives that it is about.
+    """A client that does what *inner* does; a subclass overrides the primitives that it changes.
 
-    The public methods check once, here; *inner* gets what they pass on. Closing it closes *inner*.
+    The public methods check arguments once, here; *inner* gets what they pass on. Closing it closes *inner*.
     """
 
     def __init__(self, inner: StateBackendClient) -> None:
         self.inner = inner
 
     async def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again."""
+        """Renew *lease* for its whole time."""
         await self.inner.keep_alive(lease)
 
     async def revoke(self, lease: LeaseId) -> None:

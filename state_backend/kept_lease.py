@@ -1,4 +1,4 @@
-"""The one lease of a process: kept alive in the background, and its loss told at once."""
+"""The one lease of a process: kept alive in the background, with its loss reported at once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,15 +20,15 @@ class KeptLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the lease is gone, or must be taken for gone: the store was silent for its whole time."""
+        """Whether the lease is gone, or must be assumed gone: the store was silent for its whole time."""
         return self._lost.is_set()
 
     def lose(self) -> None:
-        """Tell everyone who waits that the lease is lost."""
+        """Tell all waiters that the lease is lost."""
         self._lost.set()
 
     async def wait_lost(self) -> None:
-        """Return when the lease is lost: stop what rests on it, and begin again with another."""
+        """Return when the lease is lost: the caller stops what depends on it, and begins again with another."""
         await self._lost.wait()
 
 
@@ -36,9 +36,8 @@ class KeptLease:
 async def keep_lease(backend: StateBackendClient, ttl_s: float, clock: Clock) -> AsyncIterator[KeptLease]:
     """Hold a lease inside the block, kept alive every third of its time; revoke it at the end.
 
-    A store that does not answer is asked again until the lease's time, counted from before the last request
-    that was answered, is over by *clock*. That is only for stopping early: what keeps a late process from
-    writing is the fence.
+    A store that does not answer is asked again until the lease's time is over by *clock*, counted from before the last
+    request that was answered. That only serves to stop early: the fence is what keeps a late process from writing.
     """
     asked_s = clock.monotonic_s()
     lease = await backend.lease(ttl_s)
@@ -70,10 +69,10 @@ async def _keep(backend: StateBackendClient, kept: KeptLease, clock: Clock, answ
                 delay_s = period_s / 10
                 if clock.monotonic_s() >= answered_s + kept.ttl_s:
                     return
-            except StateBackendError:  # expired, or the store is beyond help
+            except StateBackendError:  # expired, or the store cannot recover
                 return
             else:
                 answered_s = asked_s
                 delay_s = period_s
     finally:
-        kept.lose()  # whatever it was that ended it: nobody keeps the lease any more
+        kept.lose()  # whatever ended this, the lease is no longer kept alive

@@ -1,4 +1,4 @@
-"""What a request may carry: etcd's limits, held for every adapter, and the ways to stay below them.
+"""The limits of a request: etcd's, enforced for every adapter, and the ways to stay below them.
 
 Source: etcd 3.4 and later, ``--max-txn-ops`` (128) and ``--max-request-bytes`` (1.5 MiB), at their defaults.
 """
@@ -14,7 +14,7 @@ MAX_TXN_OPS: Final = 128
 MAX_REQUEST_BYTES: Final = 1_572_864
 """Most bytes of one request: keys, values and `OP_OVERHEAD_BYTES` for each operation and condition."""
 OP_OVERHEAD_BYTES: Final = 128
-"""What is reckoned for one operation beside its key and value: namespace, keyspace, framing."""
+"""The size assumed for one operation besides its key and value: namespace, keyspace, framing."""
 VALUE_CHUNK_BYTES: Final = 512 * 1024
 """The size to split larger values into; two chunks and their bookkeeping fit a request."""
 
@@ -33,7 +33,7 @@ def op_bytes(op: Op) -> int:
 def request_bytes(ops: Iterable[Op], expect: _Expect, fence: Collection[LockToken]) -> int:
     """Return what a transaction counts towards `MAX_REQUEST_BYTES`.
 
-    A condition counts twice, since it is compared and, when it does not hold, read.
+    A condition counts twice: it is compared and, if it does not hold, read.
     """
     conditions = [key for _, key in expect] + [token.key for token in fence]
     return sum(map(op_bytes, ops)) + 2 * sum(OP_OVERHEAD_BYTES + _size(key) for key in conditions)
@@ -94,7 +94,7 @@ def split_ops(ops: Iterable[Op]) -> Iterator[tuple[Op, ...]]:
 
 
 def split_value(value: bytes, chunk_bytes: int = VALUE_CHUNK_BYTES) -> tuple[bytes, ...]:
-    """Return *value* in pieces of at most *chunk_bytes*, at least one; joined they are *value* again."""
+    """Return *value* in chunks of at most *chunk_bytes*, at least one; joined they are *value* again."""
     return tuple(value[start : start + chunk_bytes] for start in range(0, len(value), chunk_bytes)) or (b"",)
 
 

@@ -1,4 +1,4 @@
-"""The memory adapter: the whole contract but durability, for tests and simulations."""
+"""The memory adapter: the whole contract except durability, for tests and simulations."""
 
 import asyncio
 from typing import TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class MemoryStore:
-    """What the clients of one store in memory share; it lives as long as anyone refers to it."""
+    """The state that the clients of one store in memory share; it lives as long as it is referenced."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = SystemClock() if clock is None else clock
@@ -24,7 +24,7 @@ class MemoryStore:
         return self._engine.revision
 
     def run(self, command: Command[T]) -> T:
-        """Run *command* after the leases that are over have ended, and deliver what changed to all clients."""
+        """Run *command* after expired leases have ended, and deliver its changes to all clients."""
         self._engine.run(Engine.expire)
         try:
             return self._engine.run(command)
@@ -36,7 +36,7 @@ class MemoryStore:
 
 
 class MemoryBackend(LocalBackend):
-    """A client of *store*, or of a store of its own; closing it leaves the store's other clients alone."""
+    """A client of *store*, or of a new store; closing it does not affect the store's other clients."""
 
     def __init__(self, store: MemoryStore | None = None, *, hub: WatchHub | None = None) -> None:
         self._store = MemoryStore() if store is None else store
@@ -49,7 +49,7 @@ class MemoryBackend(LocalBackend):
         await super().close()
 
     async def _run(self, command: Command[T]) -> T:
-        # A point to be cancelled or overtaken at, before anything happens, as with every other store.
+        # As with every other store, the call can be cancelled or overtaken here, before anything happens.
         await asyncio.sleep(0)
         self._check_open()
         return self._store.run(command)

@@ -1,4 +1,4 @@
-"""The words of the state backend.
+"""The types of the state backend.
 
 Keyspaces, keys and revisions, operations, outcomes, leases, lock tokens.
 """
@@ -27,7 +27,7 @@ class Keyspace(StrEnum):
     CompletedJobs = "CompletedJobs"
     FailedJobs = "FailedJobs"
     Admin = "Admin"
-    """Marks of an administrator's work under way, such as a restore; empty in normal operation."""
+    """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 
 
 class KeyRef(NamedTuple):
@@ -38,7 +38,7 @@ class KeyRef(NamedTuple):
 
 
 LeaseId = NewType("LeaseId", int)
-"""Names a lease; plain data that may be stored, and with which any process can keep the lease alive."""
+"""Names a lease; plain data that may be stored, and that lets any process keep the lease alive."""
 
 ABSENT: Final = 0
 """As an expected `mod_revision`: the key must not exist. Revisions of existing keys start at 1."""
@@ -88,7 +88,7 @@ class KeyRange:
 class Snapshot:
     """What a `read_txn` saw as of *revision*.
 
-    Every asked key (`None` when missing), and the asked ranges in order.
+    Every requested key (`None` when missing), and the requested ranges in order.
     """
 
     revision: int
@@ -156,9 +156,9 @@ class Lease:
 class Committed:
     """Everything was written.
 
-    *revision* is that of the commit, and the new `mod_revision` of each key put; a transaction that changed
-    nothing (it deleted only missing keys) leaves the store's revision as it is and reports that. *deleted*
-    counts the keys that deletes removed.
+    *revision* is that of the commit, and the new `mod_revision` of each key put. A transaction that changed nothing (it
+    deleted only missing keys) leaves the store's revision as it is and reports that. *deleted* counts the keys that
+    deletes removed.
     """
 
     revision: int
@@ -167,7 +167,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Nothing was written, since an expectation did not hold; *found* is what every expected key is now."""
+    """Nothing was written, since an expectation did not hold; *found* is the current state of every expected key."""
 
     found: Mapping[tuple[Keyspace, str], KeyValue | None]
     revision: int
@@ -175,14 +175,14 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Nothing was written, since the lock of *token* is no longer held by it."""
+    """Nothing was written, since *token* no longer holds its lock."""
 
     token: LockToken
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
-    """The transaction was committed once, or not at all, or may yet be.
+    """The transaction was committed once, or not at all, or may still be committed.
 
     Read what it would have written before deciding again.
     """

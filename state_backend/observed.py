@@ -1,4 +1,4 @@
-"""What a store takes and how it answers, as Prometheus metrics: a wrapper for any adapter.
+"""Calls to a store, and their results, as Prometheus metrics: a wrapper for any adapter.
 
 ``onager_state_request_seconds{operation,outcome}``
     How long each call took. Its count by outcome says how many met a ``conflict``, were ``fenced``, ended
@@ -9,7 +9,7 @@
 ``onager_state_bytes_total{direction}``
     Bytes of the values ``read`` and ``written``; a write counts when it is sent, whatever becomes of it.
 ``onager_state_watches``, ``onager_state_watch_events_total{keyspace}``, ``onager_state_watch_breaks_total{reason}``
-    Watches that are open, events that they told, and how often they broke off: ``compacted`` or
+    Open watches, the events that they yielded, and how often they broke off: ``compacted`` or
     ``unavailable``.
 """
 
@@ -105,7 +105,7 @@ class StateMetrics:
             WatchCompactedError: breaks.labels("compacted"),
             StateUnavailableError: breaks.labels("unavailable"),
         }
-        # Looking a child up by its labels costs more than observing.
+        # Looking up a child by its labels costs more than observing.
         self._children: dict[tuple[str, str], Histogram] = {}
 
     def request(self, operation: str, outcome: str, seconds: float) -> None:
@@ -127,7 +127,7 @@ class ObservedBackend(ForwardingBackend):
         self._now_s = (SystemClock() if clock is None else clock).monotonic_s
 
     async def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again."""
+        """Renew *lease* for its whole time."""
         await self._observed("keep_alive", self.inner.keep_alive(lease))
 
     async def revoke(self, lease: LeaseId) -> None:

@@ -1,14 +1,12 @@
 """The port to the store that holds all truth: `StateBackendClient`, and what every adapter promises.
 
-**Revisions.** The store has one revision. Every commit that changes something raises it by at least one and
-is seen whole or not at all; the keys that it puts carry it as their `mod_revision`. Revisions never go
-back, not even over restarts, and no two commits share one.
+**Revisions.** The store has one revision. Every commit that changes something raises it by at least one and is visible
+as a whole or not at all; the keys that it puts carry it as their `mod_revision`. Revisions never go back, not even over
+restarts, and no two commits share one.
 
-**Consistency.** Reads are linearizable: they see every commit that was acknowledged before they were asked,
-by whichever client.
+**Consistency.** Reads are linearizable: they see every commit, by any client, that was acknowledged before they began.
 
-**Durability.** What was acknowledged survives `kill -9` of any process and loss of power (the memory
-adapter excepted).
+**Durability.** Acknowledged writes survive `kill -9` of any process and loss of power (the memory adapter excepted).
 
 **Keys** are non-empty text of any characters (slashes, NUL and all planes of Unicode included), kept as
 UTF-8 and ordered by those bytes; keys of different keyspaces never meet. Values are bytes, possibly empty.
@@ -68,7 +66,7 @@ class StateBackendClient(ABC):
 
     @final
     async def get_from_prefix(self, keyspace: Keyspace, prefix: str) -> Page[KeyValue]:
-        """Return all keys below *prefix*, whole and at one revision: for what is known to be small."""
+        """Return all keys below *prefix* at one revision: for listings that are known to be small."""
         check_prefix(prefix)
         return (await self._read((), [KeyRange(keyspace, prefix)])).ranges[0]
 
@@ -87,7 +85,7 @@ class StateBackendClient(ABC):
     async def scan_keys(
         self, keyspace: Keyspace, prefix: str = "", *, limit: int, start_after: str | None = None
     ) -> Page[str]:
-        """Return what `scan` would, keys only, without carrying the values."""
+        """Return what `scan` would, but only the keys, without transferring the values."""
         return await self._read_keys(_checked(KeyRange(keyspace, prefix, start_after, limit)))
 
     @final
@@ -107,7 +105,7 @@ class StateBackendClient(ABC):
 
     @final
     async def put(self, keyspace: Keyspace, key: str, value: bytes, *, lease: LeaseId | None = None) -> int:
-        """Set a key, whatever it was; return its new `mod_revision`.
+        """Set a key unconditionally; return its new `mod_revision`.
 
         `LeaseExpiredError` when the lease is gone.
         """
@@ -115,7 +113,7 @@ class StateBackendClient(ABC):
 
     @final
     async def delete(self, keyspace: Keyspace, key: str) -> bool:
-        """Remove a key, whatever it was; return whether it was there."""
+        """Remove a key unconditionally; return whether it was there."""
         return (await self._unconditional(Delete(keyspace, key))).deleted > 0
 
     @final
@@ -187,7 +185,7 @@ class StateBackendClient(ABC):
 
     @abstractmethod
     async def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again; any client may. `LeaseExpiredError` when it is gone."""
+        """Renew *lease* for its whole time; any client may. `LeaseExpiredError` when it is gone."""
 
     @abstractmethod
     async def revoke(self, lease: LeaseId) -> None:
@@ -202,19 +200,18 @@ class StateBackendClient(ABC):
 
         Yield its token.
 
-        The lock has nothing to do with a key of that name. It excludes others only as far as writes carry
-        the token as `fence`: a holder that was paused past its lease goes on unaware, and its fenced writes
-        are refused. Not re-entrant; who waits gets it in no promised order. `LockTimeoutError` when another
-        holds it for *timeout_s* seconds (0: do not wait); `LeaseExpiredError` when the lease is gone.
-        Leaving the block releases only this very lock; when the store does not answer then, the lease's end
-        releases it.
+        The lock is unrelated to a key of that name. It excludes others only as far as writes carry the token as
+        `fence`: a holder that was paused past its lease goes on unaware, and its fenced writes are refused. Not
+        re-entrant; waiters get it in no promised order. `LockTimeoutError` when another holds it for *timeout_s*
+        seconds (0: do not wait); `LeaseExpiredError` when the lease is gone. Leaving the block releases only this very
+        lock; when the store does not answer then, the lease's end releases it.
         """
         check_key(key)
         token = await self._acquire(keyspace, key, lease, timeout_s)
         try:
             yield token
         finally:
-            # A release that does not come through is made up for by the end of the lease.
+            # If a release does not get through, the end of the lease replaces it.
             with suppress(StateUnavailableError, OutcomeUnknownError):
                 await self._release(token)
 
@@ -226,11 +223,11 @@ class StateBackendClient(ABC):
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Open a watch: ``async with backend.watch(ks, from_revision=page.revision + 1) as events``.
 
-        Yields every change of a key below *prefix* by a commit at *from_revision* or later (default: later
-        than the entry of the block), once, in order of revision, and inside one commit in the order of its
-        operations (a range's keys by their bytes). A delete is told with an empty value; one by a lease's
-        end, too. Raises `WatchCompactedError`, on entry or while iterating, when events were lost: list
-        again. Watches say when to look; what was decided must rest on reads and expectations.
+        Yields every change of a key below *prefix* by a commit at *from_revision* or later (default: later than the
+        entry of the block), once, in order of revision, and inside one commit in the order of its operations (a range's
+        keys by their bytes). A delete is reported with an empty value, also one by a lease's end. Raises
+        `WatchCompactedError`, on entry or while iterating, when events were lost: list again. Watches say when to look;
+        decisions must rest on reads and expectations.
         """
         check_prefix(prefix)
         if from_revision is not None and from_revision < 1:
@@ -241,7 +238,7 @@ class StateBackendClient(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of the store; leases live on until they end.
+        """Release the store; leases live on until they end.
 
         Calls after it raise `StateUnavailableError`; a second close does nothing.
         """

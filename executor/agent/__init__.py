@@ -1,1 +1,1 @@
-"""The agent: takes work from schedulers into its hands, has it done, and reports; without Spark."""
+"""The agent: takes work from schedulers, has it run, and reports; without Spark."""

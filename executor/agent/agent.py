@@ -1,7 +1,8 @@
-"""The agent: registers, takes work from schedulers by poll or push, brings back what became of it, and leaves.
+"""The agent: registers, takes work from schedulers by poll or push, reports outcomes, and leaves.
 
-It holds no truth but which tasks are in its hands. Any call may be lost or be answered by another scheduler: launches
-are told apart by their attempt, reports are sent until acknowledged, and who is known to no scheduler registers again.
+It holds no truth but which tasks it holds. Any call may be lost or be answered by another scheduler. So launches are
+told apart by their attempt, reports are sent until they are acknowledged, and an executor that no scheduler knows
+registers again.
 """
 
 import asyncio
@@ -34,24 +35,25 @@ from onager.supervision import Background, LoopEndedError
 
 _CALL_TIMEOUT_S = 10.0
 _CALM_S = 0.05
-"""The least time between polls that are answered at once without a task, on average."""
+"""The least average time between polls that are answered at once without a task."""
 _POLLS_AT_ONCE = 4
-"""So many may follow each other without that: a job that ends brings clean-ups, and the next one is to find a poll."""
+"""This many may follow each other without that pause: a job that ends brings clean-ups, and the next job must find a
+poll."""
 _ALIVE_CHECK_S = 0.5
 _LAST_WORDS_S = 5.0
 _READ_CHECK_S = 0.5
-"""How often an executor that leaves asks whether the jobs have ended that read what it streamed."""
+"""How often a leaving executor asks whether the jobs that read its streams have ended."""
 
 
 class Ending(Enum):
     """Why the agent stopped."""
 
     DRAINED = auto()
-    """On request, with nothing left to report."""
+    """On request, with every report delivered."""
     STOPPED = auto()
-    """On request, with tasks cut short."""
+    """On request, with tasks stopped."""
     WORKER_DIED = auto()
-    """The worker can run nothing any more: the process has to start again."""
+    """The worker cannot run anything any more: the process has to start again."""
     REFUSED = auto()
     """No scheduler will ever take this executor."""
 
@@ -77,7 +79,7 @@ class Agent:
         *,
         address: str = "",
     ) -> None:
-        """Make an agent that polls, or in push mode one that is sent work at *address*."""
+        """Make an agent that polls, or in push mode one that is called at *address*."""
         self._settings = settings
         self._identity = identity
         self._worker = worker
@@ -124,9 +126,9 @@ class Agent:
         )
         self._is_called = settings.mode == "push"
         self._calls: dict[int, asyncio.Future[pb.PollWorkResponse]] = {}
-        """The answers of polls that may come as a call, by the number of their list."""
+        """The poll answers that may come as a call, by the number of the poll's list."""
         self._changed = asyncio.Event()
-        """Set whenever slots may have become free, or there is something else to say in a poll."""
+        """Set whenever slots may have become free, or a poll has something else to say."""
         self._draining = asyncio.Event()
         self._must_stop = asyncio.Event()
         self._empty = asyncio.Event()
@@ -135,11 +137,11 @@ class Agent:
         self._listed_s = clock.monotonic_s()
         """When the latest list was sent."""
         self._patience: asyncio.Timeout | None = None
-        """What ends the wait for the latest poll."""
+        """The timeout of the latest poll."""
         self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
         self._cleaned_up: list[JobId] = []
         self._cleaning: set[bytes] = set()
-        """Clean-ups that go on, serialized: one that takes long is asked for again and again."""
+        """Clean-ups in progress, serialized: a long one is asked for again and again."""
         self._background = Background(self._fail)
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._in_hand = TasksInHand(
@@ -158,9 +160,9 @@ class Agent:
     # ---------------------------------------------------------------- life
 
     async def run(self) -> Outcome:
-        """Register and work until drained, refused, or until the worker is dead; then say goodbye and return why.
+        """Register and work until drained, refused, or until the worker is dead; then deregister and return why.
 
-        `LoopEndedError` when a part of it has ended that must not.
+        `LoopEndedError` when a part has ended that must not.
         """
         loops = {
             "registration": self._membership.register(),
@@ -185,7 +187,7 @@ class Agent:
         return outcome
 
     def request_drain(self) -> None:
-        """Take no more work, finish what runs, and end; called again, stop what runs."""
+        """Take no more work, finish the running tasks, and end; a second call stops the running tasks."""
         self._log.info("drain_requested", running=self._attempts.active)
         if self._draining.is_set():
             self._must_stop.set()
@@ -206,12 +208,12 @@ class Agent:
         try:
             await self._gateway.deregister(request, _LAST_WORDS_S)
         except OnagerError as e:
-            # Its lease runs out instead.
+            # Its lease ends it instead.
             tell(self._log, "deregistration_not_delivered", e)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None] | None":
         if self._ended.done():
-            work.close()  # too late: nobody would wait for it
+            work.close()  # too late: nothing would wait for it
             return None
         return self._background.start(getattr(work, "__qualname__", "work"), work)
 
@@ -228,10 +230,10 @@ class Agent:
     # ---------------------------------------------------------------- polling
 
     async def _poll(self) -> None:
-        """Poll whenever a slot is free, and now and then when none is: a launch that got lost may be waited for.
+        """Poll whenever a slot is free, and now and then when none is, since a lost launch may be waited for.
 
-        By the tasks that hold the slots, even, where a job's stages run together. In push mode a poll waits always:
-        it takes no connection's time, and by its answer tasks are stopped at once.
+        Even the tasks that hold the slots may wait for it, if a job's stages run together. In push mode a poll always
+        waits: it occupies no connection, and its answer stops tasks at once.
         """
         backoff = Backoff(first_s=0.05, limit_s=1.0)
         while True:
@@ -240,7 +242,7 @@ class Agent:
             if not self._has_to_poll:
                 await self._wait_for_change(self._next_list_in_s)
                 continue
-            # A report's answer on its way may hold launches, and the list must not miss those.
+            # An answer to a report may be in flight with launches, and the list must not miss those.
             await self._reporter.wait_until_idle(timeout_s=1.0)
             if not self._has_to_poll:
                 continue
@@ -251,7 +253,7 @@ class Agent:
                 async with asyncio.timeout(None) as self._patience:
                     await asyncio.shield(poll)
             except TimeoutError:
-                continue  # a scheduler that gets another poll answers the one before
+                continue  # a scheduler that gets another poll answers the earlier one
             finally:
                 self._patience = None
 
@@ -265,7 +267,7 @@ class Agent:
 
     @property
     def _next_list_in_s(self) -> float:
-        """Return how soon a list is due though there is no slot to offer: as often as polls without an answer end."""
+        """Return the seconds until a list is due without a free slot: as often as polls without an answer end."""
         return self._listed_s + self._settings.poll_wait_ms / 1000 - self._clock.monotonic_s()
 
     async def _wait_for_change(self, timeout_s: float) -> None:
@@ -314,9 +316,9 @@ class Agent:
             await asyncio.sleep(self._pace.wait_s(now_s))
 
     def answer_poll(self, request: pb.AnswerPollRequest) -> None:
-        """Take the answer to a poll; `UnknownExecutorError` when another life of this executor is meant.
+        """Take the answer to a poll; `UnknownExecutorError` when it is for another life of this executor.
 
-        A poll that waits no more does no harm: what comes with its answer is taken all the same.
+        It is taken even if the poll no longer waits.
         """
         if (request.executor_id, request.incarnation) != (self._id, self._identity.incarnation) or self._ended.done():
             raise UnknownExecutorError(request.executor_id)
@@ -347,7 +349,7 @@ class Agent:
         )
 
     def _poll_again(self) -> None:
-        """Poll at once, even if a poll waits: its list shows which launches have got lost."""
+        """Poll at once, even if a poll waits: its list shows which launches were lost."""
         if self._patience is not None and self._patience.when() is None:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
@@ -368,7 +370,7 @@ class Agent:
             self._empty.clear()
 
     def _add_news(self, request: pb.HeartbeatRequest) -> None:
-        """Add to a heartbeat what is kept on disk and in memory, and what polls say otherwise, or cannot when full."""
+        """Add to a heartbeat what is kept on disk and in memory, and what polls would say if they were sent."""
         self._exchange.add_to(request)
         request.no_space = self._space.why
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
@@ -404,7 +406,7 @@ class Agent:
     async def _clean_up(self, request: pb.CleanUp) -> None:
         asked = request.SerializeToString(deterministic=True)
         if asked in self._cleaning:
-            return  # asked for again meanwhile
+            return  # already in progress: the request was repeated
         self._cleaning.add(asked)
         try:
             is_ended = await self._in_hand.clean_up(request)
@@ -440,9 +442,9 @@ class Agent:
         self._end(Ending.STOPPED, "stopped while tasks were running")
 
     async def _until_unneeded(self) -> None:
-        """Wait until nothing is held, and no job goes on that reads what was streamed here: it would begin anew.
+        """Wait until nothing is held, and no running job reads what was streamed here: it would begin again.
 
-        Which jobs have ended is told by the answers to heartbeats.
+        The answers to heartbeats tell which jobs have ended.
         """
         await self._empty.wait()
         while self._worker.streamed_jobs():

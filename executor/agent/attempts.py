@@ -1,4 +1,4 @@
-"""Every task attempt that this executor was given, from launch to acknowledged report: no I/O, one thread."""
+"""Every task attempt of this executor, from launch to acknowledged report: no I/O, one thread."""
 
 from collections import deque
 from collections.abc import Collection, Iterable
@@ -12,19 +12,19 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key, task_keys
 
 _REMEMBERED_S = 60.0
-"""For so long at least, and twice as long at most, acknowledged attempts are remembered: a launch that comes once more
-has been under way since before, and no call to an executor, and none of its polls, takes longer."""
+"""Acknowledged attempts are remembered this long at least, and twice as long at most: a launch that arrives again was
+sent before, and no call to an executor, and no poll, takes longer."""
 _REMEMBERED = 200_000
-"""That many at most."""
+"""Most attempts that are remembered."""
 
 
 class AttemptState(Enum):
-    """How far an attempt is."""
+    """The state of an attempt."""
 
     QUEUED = auto()
-    """Waits for a slot of ours."""
+    """Waits for a free slot here."""
     PREPARING = auto()
-    """Holds a slot; what it needs is being fetched."""
+    """Holds a slot; its blobs are being fetched."""
     RUNNING = auto()
     """The worker has it."""
     FINISHED = auto()
@@ -36,26 +36,26 @@ class _Attempt:
     state: AttemptState
     report: pb.TaskReport | None = None
     reply_to: str = ""
-    """Where its report goes first; empty for any scheduler."""
+    """The address to which its report goes first; empty for any scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What `AttemptTable.accept` made of a launch."""
+    """The result of `AttemptTable.accept`."""
 
     accepted: tuple[TaskKey, ...] = ()
     refused: tuple[TaskKey, ...] = ()
-    """Not to be run. They are held, and the caller finishes them with a failure."""
+    """Must not run: they are held, and the caller finishes them with a failure."""
     known: tuple[TaskKey, ...] = ()
-    """Held already, or acknowledged before: nothing runs twice."""
+    """Already held, or acknowledged before: nothing runs twice."""
 
 
 class AttemptTable:
-    """Decides which attempts run, so that a launch that comes twice runs once and *slots* are never exceeded.
+    """Decides which attempts run, so that a repeated launch runs once and *slots* are never exceeded.
 
-    An attempt is *held* from its launch until its report is acknowledged: held attempts make up the list of running
-    work that the scheduler reconciles with, and a slot counts as free only when its attempt is held no more.
-    Acknowledged attempts are remembered for a while.
+    An attempt is *held* from its launch until its report is acknowledged. Held attempts make up the running list with
+    which the scheduler reconciles, and a slot counts as free only when its attempt is no longer held. Acknowledged
+    attempts are remembered for a while.
     """
 
     def __init__(self, slots: int, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class AttemptTable:
 
     @property
     def free_slots(self) -> int:
-        """Return how many more tasks the scheduler may hand out to us."""
+        """Return how many more tasks the scheduler may launch here."""
         return max(0, self._slots - len(self._held))
 
     def freed_by(self, count: int) -> int:
@@ -99,9 +99,9 @@ class AttemptTable:
     def accept(self, task_set: pb.TaskSet, *, refuses_all: bool = False) -> Launch:
         """Hold the tasks of *task_set* that are new, and queue them.
 
-        They are refused when more than two tasks a slot would be held, or where they stream when there is no slot,
-        because what holds the slots may wait for them. The report of a task that is here already goes to who sent it
-        last.
+        They are refused if more than two tasks per slot would be held, or if they stream and no slot is free, because
+        the tasks in the slots may wait for them. The report of a task that is already held goes to the scheduler that
+        sent it last.
         """
         accepted, refused, known = [], [], []
         room = self._slots - self._unfinished if task_set.pipelined else 2 * self._slots - len(self._held)
@@ -139,7 +139,7 @@ class AttemptTable:
         return [part_of(task_set, keys) for task_set, keys in taken]
 
     def mark_running(self, keys: Iterable[TaskKey]) -> list[TaskKey]:
-        """Note that the worker gets those of *keys* that nobody cancelled meanwhile, and return them."""
+        """Note that the worker gets those of *keys* that were not cancelled meanwhile, and return them."""
         running = []
         for key in keys:
             attempt = self._held.get(key)
@@ -153,7 +153,7 @@ class AttemptTable:
         return [key for key in keys if key in self._held and self._held[key].state in states]
 
     def finish(self, report: pb.TaskReport) -> bool:
-        """Keep *report* until it is acknowledged; return false when its attempt is not held or had finished before."""
+        """Keep *report* until it is acknowledged; return false when its attempt is not held or had already finished."""
         attempt = self._held.get(task_key(report.task))
         if attempt is None or attempt.state is AttemptState.FINISHED:
             return False
@@ -164,11 +164,11 @@ class AttemptTable:
         return True
 
     def reports(self) -> list[tuple[TaskKey, pb.TaskReport, str]]:
-        """Return every report that is not acknowledged, and where it goes first, in the order of the launches."""
+        """Return every report that is not acknowledged, and its first address, in the order of the launches."""
         return [(key, a.report, a.reply_to) for key, a in self._held.items() if a.report is not None]
 
     def acknowledge(self, keys: Iterable[TaskKey]) -> None:
-        """Let go of the finished attempts *keys*, and remember that they were here."""
+        """Release the finished attempts *keys*, and remember that they were here."""
         for key in keys:
             attempt = self._held.get(key)
             if attempt is None or attempt.state is not AttemptState.FINISHED:

@@ -1,11 +1,11 @@
-"""Waiting longer after every failure in a row, and not repeating at once too often."""
+"""Waits that grow with every failure in a row, and a limit on repetitions."""
 
 import asyncio
 import secrets
 
 
 class Backoff:
-    """Waits *first_s*, then twice as long each time up to *limit_s*, each less a random part of up to a half."""
+    """Waits *first_s*, then twice as long each time up to *limit_s*, each minus a random part of up to a half."""
 
     def __init__(self, first_s: float, limit_s: float) -> None:
         self._first_s = first_s
@@ -27,7 +27,7 @@ class Backoff:
 
 
 class Pace:
-    """Lets a few things happen at once, and after that one every *interval_s*."""
+    """Lets a few actions happen at once, and after that one every *interval_s*."""
 
     def __init__(self, interval_s: float, at_once: int) -> None:
         self._interval_s = interval_s
@@ -35,6 +35,6 @@ class Pace:
         self._due_s = 0.0
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long the next one has to wait that would be at *now_s*, by a steady clock."""
+        """Return how long an action at *now_s*, by a monotonic clock, has to wait."""
         self._due_s = max(self._due_s, now_s - self._at_once * self._interval_s) + self._interval_s
         return max(0.0, self._due_s - now_s)

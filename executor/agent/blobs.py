@@ -8,13 +8,16 @@ from collections.abc import Awaitable, Callable
 from onager.ids import BlobDigest
 
 _MOST = 4_096
-"""Blobs that are kept at most: small ones take more memory than they have bytes."""
+"""Most blobs that are kept: small ones take more memory than they have bytes."""
 
 Fetch = Callable[[BlobDigest], Awaitable[bytes]]
 
 
 class BlobCache:
-    """Fetches each blob once, however many ask at once; above *capacity_bytes*, or thousands, the longest unused go."""
+    """Fetches each blob once for all concurrent callers; evicts the least recently used when full.
+
+    It is full above *capacity_bytes*, or above `_MOST` blobs.
+    """
 
     def __init__(self, fetch: Fetch, capacity_bytes: int) -> None:
         self._fetch = fetch
@@ -34,18 +37,18 @@ class BlobCache:
             task = asyncio.create_task(self._fetch_and_keep(digest), name=f"blob {digest[:12]}")
             self._in_flight[digest] = task
             task.add_done_callback(lambda done: self._settle(digest, done))
-        # One who stops waiting does not stop the fetch for the others.
+        # A caller that stops waiting does not stop the fetch for the others.
         return await asyncio.shield(task)
 
     def offer(self, digest: BlobDigest, content: bytes) -> None:
-        """Keep *content* that came unasked for, if it is what *digest* says."""
+        """Keep *content* that came unasked for, if it matches *digest*."""
         if digest not in self._kept and hashlib.sha256(content).hexdigest() == digest:
             self._keep(digest, content)
 
     def _settle(self, digest: BlobDigest, done: asyncio.Task[bytes]) -> None:
         self._in_flight.pop(digest, None)
         if not done.cancelled():
-            done.exception()  # seen, even when everyone who asked has gone
+            done.exception()  # retrieved, even when every caller has gone
 
     async def _fetch_and_keep(self, digest: BlobDigest) -> bytes:
         content = await self._fetch(digest)

@@ -1,4 +1,4 @@
-"""Looks through the exchange directory now and then, for people and for schedulers, who know what should go."""
+"""Scans the exchange directory now and then, for people and for schedulers, which know what should go."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,16 +12,16 @@ from onager.ids import Incarnation
 from onager.protocol import onager_pb2 as pb
 
 _SHARE_OF_TIME = 0.02
-"""How much of its time an executor looks: a directory of very many files is looked through less often."""
+"""The part of its time that an executor scans: a directory of very many files is scanned less often."""
 _FILES_TOLD = 16
-"""Jobs told of in one heartbeat."""
+"""Jobs reported in one heartbeat."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class _Trace:
-    """What tells that something happened to a job's files."""
+    """What shows that a job's files have changed."""
 
     files: int
     bytes: int
@@ -29,7 +29,7 @@ class _Trace:
 
 
 class ExchangeWatch:
-    """What this executor last saw in the exchange directory, and has not told yet."""
+    """What this executor last saw in the exchange directory, and has not reported yet."""
 
     def __init__(
         self, look: Callable[[], Awaitable[Contents | None]], incarnation: Incarnation, clock: Clock, *, every_s: float
@@ -41,13 +41,13 @@ class ExchangeWatch:
         self._use = pb.ExchangeUse()
         self._jobs: dict[str, JobFiles] = {}
         self._telling: dict[str, _Trace] = {}
-        """What the request says that has no answer yet."""
+        """What the unanswered request reports."""
         self._told: dict[str, _Trace] = {}
         self._strangers: dict[str, set[str]] = {}
-        """By job: other executors that were writing files in the last two looks."""
+        """By job: other executors that were writing files in the last two scans."""
 
     async def run(self) -> None:
-        """Look for ever, unless it is said that there is nothing to be seen."""
+        """Scan for ever, unless there is nothing to scan."""
         while True:
             began_s = self._clock.monotonic_s()
             try:
@@ -62,7 +62,7 @@ class ExchangeWatch:
             await asyncio.sleep(max(self._every_s, took_s / _SHARE_OF_TIME))
 
     def take(self, contents: Contents) -> None:
-        """Note what was seen."""
+        """Note what a scan has found."""
         self._use = pb.ExchangeUse(
             bytes=contents.bytes,
             files=contents.files,
@@ -79,7 +79,7 @@ class ExchangeWatch:
         self._told = {job_id: trace for job_id, trace in self._told.items() if job_id in contents.jobs}
 
     def add_to(self, request: pb.HeartbeatRequest) -> None:
-        """Tell of the directory, and of jobs whose files have changed since they were told of, or may be left over."""
+        """Add the directory's use, and jobs whose files have changed since their last report, or may be left over."""
         request.exchange.CopyFrom(self._use)
         self._telling = {}
         for job_id, job in self._jobs.items():
@@ -91,9 +91,9 @@ class ExchangeWatch:
                     return
 
     def was_told(self, answer: pb.HeartbeatResponse) -> None:
-        """Note that a scheduler has heard the last request, of which it may want to hear some jobs again."""
+        """Note that a scheduler got the last request; it may ask to hear of some jobs again."""
         for job_id in self._telling.keys() - set(answer.tell_again):
-            # What was told, and not what has been seen since.
+            # What was reported, not what has been seen since.
             self._told[job_id] = self._telling[job_id]
             self._strangers.pop(job_id, None)
         self._telling = {}

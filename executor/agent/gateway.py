@@ -23,14 +23,14 @@ log = structlog.get_logger()
 
 
 class SchedulerGateway:
-    """Calls the scheduler that answered last; when it does not answer, each of the others once.
+    """Calls the scheduler that answered last; if it does not answer, each of the others once.
 
-    Calls that wait for one that has failed to answer another call are given up, too, and made elsewhere: a scheduler
-    that hangs would else be noticed by each of them in its own time.
+    If a scheduler has failed to answer one call, the other calls that wait for it are given up, too, and made
+    elsewhere: otherwise each of them would notice a hung scheduler in its own time.
 
     Every call raises the error that the scheduler raised, `SchedulerUnreachableError` when none answered, or `TlsError`
-    when that was because no safe connection to the last one came about. Whether a
-    call that failed so was carried out is unknown: all of them may be repeated.
+    if that was because no safe connection to the last one was made. It is unknown whether a call that failed so was
+    carried out: all calls may be repeated.
     """
 
     def __init__(
@@ -41,26 +41,26 @@ class SchedulerGateway:
         first: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        """Begin with the address at *first*, counted around, so that executors spread over the schedulers."""
+        """Begin with the address at index *first*, modulo their number: so executors spread over the schedulers."""
         self._addresses = addresses
         self._access = access or ClientAccess(ClientSecurity(), addresses)
         self._channels = [self._access.aio_channel(address) for address in addresses]
         self._stubs = [OnagerExecutorGatewayStub(channel) for channel in self._channels]
         self._current = first % len(addresses)
         self._patience: list[dict[asyncio.Timeout, None]] = [{} for _ in addresses]
-        """What ends the calls that wait for each address."""
+        """The timeouts of the calls that wait for each address."""
         self._breaking: dict[int, asyncio.Task[None]] = {}
-        """What ends when the connection to an address breaks."""
+        """Tasks that end when the connection to an address breaks."""
         self._is_lost = False
         self._replies = ReplyChannels(self._access, clock or SystemClock())
 
     @property
     def addresses(self) -> str:
-        """Return the addresses for people."""
+        """Return the addresses as text for people."""
         return ",".join(self._addresses)
 
     async def register(self, request: pb.RegisterExecutorRequest, timeout_s: float) -> pb.RegisterExecutorResponse:
-        """Introduce this executor.
+        """Register this executor.
 
         `VersionMismatchError`, `ExecutorReplacedError` or `InvalidRequestError` when it can never work there.
         """
@@ -68,16 +68,16 @@ class SchedulerGateway:
         return answer
 
     async def heartbeat(self, request: pb.HeartbeatRequest, timeout_s: float) -> pb.HeartbeatResponse:
-        """Renew the lease; the answer names tasks that nobody wants any more."""
+        """Renew the lease; the answer names tasks that are no longer wanted."""
         answer: pb.HeartbeatResponse = await self._call("Heartbeat", request, timeout_s)
         return answer
 
     async def poll(
         self, request: pb.PollWorkRequest, timeout_s: float, again: Callable[[], pb.PollWorkRequest] | None = None
     ) -> pb.PollWorkResponse:
-        """Wait for work; schedulers after the first are asked *again*, with a later list.
+        """Wait for work; schedulers after the first get the request of *again*, with a later list.
 
-        One that did not answer may have launched something, which the list that it was sent does not disprove.
+        A scheduler that did not answer may have launched something, which the list that it got does not disprove.
         """
         answer: pb.PollWorkResponse = await self._call("PollWork", request, timeout_s, again)
         return answer
@@ -85,7 +85,7 @@ class SchedulerGateway:
     async def wait_for_call(self, called: "asyncio.Future[Any]", timeout_s: float) -> None:
         """Wait until the scheduler that was polled has *called*, its connection is broken, or *timeout_s* is over."""
         at = self._current
-        # One for all waits: gRPC keeps what waits for a change of state until there is one.
+        # One task for all waits: gRPC keeps each waiter for a change of state until there is one.
         if at not in self._breaking or self._breaking[at].done():
             connected = self._channels[at].wait_for_state_change(grpc.ChannelConnectivity.READY)
             self._breaking[at] = asyncio.create_task(connected, name=f"connection to {self._addresses[at]}")
@@ -101,10 +101,10 @@ class SchedulerGateway:
             return
 
     async def report(self, request: pb.ReportTasksRequest, timeout_s: float) -> pb.ReportTasksResponse:
-        """Hand over what became of tasks.
+        """Report the outcomes of tasks.
 
-        The slots are free by our word alone: one that did not answer may have filled them, so they are not offered to
-        another. The next poll offers them, and its list shows what of that has got lost.
+        Only our word says that the slots are free: a scheduler that did not answer may have filled them, so they are
+        not offered to another. The next poll offers them, and its list shows which launches were lost.
         """
         again = pb.ReportTasksRequest()
         again.CopyFrom(request)
@@ -113,11 +113,11 @@ class SchedulerGateway:
         return answer
 
     def is_passed_over(self, address: str) -> bool:
-        """Return whether the scheduler at *address* did not answer lately, so that another is asked at once."""
+        """Return whether the scheduler at *address* did not answer lately, so that another one is asked at once."""
         return self._replies.is_passed_over(address)
 
     async def report_to(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
-        """Hand over what became of tasks to the scheduler at *address*; None when it does not answer."""
+        """Report outcomes to the scheduler at *address*; None when it does not answer."""
         return await self._replies.report(address, request)
 
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
@@ -125,7 +125,7 @@ class SchedulerGateway:
         await self._call("DeregisterExecutor", request, timeout_s)
 
     async def fetch_blob(self, digest: BlobDigest) -> bytes:
-        """Return the blob of *digest*; `StateCorruptError` when what comes has another digest."""
+        """Return the blob of *digest*; `StateCorruptError` when the received content has another digest."""
         chunks: list[bytes] = await self._call("FetchBlob", pb.FetchBlobRequest(digest=digest), _BLOB_TIMEOUT_S)
         content = b"".join(chunks)
         found = hashlib.sha256(content).hexdigest()
@@ -138,7 +138,7 @@ class SchedulerGateway:
     async def _call(
         self, method: str, request: object, timeout_s: float, again: Callable[[], object] | None = None
     ) -> Any:
-        """Return the first answer; schedulers after the first are asked what *again* returns, if it is given."""
+        """Return the first answer; schedulers after the first get what *again* returns, if it is given."""
         reasons = []
         unsafe: TlsError | None = None
         for _ in self._addresses:
@@ -162,7 +162,7 @@ class SchedulerGateway:
         raise unsafe or SchedulerUnreachableError(self.addresses, "; ".join(reasons))
 
     async def _call_at(self, at: int, method: str, request: object, timeout_s: float) -> Any:
-        """Call one scheduler; `TimeoutError` when it is given up because of another call."""
+        """Call one scheduler; `TimeoutError` when the call is given up because another call failed."""
         async with asyncio.timeout(None) as patience:
             self._patience[at][patience] = None
             try:
@@ -206,7 +206,7 @@ class SchedulerGateway:
 
 
 def tell(logger: structlog.typing.FilteringBoundLogger, event: str, error: OnagerError, **fields: object) -> None:
-    """Log a call that failed and will be repeated; that no scheduler answers was told once by the gateway itself."""
+    """Log a call that failed and will be repeated; the gateway itself logs once that no scheduler answers."""
     if isinstance(error, SchedulerUnreachableError):
         logger.debug(event, error=str(error), **fields)
     else:

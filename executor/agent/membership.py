@@ -1,4 +1,4 @@
-"""Being known to the schedulers: registration, again whenever none knows us, and the heartbeats that keep the lease."""
+"""Membership: registration, again whenever no scheduler knows us, and heartbeats that keep the lease."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,15 +28,15 @@ _UNANSWERED_RETRY_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who registers: this life of this executor, and the versions that it speaks."""
+    """The identity that registers: this life of this executor, and its versions."""
 
     incarnation: Incarnation
     pid: int
     spark_version: str
     python_version: str
-    """Major and minor: pickled functions need the same on both sides."""
+    """Major and minor version: pickled functions need the same on both sides."""
     stream_address: str = ""
-    """Where other executors read what tasks here stream; empty: they cannot."""
+    """The address at which other executors read the streams of tasks here; empty if it cannot stream."""
 
 
 class Membership:
@@ -77,7 +77,7 @@ class Membership:
         await self._registered.wait()
 
     def lose(self) -> None:
-        """Say that a scheduler does not know this executor."""
+        """Note that a scheduler does not know this executor."""
         self._registered.clear()
         self._must_register.set()
 
@@ -87,11 +87,11 @@ class Membership:
         self.beat()
 
     def beat(self) -> None:
-        """Let the next heartbeat be sent at once."""
+        """Send the next heartbeat at once."""
         self._heartbeat_due.set()
 
     async def register(self) -> None:
-        """Register whenever that is due; returns only when this executor is refused for good."""
+        """Register whenever that is needed; return only when this executor is refused for good."""
         backoff = Backoff(first_s=0.1, limit_s=2.0)
         while True:
             await self._must_register.wait()

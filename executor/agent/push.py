@@ -40,7 +40,7 @@ class ExecutorService(OnagerExecutorServicer):  # type: ignore[misc]
 
 
 class Port:
-    """A port that is taken, and not served on yet."""
+    """An open port that is not served yet."""
 
     def __init__(self, settings: ExecutorSettings, access: ServerAccess) -> None:
         """Listen as *settings* say; `InvalidSettingError` when the address cannot be used."""
@@ -56,7 +56,7 @@ class Port:
 
     @asynccontextmanager
     async def serving(self, agent: Agent) -> AsyncIterator[None]:
-        """Hand what comes to *agent* inside the block."""
+        """Serve calls to *agent* inside the block."""
         border = Border(self._server)
         add_OnagerExecutorServicer_to_server(ExecutorService(agent), border)
         checks = HealthServicer()

@@ -1,4 +1,4 @@
-"""Reports go to the scheduler that drives their job: it decides by what it has in memory."""
+"""Channels for reports to the schedulers that drive the jobs: a driver decides from memory."""
 
 from collections import OrderedDict
 from typing import Any, Final
@@ -16,15 +16,15 @@ from onager.supervision import unless_cut
 log = structlog.get_logger()
 
 _ANSWER_S: Final = 1.0
-"""A scheduler that takes longer is likely to hang, or to have lost its store: another one is asked."""
+"""A scheduler that takes longer probably hangs, or has lost its store: another one is asked."""
 _PASSED_OVER_S: Final = 2.0
 _NEVER_REACHED_S: Final = 30.0
-"""How long one is passed over that has never answered: it may advertise an address that leads nowhere from here."""
+"""How long a scheduler that has never answered is skipped: its address may lead nowhere from here."""
 _MAX_CHANNELS: Final = 16
 
 
 class ReplyChannels:
-    """Channels to schedulers at the addresses that they named with their launches."""
+    """Channels to schedulers at the addresses that came with their launches."""
 
     def __init__(self, access: ClientAccess, clock: Clock) -> None:
         self._access = access
@@ -34,22 +34,22 @@ class ReplyChannels:
         self._has_answered: set[str] = set()
 
     def is_passed_over(self, address: str) -> bool:
-        """Return whether the scheduler at *address* did not answer lately, so that another is asked at once."""
+        """Return whether the scheduler at *address* did not answer lately, so that another one is asked at once."""
         now_s = self._clock.monotonic_s()
         return self._passed_over.get(address, now_s) > now_s
 
     async def report(self, address: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse | None:
-        """Return the answer of the scheduler at *address*; None when it gives none, and another has to be asked.
+        """Return the answer of the scheduler at *address*; None when it gives none, and another one has to be asked.
 
-        Only `UnknownExecutorError` is raised: whatever else is wrong there, such as a token that it does not know or
-        that no scheduler serves at the address at all, need not be wrong elsewhere.
+        Only `UnknownExecutorError` is raised: any other error there, such as an unknown token or an address without a
+        scheduler, need not happen elsewhere.
         """
         if self.is_passed_over(address):
             return None
         try:
             self._access.check(address)
             stub: Any = OnagerExecutorGatewayStub(await self._channel(address))
-            # A channel that has not been used for long is closed when there are many, even with a call under way.
+            # When there are many channels, one that has not been used for long is closed, even with a call in flight.
             answer: pb.ReportTasksResponse = await unless_cut(
                 stub.ReportTasks(request, timeout=_ANSWER_S, metadata=self._access.metadata()),
                 SchedulerUnreachableError(address, "its connection was closed"),
@@ -88,7 +88,7 @@ class ReplyChannels:
 
 def is_elsewhere_better(raw: grpc.aio.AioRpcError, error: OnagerError) -> bool:
     """Return whether another scheduler may do what one has failed to do."""
-    # A scheduler that shuts down ends the calls it holds with CANCELLED.
+    # A scheduler that shuts down ends its waiting calls with CANCELLED.
     return isinstance(error, SchedulerUnreachableError | StateUnavailableError) or (
         raw.code() is grpc.StatusCode.CANCELLED
     )

@@ -1,4 +1,4 @@
-"""Sends reports of finished tasks until each is acknowledged: batched, repeated, independent of any poll."""
+"""Sends reports of finished tasks until each is acknowledged: batched, repeated, independent of polls."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -18,10 +18,10 @@ from onager.protocol.limits import MAX_MESSAGE_BYTES, MAX_REPORT_BYTES
 from onager.protocol.task_keys import task_key
 
 _BATCH_WINDOW_S = 0.003
-"""How long the first report waits for others, unless nothing else runs or there was none for a while."""
+"""How long the first report waits for others, unless nothing else runs or there was no report for a while."""
 _RARE_S = 0.05
 _OFFER_AFTER_S = 0.005
-"""How long slots that a report has freed and its answer did not fill wait for others, before the poll is told."""
+"""How long slots that a report freed and its answer did not fill wait for others, before they are offered."""
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4
 _TIMEOUT_S = 15.0
 
@@ -30,15 +30,15 @@ OnAnswer = Callable[[pb.ReportTasksResponse], None]
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Reports that go with one call."""
+    """Reports that share a call."""
 
     reply_to: str
-    """Where the scheduler is reached that they are for; empty for whichever answers."""
+    """The address of their scheduler; empty for any scheduler that answers."""
     reports: dict[TaskKey, pb.TaskReport] = field(default_factory=dict)
 
 
 class Reporter:
-    """One call at a time to each scheduler that reports are for; what finishes meanwhile goes with the next ones."""
+    """Makes one call at a time to each scheduler; reports that come meanwhile share the next call."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Reporter:
         list_number: Callable[[], int] = lambda: 0,
         spawn: Callable[[Coroutine[None, None, None]], object] = asyncio.create_task,
     ) -> None:
-        """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that did not come.
+        """Make it; *on_silence* is called when a scheduler may have launched tasks in an answer that was lost.
 
-        It is called again when the reports of such an answer are acknowledged at last. *spawn* runs work in the
+        It is called again when the reports of such a call are acknowledged at last. *spawn* runs work in the
         background.
         """
         self._attempts = attempts
@@ -72,11 +72,11 @@ class Reporter:
         self._idle.set()
         self._in_flight = 0
         self._sending: dict[str, object] = {}
-        """What sends reports, by the address of the scheduler that they are for."""
+        """The tasks that send reports, by the address of the scheduler."""
         self._idle_since_s = asyncio.get_running_loop().time()
         self._unfilled = asyncio.Event()
         self._untold_slots = 0
-        """Free slots of which the scheduler that is polled does not know."""
+        """Free slots that the polled scheduler does not know of."""
         self._polls_waiting = 0
         self._unanswered: set[TaskKey] = set()
         self._log = structlog.get_logger().bind(executor_id=executor_id)
@@ -85,7 +85,7 @@ class Reporter:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Tell the scheduler that is polled meanwhile of slots that others have left free; it knows all until now."""
+        """Offer slots that others leave free to the polled scheduler, inside the block; it knows all slots so far."""
         self._untold_slots = 0
         self._polls_waiting += 1
         try:
@@ -94,7 +94,7 @@ class Reporter:
             self._polls_waiting -= 1
 
     def wake(self) -> None:
-        """Say that there is something to send."""
+        """Note that there is something to send."""
         self._wake.set()
 
     async def wait_until_idle(self, timeout_s: float) -> None:
@@ -119,7 +119,7 @@ class Reporter:
                     self._sending[reply_to] = self._spawn(self._send_all(reply_to))
 
     async def _send_all(self, reply_to: str) -> None:
-        """Send what there is for one scheduler, until nothing is left."""
+        """Send all reports for one scheduler, until none is left."""
         backoff = Backoff(first_s=0.05, limit_s=2.0)
         try:
             while batch := self._next_batch(reply_to):
@@ -132,14 +132,14 @@ class Reporter:
             self._idle_since_s = asyncio.get_running_loop().time()
 
     async def offer(self) -> None:
-        """Offer what other schedulers have left free to the one that is polled, for ever."""
+        """Offer slots that other schedulers left free to the polled one, for ever."""
         while True:
             await self._unfilled.wait()
             await asyncio.sleep(_OFFER_AFTER_S)
             self._unfilled.clear()
             slots, self._untold_slots = self._untold_slots, 0
             if not (slots and self.refills and self._polls_waiting):
-                continue  # the next poll tells of them
+                continue  # the next poll offers them
             try:
                 with self._calling():
                     self._on_answer(await self._gateway.report(self._request((), slots), _TIMEOUT_S))
@@ -150,7 +150,7 @@ class Reporter:
                 self._on_silence()
 
     async def flush(self, timeout_s: float) -> None:
-        """Send what is left once more, for at most *timeout_s*; only when `run` has ended."""
+        """Send the remaining reports once more, for at most *timeout_s*; only after `run` has ended."""
         try:
             async with asyncio.timeout(timeout_s):
                 while batches := [batch for to in self._destinations() if (batch := self._next_batch(to))]:
@@ -160,11 +160,11 @@ class Reporter:
             self._log.warning("reports_left_behind", count=len(self._attempts.reports()))
 
     def _destinations(self) -> list[str]:
-        """Return the addresses of the schedulers that reports are for; empty for whichever answers."""
+        """Return the addresses of the schedulers with pending reports; empty for any scheduler that answers."""
         return list(dict.fromkeys(reply_to for _, _, reply_to in self._attempts.reports()))
 
     def _next_batch(self, reply_to: str) -> _Batch | None:
-        """Return what goes with the next call to one scheduler: as many reports as fit a message."""
+        """Return the next call's reports to one scheduler: as many as fit a message."""
         batch = _Batch(reply_to)
         size = 0
         for key, report, wanted in self._attempts.reports():
@@ -177,7 +177,7 @@ class Reporter:
         return batch if batch.reports else None
 
     async def _send(self, batch: _Batch) -> bool:
-        """Return whether every report of *batch* was acknowledged."""
+        """Send *batch*; return whether every report was acknowledged."""
         keys = batch.reports.keys()
         # Slots that a lost answer may have filled are not offered again: the next poll offers them.
         fresh = keys - self._unanswered
@@ -198,23 +198,23 @@ class Reporter:
         self._unanswered -= keys
         self._on_answer(answer)
         if len(fresh) < len(keys):
-            self._on_silence()  # a poll that waits has offered fewer slots than there are now
+            self._on_silence()  # a waiting poll has offered fewer slots than are free now
         return keys <= acknowledged
 
     async def _call(self, reply_to: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse:
-        """Return the answer of the scheduler at *reply_to*, else of any."""
+        """Return the answer of the scheduler at *reply_to*, else of any other."""
         if reply_to and not self._gateway.is_passed_over(reply_to):
             answer = await self._gateway.report_to(reply_to, request)
             if answer is not None:
                 filled = sum(len(task_set.tasks) for task_set in answer.task_sets)
                 self._leave(request.freed_slots - filled - answer.credited_slots)
                 return answer
-            request.freed_slots = 0  # it may have filled them
+            request.freed_slots = 0  # the silent scheduler may have filled them
             self._on_silence()
         return await self._gateway.report(request, _TIMEOUT_S)
 
     def _leave(self, slots: int) -> None:
-        """Note that *slots* are free of which only a scheduler knows that is not polled."""
+        """Note that *slots* are free that only a scheduler knows that is not polled."""
         if slots > 0:
             self._untold_slots += slots
             self._unfilled.set()
@@ -241,7 +241,7 @@ class Reporter:
 
 
 def within_limits(report: pb.TaskReport) -> pb.TaskReport:
-    """Return *report*, or what stands for it when it is too large to be sent at all."""
+    """Return *report*, or a replacement if it is too large to be sent at all."""
     size = report.ByteSize()
     if size <= MAX_REPORT_BYTES:
         return report

@@ -1,4 +1,4 @@
-"""Being told that this executor gets no work for a while, because it fails nearly everything: said once in the log."""
+"""Notices of this executor's quarantine, because it fails nearly everything: logged once."""
 
 import structlog
 
@@ -6,14 +6,14 @@ from onager.protocol import onager_pb2 as pb
 
 
 class SetAsideNotice:
-    """What the schedulers said last."""
+    """The schedulers' last notice."""
 
     def __init__(self, executor_id: str) -> None:
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._until_ms = 0
 
     def hear(self, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
-        """Take in what an answer says of it."""
+        """Note what an answer says of the quarantine."""
         until_ms = answer.set_aside.until_ms
         if until_ms > self._until_ms:
             self._log.warning(

@@ -1,4 +1,4 @@
-"""Whether there is space in the exchange, once a task has found none: until then no work is taken."""
+"""Whether the exchange has space, once a task has found none: until then no work is taken."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,23 +14,23 @@ _LONGEST_S: Final = 5.0
 
 
 class SpaceWatch:
-    """What is told to schedulers about the space in the exchange."""
+    """What schedulers are told about the space in the exchange."""
 
     def __init__(self, check: Callable[[], Awaitable[None]], on_change: Callable[[], None], executor_id: str) -> None:
-        """Make it; *check* raises `ExchangeFullError` for as long as there is no space, *on_change* hears of news."""
+        """Make it; *check* raises `ExchangeFullError` while there is no space, *on_change* is called at each change."""
         self._check = check
         self._on_change = on_change
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._is_doubtful = asyncio.Event()
         self.why = ""
-        """Why nothing can be written; empty while something can, as far as anybody has noticed."""
+        """Why nothing can be written; empty as long as no failure to write is known."""
 
     def doubt(self) -> None:
-        """Say that a task has found no space."""
+        """Note that a task has found no space."""
         self._is_doubtful.set()
 
     async def run(self) -> None:
-        """Look whenever there is doubt, and again until there is space, for ever."""
+        """Check whenever a task has found no space, and again until there is space, for ever."""
         while True:
             await self._is_doubtful.wait()
             self._is_doubtful.clear()
@@ -50,7 +50,7 @@ class SpaceWatch:
                 self._tell(str(e))
             return True
         except OnagerError as e:
-            self._log.warning("exchange_not_checked", error=str(e))  # that fails tasks, and is told by them
+            self._log.warning("exchange_not_checked", error=str(e))  # tasks fail for the same reason, and report it
         return False
 
     def _tell(self, why: str) -> None:

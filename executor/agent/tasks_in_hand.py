@@ -1,4 +1,4 @@
-"""The tasks in an executor's hands: accepted, started as slots are free, cancelled, and judged once they end."""
+"""The tasks that an executor holds: accepted, started as slots are free, cancelled, and judged once they end."""
 
 import asyncio
 from collections import deque
@@ -26,7 +26,7 @@ _BLOB_ATTEMPTS = 5
 
 
 class TasksInHand:
-    """Stands between who talks with schedulers and the worker; made within a running event loop."""
+    """Stands between the calls to schedulers and the worker; made within a running event loop."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class TasksInHand:
     ) -> None:
         """Make it.
 
-        *spawn* runs work in the background, *on_report* hears that there is a report to send, *on_no_space* that a task
-        found no space to write into, and *on_death* why the worker can run nothing any more.
+        *spawn* runs work in the background. *on_report* is called when there is a report to send, *on_no_space* when a
+        task found no space to write into, and *on_death* with the reason why the worker cannot run anything any more.
         """
         self._attempts = attempts
         self._worker = worker
@@ -58,14 +58,14 @@ class TasksInHand:
         self._on_death = on_death
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._reported: deque[pb.TaskReport] = deque()
-        """What the worker's threads reported and is not taken in yet."""
+        """Reports of the worker's threads that are not processed yet."""
         self._is_judging_due = False
         self._loop = asyncio.get_running_loop()
 
     # ---------------------------------------------------------------- coming in and starting
 
     def accept(self, task_sets: Iterable[pb.TaskSet], *, is_leaving: bool) -> None:
-        """Take tasks that were polled for; those that are refused are reported as killed."""
+        """Take the tasks that a poll brought; refused ones are reported as killed."""
         for task_set in task_sets:
             launch = self._attempts.accept(task_set, refuses_all=is_leaving)
             if launch.known:
@@ -93,7 +93,7 @@ class TasksInHand:
                 log.debug("tasks_started", work=pb.Work.Name(task_set.work), tasks=len(running))
                 assignment = Assignment(part_of(task_set, running), blobs)
                 await self._threads.starts(self._worker.start, assignment, self._report_from_any_thread)
-        except Exception as e:  # whatever it is, the scheduler has to hear of it
+        except Exception as e:  # whatever the error is, the scheduler has to hear of it
             if isinstance(e, OnagerError):
                 tell(log, "tasks_not_started", e)
             else:
@@ -115,7 +115,7 @@ class TasksInHand:
         return await self._blobs.get(digest)
 
     def cancel(self, tasks: Iterable[pb.TaskId]) -> None:
-        """Stop tasks, those that wait at once."""
+        """Stop tasks; those that wait end at once."""
         keys = [task_key(task) for task in tasks]
         waiting = self._attempts.in_state(keys, AttemptState.QUEUED, AttemptState.PREPARING)
         self._finish_all(killed(waiting, "the task was cancelled before it started", self._clock.now_ms()))
@@ -128,9 +128,9 @@ class TasksInHand:
         await self._threads.cancels(self._worker.cancel, keys)
 
     async def clean_up(self, request: pb.CleanUp) -> bool:
-        """Remove files of a job, and forget it unless it goes on; return whether there is an end to be acknowledged.
+        """Remove files of a job, and forget it unless it goes on; return whether to acknowledge the clean-up.
 
-        What failed is not acknowledged, and asked for again.
+        A failed clean-up is not acknowledged, so it is asked for again.
         """
         job_id = JobId(request.job_id)
         try:
@@ -153,7 +153,7 @@ class TasksInHand:
             self._loop.call_soon_threadsafe(self._judge_all)
 
     def _judge_all(self) -> None:
-        """Take in what was reported; those that end together go on together."""
+        """Process the reports; those that arrive together are processed together."""
         self._is_judging_due = False
         done: list[pb.TaskReport] = []
         while self._reported:
@@ -166,7 +166,7 @@ class TasksInHand:
             self._finish_all(done)
 
     def _judge(self, report: pb.TaskReport) -> None:
-        """Take a success as it is; a failure only once it is sure that the worker outlived it."""
+        """Accept a success as it is; a failure only once it is certain that the worker survived it."""
         if report.HasField("success") or report.failure.kind == "task_killed":
             if report.success.HasField("plan"):
                 for blob in report.success.plan.blobs:  # the job's first tasks may well come here
@@ -178,7 +178,7 @@ class TasksInHand:
             self._spawn(self._judge_failure(report))
 
     async def _judge_failure(self, report: pb.TaskReport) -> None:
-        # When the worker's process dies, its tasks fail in every way; none of that is the user's error.
+        # When the worker's process dies, its tasks fail in many ways; none of these is the user's error.
         await asyncio.sleep(_DEATH_RATTLE_S)
         if await self._threads.liveness(self._worker.is_alive):
             kind = report.failure.cause or report.failure.kind
@@ -197,7 +197,7 @@ class TasksInHand:
 
 
 def _cause_of(error: Exception) -> FailureCause | None:
-    """Return what is known of an error in front of the worker beyond that another try may help."""
+    """Return the cause of an error that occurred before the worker got the task, if one is known."""
     match error:
         case VersionMismatchError():
             return FailureCause.OTHER_VERSION

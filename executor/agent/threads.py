@@ -1,4 +1,4 @@
-"""Threads for calls that block, a pool for each kind: calls that take long keep none of another kind waiting."""
+"""Threads for blocking calls, a pool for each kind: slow calls do not hold up those of another kind."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,11 +11,11 @@ R = TypeVar("R")
 _STARTS: Final = 4
 _CANCELS: Final = 2
 _CLEAN_UPS: Final = 4
-"""Removals on a network disk may take minutes, and it is no use to have many at once."""
+"""Removals on a network disk may take minutes, and many at once do not help."""
 
 
 class Calls:
-    """Calls of one kind, at most so many at once; the others wait for those."""
+    """Calls of one kind, of which a limited number run at once; the others wait."""
 
     def __init__(self, name: str, most: int) -> None:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix=f"onager-{name}")
@@ -25,25 +25,25 @@ class Calls:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(*args, **kwargs))
 
     def close(self) -> None:
-        """Begin nothing more; what goes on is not waited for."""
+        """Start nothing more, without waiting for calls that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Threads:
-    """The pools of one agent; none is asyncio's own, in which anything may wait."""
+    """The pools of one agent; none is asyncio's own, in which any call may wait."""
 
     def __init__(self) -> None:
         self.starts = Calls("start", _STARTS)
         self.cancels = Calls("cancel", _CANCELS)
         self.clean_ups = Calls("clean-up", _CLEAN_UPS)
         self.liveness = Calls("liveness", 2)
-        """Whether the worker lives: for who watches over it, and for who judges a failure."""
+        """Checks that the worker lives: for its supervision, and for judging a failure."""
         self.looks = Calls("look", 1)
-        """Through the exchange directory."""
+        """Scans of the exchange directory."""
         self.probes = Calls("probe", 1)
-        """Whether there is space in it."""
+        """Checks for space in it."""
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start nothing more."""
         for calls in (self.starts, self.cancels, self.clean_ups, self.liveness, self.looks, self.probes):
             calls.close()

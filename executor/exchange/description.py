@@ -1,7 +1,8 @@
-"""What the files of a dataset do not say themselves: a small file beside them, for whoever reads them as a view.
+"""Dataset descriptions: a small file beside the files of a dataset, for readers that use it as a view.
 
-Text in CSV and JSON has no types, and more than one way to be written. The description names format, schema, and the
-options under which Spark reads the same rows again. Readers of datasets pass over names that begin with ``_``.
+Text in CSV and JSON has no types, and can be written in more than one way. The description names the format, the
+schema, and the options under which Spark reads the same rows again. Readers of datasets skip names that begin with
+``_``.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from onager.protocol import onager_pb2 as pb
 NAME: Final = "_onager.json"
 VERSION: Final = 1
 CORRUPT: Final = "_onager_corrupt"
-"""The column of lines that cannot be read; there are none, and a column of the user's may have the usual name."""
+"""The column of unreadable lines; there are none, and a column of the user's may have the usual name."""
 _BOTH: Final = frozenset(
     {
         "charset", "dateformat", "encoding", "linesep", "locale", "timeformat", "timestampformat", "timestampntzformat",
@@ -36,13 +37,13 @@ _ONE_LINE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Of the files of one dataset."""
+    """The description of the files of one dataset."""
 
     format: str
     schema: str
-    """Spark's JSON."""
+    """The schema as Spark's JSON."""
     options: Mapping[str, str]
-    """To read it with."""
+    """The options to read it with."""
 
     def to_bytes(self) -> bytes:
         """Return it as JSON."""
@@ -62,7 +63,7 @@ class Description:
         )
 
     def difference(self, other: "Description") -> str:
-        """Return in which respect such files cannot lie together with *other*'s, of this format; "" when they can."""
+        """Return why such files cannot be in one dataset with *other*'s, of this format; "" when they can."""
         if _columns(self.schema) != _columns(other.schema):
             return "columns"
         keys = {key for key in {*self.options, *other.options} if self.options.get(key) != other.options.get(key)}
@@ -70,7 +71,7 @@ class Description:
 
 
 def describe(sink: pb.Sink) -> Description | None:
-    """Return what has to be written beside the files of *sink*; None where they say it all, or no schema is known."""
+    """Return the description of the files of *sink*; None where they need none, or no schema is known."""
     if sink.format not in {"csv", "json"} or not sink.schema_json:
         return None
     fields = json.loads(sink.schema_json)["fields"]
@@ -92,7 +93,7 @@ def _is_one_line(data_type: Any) -> bool:
 
 
 def has_odd_keys(data_type: Any) -> bool:
-    """Return whether a type, as Spark's JSON, holds a map whose keys are no strings: JSON's readers know no others."""
+    """Return whether a type, as Spark's JSON, holds a map whose keys are not strings, which JSON cannot have."""
     match data_type:
         case {"type": "map", "keyType": key, "valueType": value}:
             return not str(key).startswith("string") or has_odd_keys(value)
@@ -104,7 +105,7 @@ def has_odd_keys(data_type: Any) -> bool:
 
 
 def read_description(path: str) -> Description | None:
-    """Return what the dataset at *path* says of itself, None when it says nothing; `PlanningError` if it is damaged."""
+    """Return the description of the dataset at *path*, None when there is none; `PlanningError` if it is damaged."""
     if has_scheme(path):
         return None
     file = Path(local_path(path)) / NAME
@@ -120,10 +121,10 @@ def read_description(path: str) -> Description | None:
 
 
 def null_text(path: str) -> str:
-    """Return a text for nulls that stands in no file.
+    """Return a text for nulls that occurs in no file.
 
-    Spark writes null as nothing and an empty string as two quotes, and tells them apart when the text for null is not
-    the empty one.
+    Spark writes null as nothing and an empty string as two quotes, and tells them apart only if the text for null is
+    not empty.
     """
     return f"null-{hashlib.sha256(path.encode()).hexdigest()[:32]}"
 
@@ -133,7 +134,7 @@ def _columns(schema: str) -> list[tuple[str, Any]]:
 
 
 def _plain(data_type: Any) -> Any:
-    """Return a type without what does not change how its values are written."""
+    """Return a type without details that do not affect how its values are written."""
     match data_type:
         case dict():
             left_out = {"nullable", "containsNull", "valueContainsNull", "metadata"}

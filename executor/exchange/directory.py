@@ -1,4 +1,4 @@
-"""The exchange directory: whether it can be used, and removing what a job left in it."""
+"""The exchange directory: checks that it is usable, and removal of what a job left in it."""
 
 import contextlib
 import errno
@@ -30,8 +30,8 @@ _RENAMES = 10
 def check_exchange_dir(path: str) -> None:
     """Raise a clear error unless files can be made in the exchange directory at *path*.
 
-    Raises `ExchangeNotWritableError` or `ExchangeFullError`. A directory on another file system is not looked at: its
-    first use tells.
+    Raises `ExchangeNotWritableError` or `ExchangeFullError`. A directory on another file system is not checked: its
+    first use shows.
     """
     if has_scheme(path):
         return
@@ -56,10 +56,10 @@ def check_exchange_dir(path: str) -> None:
 
 
 def remove_job_data(exchange_dir: str, job_id: str, keep: Collection[str] = ()) -> None:
-    """Remove a job's files from a local exchange directory, but for those named in *keep* (below the job's directory).
+    """Remove a job's files from a local exchange directory, except those in *keep* (below the job's directory).
 
-    Harmless to repeat, also for several at once; what is gone already, or goes meanwhile, is passed over. When nothing
-    is kept, who is late and still writes finds no directory any more.
+    Harmless to repeat, also concurrently; missing files are skipped. If nothing is kept, a late writer finds no
+    directory any more.
     """
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
@@ -79,9 +79,9 @@ def remove_job_data(exchange_dir: str, job_id: str, keep: Collection[str] = ()) 
 
 
 def _retire(job: Path) -> None:
-    """Remove a job's directory under another name, so that nothing new appears in what is being removed.
+    """Rename a job's directory, then remove it, so that nothing new appears in what is being removed.
 
-    One who is killed in between leaves it under that name, and whoever repeats this removes it.
+    A process that is killed in between leaves it under the new name, and the next call removes it.
     """
     retired = job.with_name(retired_name(job.name))
     for _ in range(_RENAMES):
@@ -91,13 +91,13 @@ def _retire(job: Path) -> None:
         except FileNotFoundError:
             return
         except OSError as e:
-            if e.errno not in _TAKEN:  # else another has just done the same
+            if e.errno not in _TAKEN:  # else another process has just done the same
                 raise
     raise ExchangeNotWritableError(f"{job} appears again and again while it is being removed: who writes there?")
 
 
 def remove_unfinished(exchange_dir: str, job_id: str, writers: Collection[str]) -> int:
-    """Remove the files of a job that *writers*, incarnations that are no more, were writing; return how many."""
+    """Remove a job's unfinished files of *writers*, incarnations that are over; return how many."""
     if not is_job_id(job_id):
         raise ValueError(f"{job_id!r} is no job id")
     removed = 0
@@ -112,7 +112,7 @@ def remove_unfinished(exchange_dir: str, job_id: str, writers: Collection[str]) 
 
 
 def remove_output(exchange_dir: str, job_id: str, stage_id: int, partition: int, nonce: str) -> None:
-    """Remove what one execution left in the exchange directory, because nobody will ever name it."""
+    """Remove what one execution left in the exchange directory, because nothing will ever reference it."""
     if not has_scheme(exchange_dir):
         directory = Path(local_path(exchange_dir)) / stage_directory(job_id, stage_id)
         for suffix in (".rows", ".arrow"):
@@ -129,7 +129,7 @@ def remove_staging(target: str, job_id: str) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory and all in it; what another process removes meanwhile, or writes anew, is passed over."""
+    """Remove a directory and all in it, skipping what another process removes meanwhile, or writes again."""
     for parent, _, names in os.walk(path, topdown=False):
         for name in names:
             with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What lies in the exchange directory: how much it is, and of which jobs and writers."""
+"""Scans the exchange directory: how many bytes, and of which jobs and writers."""
 
 import contextlib
 import os
@@ -19,14 +19,14 @@ class JobFiles:
     files: int = 0
     bytes: int = 0
     latest_ns: int = 0
-    """When a file last appeared or went, by the file system's clock."""
+    """When a file last appeared or disappeared, by the file system's clock."""
     writers: set[str] = field(default_factory=set)
     """The incarnations of executors that write files now, or died while they did."""
 
 
 @dataclass(slots=True)
 class Contents:
-    """All that lies in an exchange directory."""
+    """The contents of an exchange directory."""
 
     files: int
     bytes: int
@@ -36,9 +36,9 @@ class Contents:
 
 
 def look_through(exchange_dir: str, now_ms: int) -> Contents | None:
-    """Return what lies in the exchange directory at *exchange_dir*, None for one behind a URI.
+    """Return the contents of the exchange directory at *exchange_dir*, None for one behind a URI.
 
-    What goes meanwhile is passed over. Probes that a killed process left are removed: they are old at *now_ms*.
+    Files that disappear meanwhile are skipped. Probes that a killed process left, old at *now_ms*, are removed.
     """
     if has_scheme(exchange_dir):
         return None

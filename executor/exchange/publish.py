@@ -1,10 +1,10 @@
-"""Publishing a dataset: staged files become the target, whole or not at all, whoever dies in between.
+"""Publishes a dataset: staged files become the target, completely or not at all, whichever process dies in between.
 
-The manifest says everything that will be done, so that carrying it out can be repeated, resumed by another process, and
-done by two at once. A dataset that is new or overwrites another is put together in the staging directory, `_SUCCESS`
-included, and becomes the target by one rename of a directory; the old one is moved into the staging directory first.
-Appended files enter the target under hidden names, and get their own names when all are there. At the end the staging
-directory is renamed, and only then removed: nobody who is late can move anything into it any more.
+The manifest says everything that will be done, so carrying it out can be repeated, resumed by another process, and done
+by two at once. A dataset that is new or overwrites another is assembled in the staging directory, `_SUCCESS` included,
+and becomes the target by one rename of a directory; the old one is moved into the staging directory first. Appended
+files enter the target under hidden names, and get their own names when all are there. At the end the staging directory
+is renamed, and only then removed, so that no late process can move anything into it any more.
 """
 
 import contextlib
@@ -27,17 +27,17 @@ MANIFEST_VERSION = 1
 SUCCESS = "_SUCCESS"
 _FORMATS = frozenset({"csv", "json", "orc", "parquet"})
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
-"""What renaming a directory says when something else stands at its new name."""
+"""The errors of renaming a directory to a name that is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One staged file on its way into the dataset."""
+    """The move of one staged file into the dataset."""
 
     source: str
-    """Below the staging directory."""
+    """Its path below the staging directory."""
     name: str
-    """In the dataset."""
+    """Its name in the dataset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Manifest:
 
     job_id: str
     nonce: str
-    """Of the execution that planned the publishing; marks what it published."""
+    """The execution that planned the publishing; marks what it published."""
     target: str
     mode: str
     """``error``, ``overwrite`` or ``append``."""
@@ -97,9 +97,9 @@ class Files:
 
 
 def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
-    """Raise `SinkError` when a dataset can never be published at *sink*, `TargetExistsError` when it may not be.
+    """Raise `SinkError` if nothing can ever be published at *sink*, `TargetExistsError` if the target must stay.
 
-    It can never be at, in or above a *private* path, whose files it would stand among, or replace.
+    It can never be at, in or above a *private* path, since it would mix with those files, or replace them.
     """
     if has_scheme(sink.path):
         raise SinkError(
@@ -129,7 +129,7 @@ def check_target(sink: pb.Sink, private: PrivatePaths = NO_PATHS) -> None:
 
 
 def check_appended(sink: pb.Sink) -> None:
-    """Raise `SinkError` when what *sink* appends could not be read together with what its target holds."""
+    """Raise `SinkError` when the rows that *sink* appends could not be read together with those of its target."""
     if sink.mode == "append":
         _check_same(local_path(sink.path), sink.format, description.describe(sink))
 
@@ -149,9 +149,9 @@ def _check_same(target: str, file_format: str, described: description.Descriptio
 def plan_publish(
     job_id: str, sink: pb.Sink, outputs: Sequence[pb.TaskOutput], nonce: Nonce, private: PrivatePaths = NO_PATHS
 ) -> Manifest:
-    """Return how to publish what the winning tasks staged; adds only the dataset's description to that.
+    """Return how to publish the staged files of the winning tasks; writes only the dataset's description.
 
-    *outputs* are those of the stage that wrote, by partition. Files without rows are left out unless all are.
+    *outputs* are those of the stage that wrote, by partition. Files without rows are left out unless all are empty.
     """
     check_target(sink, private)
     target = local_path(sink.path).rstrip("/")
@@ -176,14 +176,14 @@ def _check_name(name: str) -> None:
 
 
 def _holds_undescribed(target: str, sink: pb.Sink) -> bool:
-    """Return whether rows are appended to others of which nobody says how they were written."""
+    """Return whether rows are appended to others without a description."""
     if sink.mode != "append" or not Path(target).is_dir():
         return False
     return any(Path(target).iterdir()) and description.read_description(target) is None
 
 
 def _format_of(name: str) -> str:
-    """Return the format that the name of a file tells; "" when it tells none."""
+    """Return the format that a file's name shows; "" when it shows none."""
     return next((suffix[1:] for suffix in Path(name).suffixes if suffix[1:] in _FORMATS), "")
 
 
@@ -198,10 +198,10 @@ def _stage(described: description.Description, staging: Path, nonce: Nonce) -> M
 
 
 def carry_out(manifest: Manifest, files: Files | None = None) -> None:
-    """Publish the dataset; does what is still left to do, whoever began, and nothing when all is done.
+    """Publish the dataset; does what is left to do, whichever process began, and nothing when all is done.
 
-    Raises `TargetExistsError` when something stands at the target that must not be replaced, and `SinkError` when
-    staged files are gone or the file system refuses.
+    Raises `TargetExistsError` when something at the target must not be replaced, and `SinkError` when staged files are
+    gone or the file system refuses.
     """
     try:
         _Publishing(manifest, files or Files()).run()
@@ -242,7 +242,7 @@ class _Publishing:
             self._clear_target()
             self._files.rename(self._assembled, self._target)
         except FileNotFoundError as e:
-            if not self._is_published(self._target):  # else another has just done it
+            if not self._is_published(self._target):  # else another process has just done it
                 raise SinkError(f"staged files of {self._target} are gone: {e.filename} is not there") from e
         except OSError as e:
             if e.errno not in _TAKEN:
@@ -256,7 +256,7 @@ class _Publishing:
         self._mark(self._staging, self._assembled)
 
     def _settle(self, source: Path, target: Path) -> None:
-        """Bring a file to its place, unless it is there."""
+        """Move a file to its place, unless it is there."""
         if not target.exists():
             try:
                 self._files.rename(source, target)
@@ -265,7 +265,7 @@ class _Publishing:
                     raise
 
     def _mark(self, scratch: Path, dataset: Path) -> None:
-        """Give *dataset* its `_SUCCESS`, whole, even when the dataset moves away meanwhile."""
+        """Write the `_SUCCESS` of *dataset*, complete, even if the dataset is moved meanwhile."""
         made = scratch / f".{SUCCESS}-{self._manifest.nonce}-{new_nonce()}"
         self._files.write(made, self._marker)
         self._files.rename(made, dataset / SUCCESS)
@@ -273,13 +273,13 @@ class _Publishing:
     def _clear_target(self) -> None:
         """Move what an overwrite replaces into the staging directory.
 
-        One who is late and believes that our own dataset is the old one finds the place taken by the old one, or the
-        staging directory gone: it fails and changes nothing. For that the old one must not be empty, and whether it is
-        ours must be looked at last. (An empty directory is replaced by the rename that publishes.)
+        A late process that takes our own dataset for the old one finds the old one at the place to move it to, or finds
+        the staging directory gone: it fails and changes nothing. For that, the old one must not be empty, and the check
+        whether it is ours must come last. (The rename that publishes replaces an empty directory.)
         """
         if self._manifest.mode != "overwrite":
             return
-        with contextlib.suppress(FileNotFoundError):  # nothing there, or another has just moved it
+        with contextlib.suppress(FileNotFoundError):  # nothing there, or another process has just moved it
             if any(self._target.iterdir()) and not self._is_published(self._target):
                 self._files.rename(self._target, self._staging / self._replaced)
                 self._give_back()
@@ -287,17 +287,17 @@ class _Publishing:
     def _give_back(self) -> None:
         """Undo a move that took our own dataset away.
 
-        A rename looks its directories up first. One that waits just then, until another has published, retired the
-        staging directory and emptied it, moves the new dataset to the old one's place.
+        A rename looks its directories up first. If it is held up just then, while another process publishes, retires
+        the staging directory and empties it, it moves the new dataset to the place of the old one.
         """
         moved = self._retired / self._replaced
         if self._is_published(moved):
             self._files.rename(moved, self._target)
 
     def _meet_other(self) -> None:
-        """Something stands at the target: our own dataset, put there by another, or a stranger's.
+        """Handle what stands at the target: our own dataset, published by another process, or a foreign one.
 
-        That is no fault of the file system, which another try might not meet.
+        It is no failure of the file system, which a retry might avoid.
         """
         if self._is_published(self._target):
             return
@@ -337,7 +337,7 @@ class _Publishing:
         try:
             self._settle(self._staged(move), entered)
         except FileNotFoundError:
-            if not self._stands(move):  # else another has brought it there meanwhile
+            if not self._stands(move):  # else another process has moved it there meanwhile
                 raise
 
     def _stands(self, move: Move) -> bool:
@@ -350,7 +350,7 @@ class _Publishing:
     # ------------------------------------------------------------ the end
 
     def _retire(self) -> None:
-        """Take the staging directory out of everybody's way by one rename, then remove it."""
+        """Rename the staging directory, so that no process finds it, then remove it."""
         try:
             self._files.rename(self._staging, self._retired)
         except FileNotFoundError:
@@ -358,5 +358,5 @@ class _Publishing:
         except OSError as e:
             if e.errno not in _TAKEN:
                 raise
-            self._files.remove_tree(self._staging)  # made anew by a task that nobody wanted any more
+            self._files.remove_tree(self._staging)  # made again by a task that was no longer wanted
         self._files.remove_tree(self._retired)

@@ -1,4 +1,4 @@
-"""How servers hand requests to services: as bytes, so that nothing is decoded before its size was looked at."""
+"""How servers pass requests to services: as bytes, so that none is decoded before its size is checked."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -21,27 +21,27 @@ from onager.protocol.status import abort
 
 
 class Border:
-    """Takes the place of a server where services are added to it: none of them decodes requests on its own.
+    """Stands in for a server when services are added, so that none of them decodes requests on its own.
 
-    Ours are handed the bytes. What others have written (health, reflection) is handed messages, as it expects, and
-    never sees what cannot be decoded.
+    Our services get the bytes. Foreign ones (health, reflection) get messages, as they expect, and never see one that
+    cannot be decoded.
     """
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self._server = server
 
     def add_looking(self, checks: HealthServicer, services: Sequence[str]) -> None:
-        """Add what tells whether the server serves (*checks*), and what *services* it has."""
+        """Add the health service (*checks*), and reflection for *services*."""
         add_HealthServicer_to_server(checks, self)
         names = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
         add_ServerReflectionServicer_to_server(ReflectionServicer(names), self)
 
     def add_generic_rpc_handlers(self, handlers: "tuple[grpc.GenericRpcHandler[Any, Any], ...]") -> None:
-        """Add what generated code makes of a service."""
+        """Add the handlers that generated code makes for a service."""
         self._server.add_generic_rpc_handlers([_Handlers(handler) for handler in handlers])
 
     def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
-        """Do nothing: generated code tells of the same methods by both calls."""
+        """Do nothing: generated code passes the same methods to both functions."""
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
@@ -50,14 +50,14 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._raw: dict[str, Any] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """Return what serves a call, None for methods that are not of these."""
+        """Return the handler of a call, None for unknown methods."""
         found = self._raw.get(details.method)
         if found is None and (handler := self._inner.service(details)) is not None:
             found = self._raw[details.method] = self._taking_bytes(details.method, handler)
         return found
 
     def _taking_bytes(self, path: str, handler: Any) -> Any:
-        """Return *handler* with a deserializer that cannot fail, and not too many streams at a time."""
+        """Return *handler* with a deserializer that cannot fail, and a limit of concurrent streams."""
         raw = handler._replace(request_deserializer=None)
         if path.startswith(f"/{pb.DESCRIPTOR.package}."):
             return raw
@@ -102,9 +102,10 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def _decoded(decode: Callable[[bytes], Any], request: bytes) -> Any:
-    """Return the message, or the error that speaks against it.
+    """Return the message, or the error of decoding it.
 
-    It takes the place of the bytes, which must not be on the stack of what `abort` raises: gRPC keeps that.
+    The caller's variable of the bytes is replaced, since gRPC keeps the stack of what `abort` raises, which must not
+    hold them.
     """
     if len(request) > FOREIGN_BYTES:
         return RequestTooLargeError("the request", len(request), FOREIGN_BYTES, "send less at a time")

@@ -1,4 +1,4 @@
-"""Holds messages to `FIELD_LIMITS`: decoded ones field by field, encoded ones by how many parts they have."""
+"""Checks messages against `FIELD_LIMITS`: decoded ones field by field, encoded ones by their number of parts."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,34 +11,34 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import FIELD_LIMITS, Bytes, Limit, Many, Number, Pairs, Part, Plain, Text, Unused
 
 _Check = Callable[[Any, str], None]
-"""Checks a message, of which the second argument says where in the request it is."""
+"""Checks a message; the second argument is its place in the request."""
 _Value = Callable[[Any, str], None]
 _SHOWN_CHARS: Final = 80
 _VARINT, _DELIMITED, _GROUP, _END_OF_GROUP = 0, 2, 3, 4
 _SIZES: Final = {1: 8, 5: 4}
-"""Of numbers that are not packed, by the kind that is in their key."""
+"""The sizes of unpacked numbers, by their wire type."""
 _FIELDS_PER_PART: Final = 8
 _TEXTS: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 
 
 def check(message: Any, where: str) -> None:
-    """Raise `InvalidRequestError`, which names field, size and limit, unless *message* keeps to the limits.
+    """Raise `InvalidRequestError`, which names field, size and limit, if *message* breaks the limits.
 
-    What may be cut is cut in *message*. A report of a task that does not keep to them becomes one that it failed: who
-    reports has nothing else to say, and its other reports are sound.
+    Fields that may be cut are cut in *message*. A task's report that breaks the limits becomes a failure of the task:
+    the executor has nothing else to report, and its other reports are sound.
     """
     _check_of(message.DESCRIPTOR)(message, where)
 
 
 def too_much(where: str, size: int, unit: str, most: int, advice: str = "") -> InvalidRequestError:
-    """Return what is raised for a field that is too large."""
+    """Return the error for a field that is too large."""
     more = f": {advice}" if advice else ""
     return InvalidRequestError(f"{where} has {size:,} {unit}, more than the limit of {most:,}{more}")
 
 
 @cache
 def _check_of(descriptor: Descriptor) -> _Check:
-    """Return what checks messages of a type; fields of which nothing can be wrong cost nothing."""
+    """Return the check of messages of a type; fields without limits cost nothing."""
     checks = [
         check
         for field in descriptor.fields
@@ -58,7 +58,7 @@ def _report_check(run: _Check) -> _Check:
             run(report, where)
         except InvalidRequestError as error:
             _check_of(pb.TaskId.DESCRIPTOR)(report.task, where)
-            # Setting it clears the success that could not be taken.
+            # Setting the failure clears the success that could not be accepted.
             why = f"what the task reported is refused: {error}"
             report.failure.CopyFrom(pb.Failure(kind="io_error", cause="internal_error", message=why))
             report.started_ms = report.ended_ms = 0
@@ -191,7 +191,7 @@ def _pairs_check(name: str, limit: Pairs) -> _Check:
 
 
 class _Layout:
-    """What of the encoded form of a message has to be known to count its parts."""
+    """What counting the parts of an encoded message needs to know of its type."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.descriptor = descriptor
@@ -213,9 +213,9 @@ _layout: Final = cache(_Layout)
 def check_parts(data: bytes, descriptor: Descriptor, most: int, advice: str) -> None:  # noqa: C901, PLR0912 - one loop
     """Raise `InvalidRequestError` with *advice* where the encoded message *data* has more than *most* parts.
 
-    Decoded, an empty part of two bytes is fifty times as large, so this comes first, and stops at the limit: messages
-    within, entries of maps, of lists, and fields that say the same again. What is not a message at all is left to the
-    decoder to refuse.
+    An empty part of two bytes becomes fifty times as large when decoded, so this check comes first, and stops at the
+    limit. Parts are messages within, entries of maps and lists, and repeated fields. Data that is no message at all is
+    left to the decoder to refuse.
     """
     view = memoryview(data)
     parts, fields = most, _FIELDS_PER_PART * most
@@ -264,9 +264,9 @@ def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
         byte = view[at]
         at += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that it goes on
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
             return value, at
         shift += 7
         if shift > 63:  # noqa: PLR2004 - no number is longer
             break
-    return 0, end  # cut off: the decoder says so
+    return 0, end  # cut off: the decoder reports it

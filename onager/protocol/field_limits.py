@@ -1,7 +1,7 @@
-"""How large each field of each request may be: one table, checked before anything else looks at a request.
+"""The size limit of each field of each request: one table, checked before anything else looks at a request.
 
-The numbers are ones that real use never meets, and small enough that what is done for a request up to them takes no
-call's time away from others. ``docs/limits.md`` is made of this table by ``python -m onager.protocol.limits_page``.
+Real use never reaches these numbers, and they are small enough that handling a request within them does not hold up
+other calls. ``python -m onager.protocol.limits_page`` makes ``docs/limits.md`` from this table.
 """
 
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ from onager.protocol.limits import INLINE_RESULT_BYTES, MAX_JOB_SPEC_BYTES, MAX_
 
 KIB: Final = 1024
 MAX_SLOTS: Final = 1024
-"""Of an executor."""
+"""Slots of an executor."""
 MAX_LISTED_TASKS: Final = 8 * MAX_SLOTS
-"""Tasks in an executor's list: those that run, and those whose reports nobody has acknowledged."""
+"""Tasks in an executor's list: running ones, and those whose reports are not acknowledged."""
 MAX_STAGES: Final = 2_000
 MAX_TASKS_OF_STAGE: Final = 200_000
 MAX_TASKS_OF_JOB: Final = 500_000
-"""What a scheduler keeps of a job grows by a third of a KiB with each task, and a task takes it 0.1 ms."""
+"""Tasks of a job. Each adds a third of a KiB to a scheduler's memory, and costs it 0.1 ms."""
 MAX_TASKS_A_PAGE: Final = 10_000
-"""Of a job's tasks, in one answer about it."""
+"""Tasks of a job in one answer about it."""
 MAX_LOADS: Final = 20_000
-"""Jobs of which one scheduler tells another in one call how much they have to do."""
+"""Jobs whose loads one scheduler sends another in one call."""
 MAX_AMOUNT: Final = 2**43
-"""Of one task: rows, bytes, milliseconds. The sum over a million tasks still fits 64 bits."""
+"""Rows, bytes or milliseconds of one task. The sum over a million tasks still fits 64 bits."""
 MAX_TIME_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 MAX_INLINE_BYTES: Final = INLINE_RESULT_BYTES + 64 * KIB
@@ -39,11 +39,11 @@ class Text:
 
     most: int
     is_cut: bool = False
-    """Whether what is longer is cut to the limit: what executors say of failures must not keep them from saying it."""
+    """Whether longer text is cut to the limit, so that executors can always report failures."""
     is_line: bool = False
     """Whether it is one line of printable characters."""
     is_id: bool = False
-    """Whether it names something: a line without slashes."""
+    """Whether it is a name: a line without slashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Number:
 
     most: int
     is_cut: bool = False
-    """Whether what is larger is taken for the limit."""
+    """Whether a larger number counts as the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Many:
     most: int
     each: "Text | Bytes | Part"
     is_cut: bool = False
-    """Whether only the first are looked at of what is longer: who sent it sends again what was not answered."""
+    """Whether a longer list is cut to the limit: the sender repeats entries that were not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Nothing can go wrong with it: a number that is only kept, compared or shown, a flag, a choice."""
+    """A value without a limit: a number that is only kept, compared or shown, a flag, a choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Belongs to answers: a request must not have it."""
+    """Belongs to answers; a request must not have it."""
 
 
 Limit = Text | Bytes | Number | Many | Pairs | Part | Plain | Unused
@@ -256,7 +256,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "fused_metrics": PART,
         "fused_inline_result": Bytes(MAX_INLINE_BYTES),
     },
-    # What is wrong with the numbers of a stage is said of the plan, which cannot be used then.
+    # An error in a stage's numbers is reported about the plan, which is unusable then.
     "PlannedStage": {
         "stage_id": PLAIN,
         "name": Text(1024, is_cut=True),
@@ -352,21 +352,21 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     "SetAside": {"until_ms": TIME, "reason": REASON},
 }
-"""By message and field; a test holds it to have every field of every request."""
+"""By message and field; a test checks that every field of every request is here."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageLimit:
-    """How large a whole request may be."""
+    """The limits of a whole request."""
 
     most_bytes: int
     most_parts: int
-    """Messages, entries of maps and texts of lists in it, all together."""
+    """Messages, map entries and list texts in it, all together."""
     advice: str = "send less at a time"
-    """What to do about too many bytes."""
+    """What the sender can do about too many bytes."""
     parts_advice: str = "send less at a time"
     waits: bool = False
-    """Whether the call waits, with what was asked in hand, for something to happen: then it takes nobody's room."""
+    """Whether the call holds its request while it waits for an event; then it takes up no room."""
 
 
 _SMALL: Final = MessageLimit(64 * KIB, 1024)
@@ -408,11 +408,11 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
 
 @dataclass(frozen=True, slots=True)
 class StreamLimit:
-    """How many streams of a kind a process serves at a time."""
+    """How many streams of a kind a process serves at once."""
 
     most: int
     can_wait: bool = True
-    """Whether clients shall turn to another scheduler, and come back; else they are told at once."""
+    """Whether clients shall try another scheduler, and come back; else they get an error at once."""
 
 
 STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
@@ -423,10 +423,10 @@ STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
     "CheckState": StreamLimit(1, can_wait=False),
     "BackupState": StreamLimit(1, can_wait=False),
 }
-"""By method, for those whose answer is a stream."""
+"""By method, for methods that answer with a stream."""
 FOREIGN_STREAMS: Final = StreamLimit(1000)
-"""Of each method of health and reflection, whose streams strangers may open, and keep open."""
+"""Streams of each method of health and reflection, which strangers may open, and keep open."""
 FOREIGN_BYTES: Final = KIB
-"""Of a request of theirs: it holds little but a name."""
+"""Bytes of a request of health or reflection: it holds little but a name."""
 STREAM_STALLED_S: Final = 60.0
-"""A stream is ended whose client takes nothing for so long: what waits for it takes memory."""
+"""A stream ends when its client takes nothing for this long: data that waits for it takes memory."""

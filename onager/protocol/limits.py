@@ -8,32 +8,32 @@ PROTOCOL_VERSION: Final = 1
 MIB: Final = 1024 * 1024
 
 MAX_MESSAGE_BYTES: Final = 32 * MIB
-"""The largest single message, either way. Everything that can grow beyond travels in pieces."""
+"""The largest single message, either way. Anything that can grow larger travels in chunks."""
 
 MAX_REPORT_BYTES: Final = MAX_MESSAGE_BYTES - 64 * 1024
 """The largest report of one task."""
 
 MAX_PLAN_BYTES: Final = MAX_REPORT_BYTES - 64 * 1024
-"""The largest plan of a job, which is in the report of the task that makes it."""
+"""The largest plan of a job; it is in the report of the planning task."""
 
 MAX_JOB_SPEC_BYTES: Final = 24 * MIB
 """The largest job specification (SQL text, pickled function, Python files) that a client may submit."""
 
 BLOB_CHUNK_BYTES: Final = 1 * MIB
-"""The largest piece of a blob in one `BlobChunk`."""
+"""The largest chunk of a blob in one `BlobChunk`."""
 
 RESULT_CHUNK_BYTES: Final = 2 * MIB - 64 * 1024
-"""The largest piece of a record batch in one `ResultChunk`; the message itself stays below 2 MiB."""
+"""The largest chunk of a record batch in one `ResultChunk`; the message itself stays below 2 MiB."""
 
 INLINE_RESULT_BYTES: Final = 256 * 1024
-"""Results of a partition up to this size travel in the task's report."""
+"""Partitions of a result up to this size travel in the task's report."""
 
 MAX_METADATA_BYTES: Final = 64 * 1024
 """Room for typed error details in trailing metadata."""
 
 DEFAULT_PORT: Final = 50050
 DEFAULT_ADDRESS: Final = f"127.0.0.1:{DEFAULT_PORT}"
-"""Where a scheduler listens, and where clients and executors look for it, when nothing else is said."""
+"""Where a scheduler listens, and where clients and executors look for it, by default."""
 
 Option = tuple[str, int]
 """A gRPC channel argument: name and value."""
@@ -52,8 +52,8 @@ CHANNEL_OPTIONS: Final[tuple[Option, ...]] = (
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A scheduler that is started again is found within a second. (The one named `min` is, in truth, how long
-    # one attempt to connect may take.)
+    # A restarted scheduler is found within a second. (The option named `min` is in fact how long one attempt to connect
+    # may take.)
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -64,12 +64,12 @@ CHANNEL_OPTIONS: Final[tuple[Option, ...]] = (
 
 SERVER_OPTIONS: Final[tuple[Option, ...]] = (
     *_SIZES,
-    # Two schedulers on one port would share its connections; let the second one fail.
+    # Two schedulers on one port would share its connections; the second one shall fail.
     ("grpc.so_reuseport", 0),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # The clients' pings above are welcome.
+    # The clients' pings above are allowed.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
 )

@@ -1,4 +1,4 @@
-"""Whether a port can be opened, and why not: gRPC says no more than that it was not."""
+"""Whether a port can be opened, and why not: gRPC does not give the reason."""
 
 import errno
 import os
@@ -17,16 +17,16 @@ _ADVICE: Final = {
 
 
 def check_address(flag: str, listen: str) -> None:
-    """Raise `InvalidSettingError` about *flag* when nobody could listen at *listen* (``host:port``) now."""
+    """Raise `InvalidSettingError` about *flag* when no process could listen at *listen* (``host:port``) now."""
     why = _refusal(listen)
     if why:
         raise _unusable(flag, listen, why)
 
 
 def unusable_address(flag: str, listen: str, said: str = "") -> InvalidSettingError:
-    """Return what is to be said of *flag*, an address (``host:port``) at which no port could be opened.
+    """Return the error for *flag*, an address (``host:port``) at which no port could be opened.
 
-    *said*: by who tried, for what else may be the cause.
+    *said*: the message of the failed attempt, in case there is another cause.
     """
     refused = f"it was refused ({said})" if said else "it was refused"
     return _unusable(flag, listen, _refusal(listen) or f"{refused}, and is free now; try again")
@@ -37,7 +37,7 @@ def _unusable(flag: str, listen: str, why: str) -> InvalidSettingError:
 
 
 def _refusal(listen: str) -> str:
-    """Return why a port cannot be opened, empty when it can."""
+    """Return why a port cannot be opened; empty when it can."""
     name, _, digits = listen.rpartition(":")
     host, port = name.strip("[]"), int(digits)
     try:

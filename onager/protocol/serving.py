@@ -1,8 +1,8 @@
 """How service methods are called, and how they fail.
 
-Requests come as bytes: their size is looked at first, then they are decoded, then held to the limits of their fields,
-and only then handed to the method. Our errors become statuses with the typed error beside them; defects are logged and
-told as such, without what was asked.
+Requests come as bytes. Their size is checked first, then they are decoded, then checked against the limits of their
+fields, and only then passed to the method. Our errors become statuses with the typed error beside them; defects are
+logged and reported as such, without the content of the request.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Stream = Callable[[Any, Any, Any], AsyncIterator[Any]]
 
 
 def translated(method: Unary) -> Unary:
-    """Return *method* of a service as gRPC calls it: with requests as bytes, and its errors told in gRPC's way."""
+    """Return *method* as gRPC calls it: it takes requests as bytes, and raises errors gRPC's way."""
 
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> Any:
@@ -46,7 +46,7 @@ def translated(method: Unary) -> Unary:
                 return await method(self, message, context)
         except grpc.aio.AbortError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
+        except Exception as error:  # noqa: BLE001 - the caller gets every error
             told = _told(method.__name__, error)
             request = message = None  # noqa: F841 - gRPC keeps the stack of what `abort` raises
         return await abort(context, told)
@@ -55,7 +55,7 @@ def translated(method: Unary) -> Unary:
 
 
 def translated_stream(method: Stream) -> Stream:
-    """Return *method*, whose answer is a stream, as gRPC calls it, like `translated`."""
+    """Return *method*, which answers with a stream, as gRPC calls it, like `translated`."""
 
     @wraps(method)
     async def served(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
@@ -79,7 +79,7 @@ def translated_stream(method: Stream) -> Stream:
 
 @contextmanager
 def counted(service: Any, name: str, limit: StreamLimit) -> Iterator[None]:
-    """Count a stream of *service*; `BusyError` when there are as many as there may be."""
+    """Count a stream of *service*; `BusyError` at the limit."""
     under_way = _streams.setdefault(service, Counter())
     if under_way[name] >= limit.most:
         why = f"{limit.most} streams of {name} are under way, which is the limit of one process"
@@ -96,7 +96,7 @@ _streams: Final[WeakKeyDictionary[Any, Counter[str]]] = WeakKeyDictionary()
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """End the call when its client does not take a message for long."""
+    """End the call when its client takes no message for long."""
     task = asyncio.current_task()
     if task is None:
         yield
@@ -109,7 +109,7 @@ def watched() -> Iterator[None]:
 
 
 async def admitted(name: str, request: Any) -> Any:
-    """Return the request of method *name*, decoded and held to the limits of its fields.
+    """Return the request of method *name*, decoded and checked against the limits of its fields.
 
     `InvalidRequestError`, or `RequestTooLargeError` for one that is too large as a whole.
     """
@@ -139,16 +139,16 @@ class _Method(NamedTuple):
         try:
             message.ParseFromString(data)
         except (DecodeError, RecursionError, MemoryError, ValueError) as error:
-            # Without the cause: it says nothing that a caller could make use of.
+            # Without the cause: it contains nothing that a caller could use.
             raise InvalidRequestError(f"what came is no {name} of this protocol: it cannot be decoded") from error
         check(message, name)
         return message
 
 
 _UNCOUNTED_BYTES: Final = 128 * 1024
-"""So much is decoded in a few milliseconds, whatever it is."""
+"""This much is decoded in a few milliseconds, whatever it is."""
 _ROOMS: Final = {service: Room() for service in pb.DESCRIPTOR.services_by_name}
-"""Each service has callers of one kind: however much some send, the others are heard."""
+"""Each service has one kind of caller: however much some send, the others are served."""
 
 
 @cache
@@ -163,10 +163,10 @@ def _method(name: str) -> _Method:
 
 
 def _told(call: str, error: Exception) -> OnagerError:
-    """Return what the caller is told; what is no error of ours is logged, and told by a number to find it there."""
+    """Return the error for the caller; an unexpected one is logged, with a number by which to find it."""
     if isinstance(error, OnagerError):
         log.debug("call_refused", call=call, error=str(error))
-        # What is on the stack, the request above all, must not live for as long as nobody looks for garbage.
+        # The stack holds the request: it must not live until the next garbage collection.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return error
     incident = secrets.token_hex(4)

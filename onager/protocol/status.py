@@ -24,7 +24,7 @@ _STATUS_BYTES: Final = 1024
 
 
 class Codes(NamedTuple):
-    """How one class of errors is told to strangers."""
+    """The codes of one class of errors, for foreign clients."""
 
     grpc: StatusCode
     http: HTTPStatus
@@ -40,15 +40,15 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.ResultExpiredError: Codes(StatusCode.NOT_FOUND, HTTPStatus.GONE),
     errors.JobConflictError: Codes(StatusCode.ALREADY_EXISTS, HTTPStatus.CONFLICT),
     errors.ResultNotReadyError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
-    # Not CANCELLED: gRPC says that of a call that the caller gave up.
+    # Not CANCELLED: in gRPC that means that the caller gave the call up.
     errors.JobEndedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.JobFailedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.JobCancelledError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
-    # By its code, clients of any version turn to another scheduler, and come back later.
+    # This code makes clients of any version try another scheduler, and come back later.
     errors.BusyError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.OneAtATimeError: Codes(StatusCode.RESOURCE_EXHAUSTED, HTTPStatus.TOO_MANY_REQUESTS),
     errors.SchedulerUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
-    # Never sent: it stands for a connection that did not come about.
+    # Never sent: it stands for a connection that was not made.
     errors.TlsError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.BAD_GATEWAY),
     errors.ExecutorUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
@@ -84,13 +84,13 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.SinkError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.TargetExistsError: Codes(StatusCode.ALREADY_EXISTS, HTTPStatus.CONFLICT),
 }
-"""Every class of the tree; the tests fail on one that is missing."""
+"""Every class of the tree; a test fails on a missing one."""
 
 _BY_NAME: Final = {cls.__name__: cls for cls in CODES}
 
 
 class Status(NamedTuple):
-    """What a service hands to gRPC when a call fails."""
+    """What a service gives gRPC when a call fails."""
 
     code: StatusCode
     message: str
@@ -100,8 +100,8 @@ class Status(NamedTuple):
 def to_status(error: OnagerError) -> Status:
     """Return *error* as a gRPC status whose trailing metadata holds the typed error.
 
-    A class that the table does not have is told as its nearest base. A text above 8 KiB and fields
-    above 4 KiB are cut, so that the whole fits into metadata.
+    A class that is not in the table is sent as its nearest base. A text above 8 KiB and fields above 4 KiB are cut, so
+    that everything fits into metadata.
     """
     known = next(cls for cls in type(error).__mro__ if cls in CODES)
     payload = {
@@ -121,9 +121,9 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: OnagerError)
 
 
 def from_rpc_error(error: grpc.RpcError, address: str) -> OnagerError:
-    """Return the error that the service at *address* raised, or what stands for a failed call itself.
+    """Return the error that the service at *address* raised, or one for the failed call itself.
 
-    The same works for calls of ``grpc`` and of ``grpc.aio``. Chain it: ``raise from_rpc_error(e, a) from e``.
+    It works for calls of ``grpc`` and of ``grpc.aio``. Chain it: ``raise from_rpc_error(e, a) from e``.
     """
     typed = _typed_error(_trailing_metadata(error))
     if typed is not None:
@@ -162,7 +162,7 @@ def _typed_error(metadata: Iterable[tuple[str, str | bytes]]) -> OnagerError | N
         return None
     payload = json.loads(raw)
     cls = _BY_NAME.get(payload["class"], OnagerError)
-    # The text is final already: go round the class's own __init__, which would compose it anew.
+    # The text is already final: bypass the class's own __init__, which would compose it again.
     error = cls.__new__(cls)
     Exception.__init__(error, payload["message"])
     error.__dict__.update(payload["fields"])

@@ -1,4 +1,4 @@
-"""Task identities as they travel, and as the rest of the code names them."""
+"""Task identities on the wire, and as the rest of the code names them."""
 
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -21,7 +21,7 @@ def task_keys(task_set: pb.TaskSet) -> list[TaskKey]:
 
 
 def task_id(key: TaskKey) -> pb.TaskId:
-    """Return *key* as it travels."""
+    """Return *key* as on the wire."""
     return pb.TaskId(
         job_id=key.job_id,
         stage_id=key.stage_id,

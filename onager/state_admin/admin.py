@@ -1,4 +1,4 @@
-"""The service of an administrator over one store, in the protocol's messages."""
+"""The administration of one store, in the protocol's messages."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ _FINDINGS_PER_MESSAGE = 500
 
 
 class StateAdmin:
-    """What ``onager state`` does, over a store that a scheduler has open, or that the command opened itself."""
+    """What ``onager state`` does, on a store that a scheduler or the command itself has open."""
 
     def __init__(self, backend: StateBackendClient, clock: Clock, source: str) -> None:
         self._backend = backend
@@ -34,12 +34,12 @@ class StateAdmin:
         return watch_records(self._backend, request.prefix, request.from_revisions)
 
     async def remove(self, request: pb.RemoveStateRequest) -> pb.RemoveStateResponse:
-        """Remove a record, or all below a prefix."""
+        """Remove a record, or all records below a prefix."""
         return await remove_records(self._backend, request.path, is_dry_run=request.dry_run, is_forced=request.force)
 
     async def check(self, request: pb.CheckStateRequest) -> AsyncGenerator[pb.StateCheck, None]:  # noqa: ARG002
         """Yield what is wrong with the store, and a summary at the end; other work goes on meanwhile."""
-        from onager.state_admin.checking import check_everything  # brings all that a scheduler is made of
+        from onager.state_admin.checking import check_everything  # imports all that a scheduler is made of
         from onager.state_admin.contents import read_contents
 
         yield pb.StateCheck(begins=True)

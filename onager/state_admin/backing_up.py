@@ -1,4 +1,4 @@
-"""What goes into a backup, in the protocol's messages."""
+"""The content of a backup, in the protocol's messages."""
 
 from collections.abc import AsyncGenerator, Iterator
 from typing import Final
@@ -12,7 +12,8 @@ from onager.state_backend import Keyspace, StateBackendClient
 from onager.version import __version__
 
 LEASE_BOUND: Final = (Keyspace.Heartbeats, Keyspace.Schedulers)
-"""Bound to leases of the store that they came from, or to lives that have them: a copy would say wrongly who lives."""
+"""Keyspaces bound to leases of their store, or to lives that have them: a copy would list the wrong processes as
+alive."""
 _LEFT_OUT: Final = (*LEASE_BOUND, Keyspace.Admin)
 _MESSAGE_BYTES: Final = 1024 * 1024
 
@@ -20,7 +21,7 @@ _MESSAGE_BYTES: Final = 1024 * 1024
 async def backup_records(
     backend: StateBackendClient, clock: Clock, source: str
 ) -> AsyncGenerator[pb.StateBackup, None]:
-    """Yield the header, then all records at one revision but those that are bound to lives."""
+    """Yield the header, then all records at one revision except those that are bound to lives."""
     store = await read_contents(backend)
     if MARK_KEY in store.records[Keyspace.Admin]:
         raise InvalidRequestError("a restore into this store was not finished: run it again before taking a backup")

@@ -5,7 +5,7 @@
     …
     {"end": true, "records": 1234, "sha256": …}            of all lines before it, line ends included
 
-A file appears under its name only when it is whole and on the disk, readable by its owner alone.
+A file gets its name only when it is complete and on disk; only its owner can read it.
 """
 
 import base64
@@ -36,7 +36,7 @@ _KEYSPACES: Final = frozenset(keyspace.value for keyspace in Keyspace)
 
 
 class BackupFile(NamedTuple):
-    """What the first and last lines of a whole backup say."""
+    """What the first and last lines of a complete backup say."""
 
     path: Path
     onager_version: str
@@ -49,9 +49,9 @@ class BackupFile(NamedTuple):
 
 
 class BackupWriter:
-    """Writes a backup; as a context manager it leaves nothing behind unless `finish` was reached.
+    """Writes a backup; as a context manager, it leaves nothing behind unless `finish` was called.
 
-    `InvalidRequestError` when the file is there already or its directory cannot be written.
+    `InvalidRequestError` when the file exists already or its directory cannot be written.
     """
 
     def __init__(self, path: Path, *, is_overwriting: bool) -> None:
@@ -77,7 +77,7 @@ class BackupWriter:
         )
 
     def write(self, message: pb.StateBackup) -> None:
-        """Add what a message carries; a header starts the file anew."""
+        """Add the content of a message; a header starts the file again."""
         try:
             if message.HasField("header"):
                 self._file.seek(0)
@@ -91,7 +91,7 @@ class BackupWriter:
             raise _not_written(self._path, error) from error
 
     def finish(self) -> int:
-        """Give the file its name, once it is on the disk; return how many records it has."""
+        """Give the file its name, once it is on disk; return its number of records."""
         if self._records != self._due:
             raise StateCorruptError(f"the backup ended after {self._records} of {self._due} records; take it again")
         assert self._temporary is not None
@@ -142,7 +142,7 @@ class BackupWriter:
 
 
 class BackupReader:
-    """Reads a backup that `check` has found whole; the file stays open in between, so that it is the same one."""
+    """Reads a backup after `check` has found it complete; the file stays open in between, so that it is the same."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -160,7 +160,7 @@ class BackupReader:
         self._file.close()
 
     def check(self) -> BackupFile:
-        """Read the file to its end and return what it says of itself.
+        """Read the file to its end and return its description.
 
         `StateCorruptError` when it is no backup, damaged or cut off, `SchemaVersionError` when its format is newer.
         """

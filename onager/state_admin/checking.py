@@ -1,4 +1,4 @@
-"""The check of a whole store, as a function of what was read at one revision."""
+"""The check of a whole store: a function of its content at one revision."""
 
 import json
 from collections.abc import Iterator, Mapping

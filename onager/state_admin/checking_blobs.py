@@ -1,4 +1,4 @@
-"""The check of blobs and results, and of what jobs need of them."""
+"""The check of blobs and results, and of those that jobs need."""
 
 from collections import defaultdict
 from functools import partial
@@ -18,7 +18,7 @@ _PLANS: Final = Keyspace.Plans
 
 
 def check_blobs(store: StoreContents, jobs: list[Job], found: Findings) -> None:
-    """Add what is wrong with blobs and results to *found*."""
+    """Add the errors of blobs and results to *found*."""
     blobs: defaultdict[str, dict[str, KeyValue]] = defaultdict(dict)
     for key, item in store.records[_PLANS].items():
         digest, _, rest = key.partition("/")

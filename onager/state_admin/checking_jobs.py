@@ -1,4 +1,4 @@
-"""The check of jobs: heads, headers, snapshots, logs, and the graphs that they make."""
+"""The check of jobs: heads, headers, snapshots, logs, and the graphs that they yield."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -29,23 +29,23 @@ from onager.state_admin.findings import Findings
 from onager.state_backend import Keyspace, KeyValue
 
 _CHANGED_LATER: Final = {"clean_up", "has_result", "broken", "schema_version"}
-"""Fields of a head that housekeeping changes by itself."""
+"""Fields of a head that housekeeping changes on its own."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """A job as far as it could be read."""
+    """A job, as far as it could be read."""
 
     job_id: str
     keyspace: Keyspace
     head: JobHead | None = None
     graph: ExecutionGraph | None = None
     lives: set[tuple[str, str]] = field(default_factory=set)
-    """Executors, by id and incarnation, in whose hands its tasks are."""
+    """The executors, by id and incarnation, that hold its tasks."""
 
 
 def check_jobs(store: StoreContents, found: Findings) -> list[Job]:
-    """Add what is wrong with jobs to *found*; return those that have a header."""
+    """Add the errors of jobs to *found*; return the jobs that have a header."""
     parts = {
         keyspace: _by_job(store.records[keyspace].values()) for keyspace in (Keyspace.GraphChunks, Keyspace.JobLog)
     }
@@ -168,7 +168,7 @@ class _JobCheck:
         before = log_prefix(header.job_id, header.generation - 1) if header.generation > 0 else None
         is_active = self._job.keyspace is Keyspace.ActiveJobs
         if is_active and before is not None and entry.key.startswith(before):
-            return  # the generation before stays until the next snapshot
+            return  # the previous generation stays until the next snapshot
         self._found.warn("orphan", Keyspace.JobLog, entry.key, "belongs to no generation of the log that is in use")
 
     def _read_batch(self, entry: KeyValue) -> EventBatch | None:
@@ -188,7 +188,7 @@ class _JobCheck:
 
     def _check_head(self, head: JobHead, due: JobHead) -> None:
         if head.broken is not None:
-            return  # told already
+            return  # reported already
         said, is_so = head.model_dump(), due.model_dump()
         differs = [name for name in is_so if name not in _CHANGED_LATER and said[name] != is_so[name]]
         for name in differs:
@@ -197,6 +197,6 @@ class _JobCheck:
 
 
 def _position(key: str, otherwise: int) -> int:
-    """Return the position in a log key; *otherwise* when it is none, as of a key that somebody put by hand."""
+    """Return the position in a log key; *otherwise* if there is none, as in a key that was put by hand."""
     text = key.rpartition("/")[2]
     return int(text) if text.isdecimal() else otherwise

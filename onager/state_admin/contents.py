@@ -14,7 +14,7 @@ class StoreContents:
     records: Mapping[Keyspace, Mapping[str, KeyValue]]
 
     def count(self) -> dict[str, int]:
-        """Return how many records each keyspace has, without those that have none."""
+        """Return the number of records of each keyspace that has any."""
         return {keyspace.value: len(found) for keyspace, found in self.records.items() if found}
 
 

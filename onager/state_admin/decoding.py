@@ -1,4 +1,4 @@
-"""Records as JSON for people, whatever the keyspace: plain and compressed ones, chunks, blobs, results."""
+"""Records of all keyspaces as JSON for people: plain and compressed ones, chunks, blobs, results."""
 
 import base64
 import contextlib
@@ -13,18 +13,19 @@ from onager.scheduler.records import beginning, plain_size, unpack
 from onager.state_backend import VALUE_CHUNK_BYTES, Keyspace
 
 SHOWN_BYTES: Final = 4 * 1024 * 1024
-"""Larger records are shown by their size and beginning: reading one as JSON takes ten times its size."""
+"""Larger records are shown by their size and beginning: decoding one as JSON takes ten times its size."""
 _BEGINNING_BYTES: Final = 4 * 1024
 _RESULT_ROWS: Final = 20
 _STAGE_PLAN: Final = b"ONGRPLAN"
 _STAGE_PLAN_PREFIX: Final = struct.Struct(">8sHI")
-"""As `onager.executor.spark.plan_codec` writes it, which is not to be imported here; a test holds both together."""
+"""The prefix that `onager.executor.spark.plan_codec` writes; that must not be imported here, and a test compares
+both."""
 
 
 def decoded(keyspace: Keyspace, key: str, value: bytes) -> str:
     """Return a record's value as JSON text; `StateCorruptError` when it cannot be read.
 
-    A value that is no JSON itself is told as an object: with ``text``, or with its size and beginning in ``base64``.
+    A value that is not JSON itself is shown as an object: with ``text``, or with its size and beginning in ``base64``.
     """
     path = f"{keyspace}/{key}"
     match keyspace:
@@ -33,7 +34,7 @@ def decoded(keyspace: Keyspace, key: str, value: bytes) -> str:
         case Keyspace.Results:
             return _json(_result(unpack(value, path), path))
         case Keyspace.GraphChunks if len(value) == VALUE_CHUNK_BYTES or not path.endswith("/0000"):
-            # Cut after packing: it can be read only with the others, which `onager state get` does.
+            # Cut after packing, so it can be read only with the others, as `onager state get` does.
             return _json({"chunk_of": path.rpartition("/")[0], "size_bytes": len(value)})
         case Keyspace.Plans if not value:
             return _json({"job_id": key.rpartition("/")[2]})
@@ -53,7 +54,7 @@ def shown(keyspace: Keyspace, key: str, value: bytes, most_bytes: int = SHOWN_BY
 
 
 def joined(keyspace: Keyspace, path: str, pieces: Sequence[bytes]) -> str:
-    """Return as JSON text what several chunks hold together: a snapshot's are cut after packing, a blob's before."""
+    """Return the joined content of several chunks as JSON text: a snapshot is cut after packing, a blob before."""
     if keyspace is Keyspace.GraphChunks:
         pieces = [b"".join(pieces)]
     if (size := sum(map(plain_size, pieces))) > SHOWN_BYTES:
@@ -62,9 +63,9 @@ def joined(keyspace: Keyspace, path: str, pieces: Sequence[bytes]) -> str:
 
 
 def content(plain: bytes) -> str:
-    """Return unpacked bytes as JSON text: as they are when they are JSON, else as text or by their beginning.
+    """Return unpacked bytes as JSON text: unchanged if they are JSON, else as text or by their beginning.
 
-    Secrets among settings and options are left out.
+    Secrets among settings and options are redacted.
     """
     if plain.startswith(_STAGE_PLAN):
         return _stage_plan(plain)
@@ -94,7 +95,7 @@ def _text_of(plain: bytes) -> str | None:
 
 
 def _stage_plan(plain: bytes) -> str:
-    """Return the part of an encoded stage plan that is text; its attachments are Spark's own bytes."""
+    """Return the text part of an encoded stage plan; its attachments are Spark's own bytes."""
     try:
         _, version, length = _STAGE_PLAN_PREFIX.unpack_from(plain)
         header = json.loads(plain[_STAGE_PLAN_PREFIX.size : _STAGE_PLAN_PREFIX.size + length])

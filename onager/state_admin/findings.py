@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The findings of a check."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ Kind = Literal[
     "undecodable", "newer", "missing", "misplaced", "inconsistent", "invariant", "gap", "orphan", "unfinished", "marked"
 ]
 """``undecodable``: the value cannot be read; ``newer``: written by a newer major version; ``missing``: named, but not
-there; ``misplaced``: under a key that is not its own; ``inconsistent``: contradicts another record; ``invariant``: a
-graph that cannot be; ``gap``: a log without one of its positions; ``orphan``: nothing names it; ``unfinished``: a
-restore broke off; ``marked``: a scheduler found the job damaged before."""
+there; ``misplaced``: under a key that is not its own; ``inconsistent``: contradicts another record; ``invariant``: an
+impossible graph; ``gap``: a log without one of its positions; ``orphan``: nothing names it; ``unfinished``: a restore
+broke off; ``marked``: a scheduler found the job damaged before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong (or, as a warning, odd, and looked after by the schedulers themselves)."""
+    """One error; or, as a warning, an oddity that the schedulers handle themselves."""
 
     kind: Kind
     keyspace: Keyspace
@@ -40,7 +40,7 @@ class Finding:
 
 
 class Findings(list[Finding]):
-    """Findings as they come together."""
+    """A collection of findings."""
 
     def error(self, kind: Kind, keyspace: Keyspace, key: str, message: str) -> None:
         """Add an error."""
@@ -51,7 +51,7 @@ class Findings(list[Finding]):
         self.append(Finding(kind, keyspace, key, message, is_warning=True))
 
     def read(self, keyspace: Keyspace, key: str, decode: Callable[[], T]) -> T | None:
-        """Return what *decode* makes of a record; None, and an error of that key, when it cannot be read."""
+        """Return the result of *decode* on a record; None, and an error for its key, when it cannot be read."""
         try:
             return decode()
         except SchemaVersionError as error:

@@ -42,8 +42,8 @@ async def list_keys(backend: StateBackendClient, prefix: str, limit: int) -> pb.
 async def read_record(backend: StateBackendClient, path: str) -> pb.GetStateResponse:
     """Return one record as JSON.
 
-    A chunk of a snapshot is told as the whole snapshot that it belongs to, and the name of a snapshot
-    (``GraphChunks/job/snapshot``) or of a blob (``Plans/digest``) stands for all of its chunks.
+    A chunk of a snapshot is shown as its whole snapshot, and the name of a snapshot (``GraphChunks/job/snapshot``) or
+    of a blob (``Plans/digest``) stands for all of its chunks.
     """
     keyspace, key = record_path(path)
     seen = await backend.read_txn([(keyspace, key)], _pieces_of(keyspace, key))

@@ -1,4 +1,4 @@
-"""How records are named by people: ``Keyspace/key``, ``Keyspace/prefix/`` and beginnings of these."""
+"""How people name records: ``Keyspace/key``, ``Keyspace/prefix/`` and beginnings of these."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Selection(NamedTuple):
     rest: str
 
     def matches(self, key: str) -> bool:
-        """Return whether *key*, which lies below `below`, is meant."""
+        """Return whether *key*, which lies below `below`, is selected."""
         return key.startswith(self.rest, len(self.below))
 
 
@@ -35,7 +35,7 @@ def record_path(text: str) -> tuple[Keyspace, str]:
 
 
 def keyspace_of(name: str) -> Keyspace:
-    """Return the keyspace of that name; `InvalidRequestError` names them all."""
+    """Return the keyspace called *name*; the `InvalidRequestError` for an unknown one lists all."""
     try:
         return Keyspace(name)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Removing records by hand, and what of running jobs hangs on them."""
+"""Removes records by hand, and finds what running jobs lose by it."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
@@ -36,8 +36,8 @@ async def remove_records(
 ) -> pb.RemoveStateResponse:
     """Remove ``Keyspace/key``, or with ``/`` at the end all keys below it in one operation.
 
-    With *is_dry_run* only say what would go. `NotFoundError` when nothing is there; `InvalidRequestError` when running
-    jobs or executors need it and it is not forced.
+    With *is_dry_run* only return what would be removed. `NotFoundError` when nothing is there; `InvalidRequestError`
+    when running jobs or executors need it, unless *is_forced*.
     """
     keyspace, key, is_prefix = _target(path)
     for _ in range(_TRIES):
@@ -58,7 +58,7 @@ async def remove_records(
                 response.keys = result.deleted
                 return response
             case Conflict():
-                continue  # it changed since it was looked at: look again
+                continue  # it changed since the check: check again
             case OutcomeUnknown(why):
                 raise OutcomeUnknownError(f"{path} may or may not be removed ({why}): look, and repeat it")
             case other:

@@ -1,8 +1,8 @@
-"""Restoring a backup into a store that no scheduler runs on.
+"""Restores a backup into a store that no scheduler uses.
 
-While a restore is under way a mark stands in the store (``Admin/restore``). Schedulers refuse to start on such a store,
-every batch expects the mark to be the one that this restore put, and only when everything is written does it go. So a
-restore that broke off is noticed, two at once cannot mix, and running it again starts from nothing.
+During a restore the store holds a mark (``Admin/restore``). Schedulers refuse to start on such a store, every batch
+expects the mark to be the one of this restore, and the mark is removed only when everything is written. So an
+interrupted restore is noticed, two concurrent ones cannot mix, and a repeated one starts from nothing.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from onager.state_backend import (
 MARK_KEY: Final = "restore"
 _MARK: Final = (Keyspace.Admin, MARK_KEY)
 _BATCH_BYTES: Final = MAX_REQUEST_BYTES - 64 * 1024
-"""Leaves room for the expectation of the mark."""
+"""This leaves room for the expectation of the mark."""
 _TRIES: Final = 20
 
 
@@ -52,25 +52,25 @@ class RestoreMark(Record):
     file: str
     records: int
     nonce: str
-    """Tells this restore from any other of the same file."""
+    """Distinguishes this restore from any other of the same file."""
 
 
 class Target(NamedTuple):
-    """What is in the store that a restore goes into."""
+    """The content of the store before a restore."""
 
     counts: dict[str, int]
-    """Records by keyspace; at most `_COUNTED` are counted."""
+    """Records by keyspace; counting stops at `_COUNTED`."""
     mark: RestoreMark | None
     mark_revision: int
     living: tuple[str, ...]
-    """Executors and schedulers that were heard of lately: a scheduler runs on the store."""
+    """Executors and schedulers that were heard of lately: some scheduler uses the store."""
 
 
 _COUNTED: Final = 100_000
 
 
 async def look_at_target(backend: StateBackendClient) -> Target:
-    """Return what is in the store."""
+    """Return the current content of the store."""
     counts: dict[str, int] = {}
     for keyspace in Keyspace:
         page = await backend.scan_keys(keyspace, limit=_COUNTED)
@@ -91,7 +91,7 @@ async def look_at_target(backend: StateBackendClient) -> Target:
 
 
 async def check_no_restore_pending(backend: StateBackendClient) -> None:
-    """Raise `StateCorruptError` when a restore into the store was not finished."""
+    """Raise `StateCorruptError` when a restore into the store did not finish."""
     found = await backend.get(*_MARK)
     if found is not None:
         mark = RestoreMark.decoded(found.value, "the mark of a restore")
@@ -107,9 +107,9 @@ async def restore_records(
     records: Iterable[pb.StateRecord],
     mark: RestoreMark,
 ) -> int:
-    """Delete what is in the store, write *records*, and return how many; the store was looked at as *target*.
+    """Delete the store's content, write *records*, and return how many; *target* is the content that was seen.
 
-    `InvalidRequestError` when another restore is under way, or somebody wrote meanwhile.
+    `InvalidRequestError` when another restore is in progress, or another process wrote meanwhile.
     """
     value = mark.encoded()
     everything = [DeleteRange(keyspace, "") for keyspace in Keyspace if keyspace is not Keyspace.Admin]
@@ -136,7 +136,7 @@ async def _commit(backend: StateBackendClient, ops: list[Op], revision: int, mar
             case Conflict(found):
                 now = found[_MARK]
                 if is_unsure and now is not None and now.value == mark and isinstance(ops[0], Put):
-                    return now.mod_revision  # the answer was lost, and it was ours
+                    return now.mod_revision  # only the answer was lost: the write was ours
                 if is_unsure and now is None and isinstance(ops[0], Delete):
                     return result.revision
                 raise InvalidRequestError(
@@ -169,11 +169,11 @@ def _op(record: pb.StateRecord) -> Op:
 
 
 def _without_lease(value: bytes) -> bytes:
-    """Return an executor's record without its lease, whose number may by now be that of another one here."""
+    """Return an executor's record without its lease, whose number may by now belong to another lease here."""
     try:
         fields = json.loads(unpack(value, "an executor's record"))
     except (ValueError, StateBackendError):
-        return value  # damaged before; state check tells of it
+        return value  # it was damaged before; state check reports it
     if not isinstance(fields, dict) or "lease_id" not in fields:
         return value
     return pack(json.dumps({**fields, "lease_id": 0}, ensure_ascii=False, separators=(",", ":")).encode())

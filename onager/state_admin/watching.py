@@ -1,4 +1,4 @@
-"""Watching all keyspaces at once, over losses: what was missed is listed."""
+"""Watches all keyspaces at once, also over losses: missed changes are listed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -12,7 +12,7 @@ from onager.supervision import is_cancelled
 
 _WAITING_CHANGES = 16
 _SHOWN_BYTES = 256 * 1024
-"""Larger values are told by their size and beginning: many may wait for a client that is slow."""
+"""Larger values are shown by their size and beginning: many may wait for a slow client."""
 _PAGE = 64
 
 _Changes = asyncio.Queue[pb.StateChange | Exception]
@@ -21,10 +21,10 @@ _Changes = asyncio.Queue[pb.StateChange | Exception]
 async def watch_records(
     backend: StateBackendClient, prefix: str, from_revisions: Mapping[str, int]
 ) -> AsyncGenerator[pb.StateChange, None]:
-    """Yield ``watching`` with the revision that is seen from, then every change below *prefix*, until closed.
+    """Yield ``watching`` with the first revision, then every change below *prefix*, until closed.
 
-    In order within a keyspace. *from_revisions* says where to begin in single keyspaces; else only what comes is told.
-    Where events were lost, one ``lost`` is followed by a ``listed`` for each record that is there now.
+    Changes are in order within a keyspace. *from_revisions* sets the start in single keyspaces; others start now. Where
+    events were lost, one ``lost`` is followed by a ``listed`` for each record that is there now.
     """
     wanted = selection(prefix)
     now = await backend.read_txn(ranges=[KeyRange(wanted.keyspaces[0], limit=1)])
@@ -53,7 +53,7 @@ async def _follow(
     revision: int,
     changes: _Changes,
 ) -> None:
-    """Put changes of one keyspace, and at last the error that ended it: whoever reads is to know why no more come."""
+    """Put changes of one keyspace, and at last the error that ended it, so that the reader knows why no more come."""
     try:
         while True:
             try:
@@ -77,7 +77,7 @@ async def _list_again(
     wanted: Selection,
     changes: _Changes,
 ) -> int:
-    """Tell of all records that there are; return a revision that none of them is older than."""
+    """Put all current records; return a revision that none of them is older than."""
     start_after: str | None = None
     first_revision: int | None = None
     while True:

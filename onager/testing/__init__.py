@@ -1,12 +1,12 @@
-"""Find out whether a query, a function or a data source survives being run in pieces.
+"""Find out whether a query, a function or a data source gives the same result when it runs distributed.
 
     from onager.testing import HarnessConfig, assert_distributed_eq
 
     def test_my_query(spark):
         assert_distributed_eq(spark.sql("select k, sum(v) from t group by k"))
 
-One process, no cluster: the query is cut into stages as Onager cuts it, every task decodes a plan of its own, all of
-them run at once over bounded channels, and the result is compared with plain Spark's. See docs/testing.md.
+One process, no cluster: the query is cut into stages as Onager cuts it, every task decodes its own plan, all tasks run
+at once over bounded channels, and the result is compared with plain Spark's. See docs/testing.md.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first use: pytest loads the plugin in this package in every run, whatever is tested.
+    # Imported at first use: pytest loads this package's plugin in every run, whatever is tested.
     if name not in __all__:
         raise AttributeError(f"module 'onager.testing' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""The assertion that a query gives the same result in pieces as in one go."""
+"""The assertion that a query gives the same result distributed as in plain Spark."""
 
 import tempfile
 from functools import cached_property
@@ -22,19 +22,19 @@ from onager.testing.stages import StageGraph, cut
 def assert_distributed_eq(
     frame: DataFrame, config: HarnessConfig | None = None, *, plant: Plant | None = None
 ) -> DistributedRun:
-    """Run the query of *frame* in pieces and in one go, and fail unless both give the same rows.
+    """Run the query of *frame* distributed and in plain Spark, and fail unless both give the same rows.
 
-    Rows are compared as a multiset, and in order where the query orders its result (rows that tie may come in any). A
-    query that was not cut fails, unless `HarnessConfig.single_stage` says that it is known to be one stage; one so
-    marked fails when it was cut. What plain Spark raises is raised as it is; `DistributedRunError` is what happened in
-    pieces alone. *plant* is for testing the harness itself.
+    Rows are compared as a multiset, and in order where the query orders its result (ties may come in any order). A
+    query that was not cut fails, unless `HarnessConfig.single_stage` says that it is known to be one stage; a query
+    marked so fails if it was cut. What plain Spark raises is raised as it is; `DistributedRunError` means that only the
+    distributed run failed. *plant* is for testing the harness itself.
     """
     __tracebackhide__ = True
     return Comparison(frame).check(config, plant=plant)
 
 
 class Comparison:
-    """A query, to be run in pieces any number of times, and in one go once."""
+    """A query, to be run distributed any number of times, and in plain Spark once."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -86,7 +86,7 @@ def _ordered(jvm: Jvm, frame: DataFrame) -> tuple[Any, Order]:
 
 
 def _plain(jvm: Jvm, frame: DataFrame, analyzed: Any, names: list[str]) -> pa.Table:
-    """Return the query's result as plain Spark gives it under the session's settings, as Onager's results look."""
+    """Return the query's result of plain Spark under the session's settings, in the form of Onager's results."""
     session = frame.sparkSession
     datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
     query = datasets.ofRows(jvm_session(session), analyzed).queryExecution()

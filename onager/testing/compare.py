@@ -14,19 +14,19 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By what a query orders its result."""
+    """The order of a query's result."""
 
     keys: tuple[int, ...] = ()
-    """Places of the columns; none where it does not order."""
+    """The positions of the columns; none if it does not order."""
     columns: int = -1
-    """How many of the columns are the query's own; the rest are there for the order alone. -1: all."""
+    """How many of the columns are the query's own; the rest only serve the order. -1: all."""
     is_limited: bool = False
     """Whether it ends with a limit or an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """Stands for a double where rows are compared but for these."""
+    """Stands for a double where rows are compared except for their doubles."""
 
 
 _DOUBLE = _Number()
@@ -37,9 +37,9 @@ def difference(
 ) -> str | None:
     """Return how *got* differs from *expected*, for people, or None when it does not.
 
-    *ordered*: whether the rows have to come in the same order, ties included; None: as the query orders them. Doubles
-    are compared as they are first, and then, for rows without a partner, within *tolerance* of the larger one: a sum
-    depends on the order of additions.
+    *ordered*: whether the rows must come in the same order, ties included; None: as the query orders them. Doubles are
+    first compared exactly, and then, for rows without a partner, within *tolerance* of the larger one: a sum depends on
+    the order of additions.
     """
     if got.schema.types != expected.schema.types:
         return f"the columns differ: got {_schema(got)}, expected {_schema(expected)}"
@@ -76,7 +76,7 @@ def _rows(table: pa.Table) -> list[Row]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value that can be hashed: maps without an order, and one zero and one NaN among doubles."""
+    """Return a value that can be hashed: maps without an order, and only one zero and one NaN among doubles."""
     if value is None:
         return None
     if pa.types.is_floating(kind):
@@ -93,7 +93,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _without_partners(missing: list[Row], extra: list[Row], tolerance: float) -> tuple[list[Row], list[Row]]:
-    """Return the rows that have no partner on the other side that is equal but for rounding."""
+    """Return the rows without a partner on the other side that is equal except for rounding."""
     if not missing or not extra or not tolerance:
         return missing, extra
     candidates: dict[Any, list[Row]] = defaultdict(list)
@@ -117,7 +117,7 @@ def _but_doubles(value: Any) -> Any:
 
 
 def _is_close(one: Any, other: Any, tolerance: float) -> bool:
-    """Return whether two values are equal but for rounding of doubles somewhere within."""
+    """Return whether two values are equal except for rounding of doubles within them."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=tolerance, abs_tol=0.0)
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):

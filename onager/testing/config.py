@@ -1,4 +1,4 @@
-"""How a query is run in pieces by the harness."""
+"""The configuration of the harness's distributed runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,30 +9,32 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True, slots=True)
 class HarnessConfig:
-    """How a query is cut, what its tasks are wired with, and what counts as the same result."""
+    """How a query is cut, how its tasks are connected, and what counts as the same result."""
 
     tasks: int = 3
-    """Buckets of every exchange, and tasks that a scan is split into at least, however small its files."""
+    """Buckets of every exchange, and the least number of tasks of a scan, however small its files."""
     channel_frames: int = 16
-    """Frames that a channel holds before its writer waits; 1 brings out whoever relies on more."""
+    """Frames that a channel holds before its writer waits; 1 exposes code that relies on more."""
     channel_bytes: int = MIB
-    """Bytes that a channel holds before its writer waits; a frame that is larger goes through all the same."""
+    """Bytes that a channel holds before its writer waits; a larger frame passes all the same."""
     frame_bytes: int = 32 * KIB
     """Bytes of rows in a frame."""
     memory_bytes: int = 256 * MIB
-    """Bytes of frames that all channels hold together; more lie in a file."""
+    """Bytes of frames that all channels hold together; further frames go to a file."""
     parallel_sort_bytes: int = 0
-    """How much a sort has to read to be done by several tasks (``onager.sort.parallelFromBytes`` of a job)."""
+    """The bytes that a sort must read to be done by several tasks (``onager.sort.parallelFromBytes`` of a job)."""
     single_stage: bool = False
     """Whether the query is known to be one stage. Otherwise a query that was not cut fails the assertion."""
     ordered: bool | None = None
-    """Whether the order of rows is compared, all of it (True) or none; None: as far as the query orders its result."""
+    """Whether the order of rows is compared, completely (True) or not (False); None: as far as the query orders its
+    result."""
     relative_tolerance: float = 1e-9
-    """How far two doubles (or floats) may be apart, relative to the larger, where rows are not equal as they are."""
+    """How far two doubles (or floats) may differ, relative to the larger, in rows that are not exactly equal."""
     timeout_s: float = 120.0
-    """How long the tasks may take together before they are stopped, with a list of who waits for whom."""
+    """How long the tasks may take together before they are stopped, with a list of which waits for which."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Settings of Spark (``spark.sql.*``) for planning and running the query in pieces, beyond those of the session."""
+    """Settings of Spark (``spark.sql.*``) for planning and running the distributed query, beyond those of the
+    session."""
 
     def __post_init__(self) -> None:
         for name in ("tasks", "channel_frames", "channel_bytes", "frame_bytes", "memory_bytes"):

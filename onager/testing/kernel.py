@@ -1,4 +1,4 @@
-"""Onager's Java kernel in the JVM of a session that somebody else has started."""
+"""Onager's Java kernel in the JVM of a session that other code has started."""
 
 from typing import Any, Final
 from weakref import WeakSet
@@ -15,10 +15,10 @@ _have_it: Final["WeakSet[Jvm]"] = WeakSet()
 
 
 def jvm_with_kernel(spark: SparkSession) -> Jvm:
-    """Return the way into the JVM of *spark*, with the kernel's classes there: their jar is added when it was not.
+    """Return access to the JVM of *spark* with the kernel's classes; their jar is added if it is missing.
 
-    Raises `VersionMismatchError` for a version of Spark that is not a tested one, and `OnagerError` for a session
-    that is not in this process (Spark Connect).
+    Raises `VersionMismatchError` for a version of Spark that is not a tested one, and `OnagerError` for a session that
+    is not in this process (Spark Connect).
     """
     check_spark_version()
     if not hasattr(spark, "_jsparkSession"):

@@ -1,9 +1,9 @@
-"""The pytest plugin, found by itself where Onager is installed: fixtures for tests of queries.
+"""The pytest plugin, found automatically where Onager is installed: fixtures for tests of queries.
 
     def test_my_query(spark, assert_distributed_eq):
         assert_distributed_eq(spark.sql("select k, sum(v) from t group by k"), channel_frames=1)
 
-`spark` is the project's own fixture. A fixture `onager_config` of the project's own changes the defaults for all tests.
+`spark` is the project's own fixture. Its own fixture `onager_config` changes the defaults for all tests.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AssertDistributedEq(Protocol):
-    """Fails unless a query gives the same rows in pieces as in one go."""
+    """Fails unless a query gives the same rows distributed as in plain Spark."""
 
     def __call__(self, frame: Any, **changes: Any) -> "DistributedRun":
         """Check the query of *frame*; *changes* are fields of `HarnessConfig` that differ from `onager_config`."""
@@ -26,7 +26,7 @@ class AssertDistributedEq(Protocol):
 
 @pytest.fixture
 def onager_config() -> "HarnessConfig":
-    """Return how queries are run in pieces; override it to change the defaults of a project or a module."""
+    """Return how queries run distributed; override it to change the defaults of a project or a module."""
     from onager.testing.config import HarnessConfig
 
     return HarnessConfig()

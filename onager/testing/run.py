@@ -1,4 +1,4 @@
-"""Running a query in pieces: every task of every stage at once, in this process."""
+"""Runs a query distributed: all tasks of all stages at once, in this process."""
 
 import base64
 import contextlib
@@ -42,45 +42,45 @@ Row = tuple[Any, ...]
 
 
 class DistributedRunError(OnagerError):
-    """A query failed when it was run in pieces; the text says which task, and why."""
+    """A query failed in its distributed run; the text says which task, and why."""
 
     def __init__(self, message: str, *, error_class: str = "", stage_id: int = 0, details: str = "") -> None:
         super().__init__(message)
         self.error_class = error_class
         """Spark's error class, or that of the exception."""
         self.stage_id = stage_id
-        """The stage whose task failed first; 0 when it was no task."""
+        """The stage whose task failed first; 0 if no task did."""
         self.details = details
         """The stack trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """What one task came to."""
+    """The result of one task."""
 
     stage_id: int
     partition: int
     rows_read: int
     """Rows that it read from files, as Spark counts them."""
     rows: int
-    """Rows that it gave: to other stages, or as a part of the result."""
+    """Rows that it produced: for other stages, or as a part of the result."""
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class DistributedRun:
-    """The result of a query that was run in pieces, and how it went."""
+    """The result of a distributed run of a query, and how it went."""
 
     table: pa.Table
     graph: StageGraph
     tasks: tuple[TaskRun, ...]
     """By stage and partition."""
     partitions: tuple[pa.Table, ...] = field(repr=False)
-    """The result by the tasks of the last stage."""
+    """The result, by task of the last stage."""
     grants: int
-    """Frames that went beyond a channel's capacity, since tasks would have waited for each other in a circle."""
+    """Frames beyond a channel's capacity, granted since tasks would have waited for each other in a circle."""
     spilled_bytes: int
-    """Bytes of frames that memory had no place for."""
+    """Bytes of frames that did not fit in memory."""
 
     @property
     def rows(self) -> list[Row]:
@@ -93,7 +93,7 @@ class DistributedRun:
 
 
 class Plant(Protocol):
-    """Plants a fault: given the way into the JVM, returns an ``onager.testing.Interposer``."""
+    """Plants a fault: given access to the JVM, returns an ``onager.testing.Interposer``."""
 
     def __call__(self, jvm: Jvm) -> Any:
         """Return the JVM object that stands between tasks and what they read and write."""
@@ -113,7 +113,7 @@ def run_distributed(
     """Cut the query of *frame*, run all tasks of all stages at once, and return the result.
 
     Every task decodes its own plan in a session of its own, on a thread of this process's JVM; rows go from stage to
-    stage through bounded channels. The session of *frame* is as it was afterwards. *plant* is for testing the harness
+    stage through bounded channels. The session of *frame* is unchanged afterwards. *plant* is for testing the harness
     itself. Raises `DistributedRunError` with the first failure, and what `create_stages` raises.
     """
     config = config or HarnessConfig()
@@ -121,7 +121,7 @@ def run_distributed(
 
 
 def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant: Plant | None = None) -> DistributedRun:
-    """Run the stages of *graph*, made of a query of the session of *frame*."""
+    """Run the stages of *graph*, made from a query of the session of *frame*."""
     session = frame.sparkSession
     jvm = jvm_with_kernel(session)
     run = f"{os.getpid()}-{next(_runs)}"
@@ -188,7 +188,7 @@ def _input_spec(source: ExchangeInput) -> dict[str, Any]:
 
 
 def _carry_out(pipeline: Pipeline, config: HarnessConfig) -> dict[str, Any]:
-    """Start the tasks and wait for their end; return what became of them."""
+    """Start the tasks and wait for their end; return their results."""
     deadline = time.monotonic() + config.timeout_s
     pipeline.start()
     while not pipeline.has_ended(POLL_MS):
@@ -237,6 +237,6 @@ def _result(graph: StageGraph, report: dict[str, Any], directory: Path) -> Distr
 def _together(partitions: list[pa.Table], schema: pa.Schema) -> pa.Table:
     if not partitions:
         return schema.empty_table()
-    if not schema.names:  # tables without columns come together as no rows
+    if not schema.names:  # concatenated, tables without columns have no rows
         return pa.table({"": pa.nulls(sum(part.num_rows for part in partitions))}).select([])
     return pa.concat_tables(partitions)

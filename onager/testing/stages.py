@@ -24,13 +24,13 @@ from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
 
 _PLANNING = threading.Lock()
-"""Held while settings of a session differ from what they were."""
+"""Held while settings of a session are changed."""
 OPEN_COST = "spark.sql.files.openCostInBytes"
 
 
 @dataclass(frozen=True, slots=True)
 class StageRead:
-    """What a stage reads of another one."""
+    """How a stage reads another one."""
 
     stage_id: int
     reads_all: bool
@@ -44,22 +44,22 @@ class Stage:
     stage_id: int
     """From 1, producers before consumers."""
     name: str
-    """In people's words: ``scan lineitem → partial aggregate``."""
+    """A name for people: ``scan lineitem → partial aggregate``."""
     tasks: int
     inputs: tuple[StageRead, ...]
     """The stages that it reads, in the order in which its plan meets them."""
     sources: tuple[str, ...]
-    """What it reads itself: ``Parquet /data/lineitem (12 files)``."""
+    """The sources that it reads itself: ``Parquet /data/lineitem (12 files)``."""
     partitioning: str
-    """How its output is laid out: ``hash(3)``, ``round robin(3)``, ``single``, ``sorted runs``, or ``result``."""
+    """The layout of its output: ``hash(3)``, ``round robin(3)``, ``single``, ``sorted runs``, or ``result``."""
     plan: str
     """Its part of the physical plan, as Spark prints plans."""
     encoded: bytes = field(repr=False)
-    """Its plan as tasks get it; every task decodes it anew."""
+    """Its plan as tasks get it; every task decodes it separately."""
 
     @property
     def buckets(self) -> int:
-        """How many partitions its output has; 0 for the result."""
+        """The number of partitions of its output; 0 for the result."""
         inner = self.partitioning.partition("(")[2].rstrip(")")
         return int(inner) if inner else int(self.partitioning != "result")
 
@@ -101,8 +101,8 @@ def _shown(stage: Stage) -> str:
 def create_stages(frame: DataFrame, config: HarnessConfig | None = None) -> StageGraph:
     """Cut the query of *frame* as Onager would, and return its stages.
 
-    Nothing runs, but for rows that the plan carries itself. The session's settings are changed while Spark plans, and
-    as they were afterwards. Raises `UnsupportedPlanError`, which names the operator, for a query that cannot be cut.
+    Nothing runs, except for rows that the plan carries itself. The session's settings are changed while Spark plans,
+    and restored afterwards. Raises `UnsupportedPlanError`, which names the operator, for a query that cannot be cut.
     """
     config = config or HarnessConfig()
     analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  (PySpark shows it as text alone)

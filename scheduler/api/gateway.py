@@ -1,4 +1,4 @@
-"""What executors call: registration, heartbeats, polls for work, reports, blobs, farewell."""
+"""The calls of executors: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -69,7 +69,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
 
     @translated
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:  # noqa: N802
-        """Renew the executor's lease, and name the tasks that it need not go on with."""
+        """Renew the executor's lease, and name the tasks that the executor need not continue."""
         session = await self._heard(request, context)
         if request.draining:
             await self._executors.drain(session)
@@ -93,17 +93,17 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
 
     @translated
     async def PollWork(self, request: pb.PollWorkRequest, context: Context) -> pb.PollWorkResponse:  # noqa: N802
-        """Answer with work as soon as there is some, and with nothing after the time that the executor waits."""
+        """Answer with work as soon as there is some, and with nothing once the executor's wait is over."""
         session = await self._heard(request, context)
         await self._clean_ups.cleaned_up(request.cleaned_up)
         return await self._polls.answer(session, request)
 
     @translated
     async def ReportTasks(self, request: pb.ReportTasksRequest, context: Context) -> pb.ReportTasksResponse:  # noqa: N802
-        """Apply reports, and fill the slots that they free; the executor may poll elsewhere."""
+        """Apply reports, and fill the slots that they free; the executor may be polling another scheduler."""
         session = await self._heard(request, context)
         freed = min(request.freed_slots, session.record.slots) if self._executors.takes_work(session) else 0
-        # Another replica may have had its latest list.
+        # Another scheduler may have received the executor's latest list.
         slot = replace(session.slot, list_number=max(session.list_number, request.list_number))
         updated = await self._tasks.update_task_statuses(slot, request.reports, freed)
         for key in updated.acknowledged:
@@ -126,7 +126,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
 
     @translated_stream
     async def FetchBlob(self, request: pb.FetchBlobRequest, context: Context) -> AsyncIterator[pb.BlobChunk]:  # noqa: ARG002, N802
-        """Send a blob in pieces."""
+        """Send a blob in chunks."""
         content = await self._blobs.get(BlobDigest(request.digest))
         for start in range(0, len(content) or 1, BLOB_CHUNK_BYTES):
             yield pb.BlobChunk(content=content[start : start + BLOB_CHUNK_BYTES])

@@ -1,4 +1,4 @@
-"""Jobs as people are told of them: progress, details, and why nothing runs."""
+"""Progress and details of jobs for people, and why nothing runs."""
 
 import json
 from collections import OrderedDict
@@ -36,7 +36,7 @@ _TOLD_JOBS = 64
 
 
 class Page(NamedTuple):
-    """Of which tasks a client wants to know."""
+    """The tasks of a job that a client asks about."""
 
     stage_id: int = 0
     partition: int = 0
@@ -49,12 +49,12 @@ class Page(NamedTuple):
 
     @property
     def is_later(self) -> bool:
-        """Return whether it is not the first one."""
+        """Return whether this is not the first page."""
         return bool(self.stage_id or self.partition)
 
 
 class Explained(NamedTuple):
-    """What the planner made of a job, for people."""
+    """What the planner made of a job, as text for people."""
 
     plan: str
     stages: Mapping[str, str]
@@ -73,11 +73,11 @@ class _Told(NamedTuple):
 
 
 _STOPPED = "stopped"
-"""Of stages and tasks that ran when their job ended without them."""
+"""The state of stages and tasks that still ran when their job ended."""
 
 
 class ProgressView:
-    """Tells of jobs in the light of the whole cluster."""
+    """Describes jobs, given the state of the whole cluster."""
 
     def __init__(
         self, executors: ExecutorManager, queue: FairQueue, clock: Clock, sizes: ExchangeSizes | None = None
@@ -89,7 +89,7 @@ class ProgressView:
         self._told: OrderedDict[str, _Told] = OrderedDict()
 
     def told(self, job: StoredJob) -> pb.JobProgress:
-        """Return how far a job is, as of `_TOLD_AGAIN_S` ago at most: all who watch it share it, and change nothing."""
+        """Return a job's progress, up to `_TOLD_AGAIN_S` old; all watchers share the message and must not change it."""
         now_s = self._clock.monotonic_s()
         known = self._told.get(job.header.job_id)
         if known is None or known.seq != job.seq or now_s - known.at_s > timing.PROGRESS_KEPT_S:
@@ -100,7 +100,7 @@ class ProgressView:
         return known.progress
 
     def progress(self, graph: ExecutionGraph) -> pb.JobProgress:
-        """Return how far a job is."""
+        """Return a job's progress."""
         progress = pb.JobProgress(
             job_id=graph.job_id,
             name=graph.name,
@@ -137,7 +137,7 @@ class ProgressView:
     def detail(
         self, job: StoredJob, spec: pb.JobSpec, explained: "Explained | None", page: Page | None = None
     ) -> pb.JobDetail:
-        """Return what is to be known of a job, as much as one message holds; *spec* is what may be shown of it."""
+        """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification."""
         page = page or Page()
         graph = job.graph
         progress = self.progress(graph)
@@ -214,7 +214,7 @@ class ProgressView:
 
 
 def why_nobody_works(executors: Iterable[pb.ExecutorInfo]) -> str:
-    """Return for people why none of *executors* takes work."""
+    """Return why none of *executors* takes work, as text for people."""
     by_state: dict[str, list[pb.ExecutorInfo]] = {}
     for executor in executors:
         by_state.setdefault(executor.state, []).append(executor)
@@ -241,7 +241,7 @@ def _why_all_are_gone(by_state: Mapping[str, Sequence[pb.ExecutorInfo]]) -> str:
 
 
 def _named(executors: Sequence[tuple[pb.ExecutorInfo, str]]) -> str:
-    """Return the first of *executors*, each with what is said of it, and how many there are more."""
+    """Return the names of the first *executors*, each with its remark, and how many more there are."""
     more = len(executors) - _MOST_NAMED
     told = [f"{executor.executor_id} {what}" for executor, what in executors[:_MOST_NAMED]]
     return ", ".join([*told, *([f"and {more} more"] if more > 0 else [])])
@@ -268,7 +268,7 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
 
 
 def broken_failure(why: str) -> pb.Failure:
-    """Return what is told of a job whose record cannot be read."""
+    """Return the failure to show for a job whose record cannot be read."""
     return pb.Failure(
         kind=FailureKind.USER_ERROR.value,
         message=f"the job was stopped, because its record cannot be read: {why}. Submit the query again",

@@ -1,4 +1,4 @@
-"""What other replicas call: they hand over what concerns jobs that this one acts on."""
+"""The calls of other schedulers: they forward what concerns jobs that this one drives."""
 
 import asyncio
 from contextlib import suppress
@@ -27,7 +27,7 @@ Part = pb.ForwardedReports | pb.ForwardedSlots | pb.ForwardedList
 
 
 class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
-    """The service for other replicas. Whatever comes is worked off here: who acts may look different to others."""
+    """The service for other schedulers; it handles whatever arrives, since others may see another driver."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         self._leaving = asyncio.Event()
 
     def release(self) -> None:
-        """Answer the calls that wait: this scheduler leaves."""
+        """Answer the calls that wait, because this scheduler leaves."""
         self._leaving.set()
 
     @translated
     async def Attend(self, request: pb.AttendRequest, context: Context) -> pb.AttendResponse:  # noqa: ARG002, N802
-        """Answer when the caller's time is over, or when this scheduler leaves."""
+        """Answer when the caller's wait is over, or when this scheduler leaves."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(request.wait_ms / 1000, timing.ATTEND_WAIT_S)):
                 await self._leaving.wait()
@@ -65,7 +65,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
 
     @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
-        """Work off all parts at once, and answer each."""
+        """Handle all parts concurrently, and answer each."""
         self._loads.take(request.loads)
         reports, slots, lists = await asyncio.gather(
             a_few_at_once([self._update(part) for part in request.reports], most=16),
@@ -75,7 +75,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         watched = []
         for part in request.watched:
             watched.append(self._progress(JobId(part.job_id)))
-            await asyncio.sleep(0)  # one of many stages takes a while
+            await asyncio.sleep(0)  # one with many stages takes a while
         loads, change = self._loads.changed_since(request.heard_change)
         caller = self._forwarding.drivers().get(SchedulerId(request.scheduler_id))
         if caller is not None:

@@ -1,4 +1,4 @@
-"""What clients call: submit, look, watch, cancel, fetch; and the raw records for an admin."""
+"""The calls of clients: submit, look, watch, cancel, fetch; and the raw records for an admin."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 _LIST_DEFAULT: Final = 100
 _SPECS_AT_ONCE: Final = 2
-"""Jobs of which specification and plan are read together: each may be as large as a message."""
+"""Jobs whose specification and plan are read at the same time: each may be as large as a message."""
 
 Context = Any
 
@@ -127,7 +127,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
     @translated
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.JobDetail:  # noqa: ARG002, N802
-        """Return all that is to be known of a job."""
+        """Return a job's details."""
         job_id = _job_id(request.job_id)
         try:
             with self._left_to_others():
@@ -164,11 +164,11 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
     @translated_stream
     async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[pb.JobProgress]:  # noqa: ARG002, N802
-        """Tell how far a job is, now and at every change, until it has ended."""
+        """Yield a job's progress, now and at every change, until the job has ended."""
         job_id = _job_id(request.job_id)
         told: pb.JobProgress | None = None
         seq = 0
-        is_fresh = True  # who turns here from another replica is not told of the past
+        is_fresh = True  # a client that switches from another scheduler must not see an older state
         with self._watchers.following(job_id) as changed:
             while True:
                 changed.clear()
@@ -208,12 +208,12 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
     @translated
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
-        """Return all executors, those lately lost included."""
+        """Return all executors, including those lost lately."""
         return pb.ListExecutorsResponse(executors=self._executors.infos())
 
     @translated
     async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802
-        """Return all schedulers that live, as far as this one knows."""
+        """Return all live schedulers, as far as this one knows."""
         return pb.ListSchedulersResponse(schedulers=self._members.infos())
 
     @translated
@@ -228,7 +228,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
     @translated_stream
     async def WatchState(self, request: pb.WatchStateRequest, context: Context) -> AsyncIterator[pb.StateChange]:  # noqa: ARG002, N802
-        """Tell every change of a record."""
+        """Yield every change of a record."""
         async with contextlib.aclosing(self._state.watch(request)) as changes:
             async for change in changes:
                 yield change
@@ -243,7 +243,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
 
     @translated_stream
     async def CheckState(self, request: pb.CheckStateRequest, context: Context) -> AsyncIterator[pb.StateCheck]:  # noqa: ARG002, N802
-        """Look for damage over the whole store."""
+        """Check the whole store for damage."""
         async for part in self._state.check(request):
             yield part
 
@@ -254,9 +254,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             yield part
 
     async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> bool:
-        """Wait for a change, but `WATCH_EVERY_S` at least: only the end is told at once.
+        """Wait for a change, and for `WATCH_EVERY_S` at least: only the job's end is reported at once.
 
-        Return false when there was none for a while: another replica may move the job on.
+        Return false when there was no change for a while: another scheduler may have changed the job.
         """
         earliest_s = self._clock.monotonic_s() + timing.WATCH_EVERY_S
         try:
@@ -274,12 +274,12 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                     except TimeoutError:
                         return True
         except TimeoutError:
-            return False  # what the job waits for may have changed without it
+            return False  # the reason why the job waits may have changed without an event
 
     async def _progress(self, job_id: JobId, seq: int, *, is_fresh: bool) -> tuple[int, pb.JobProgress]:
-        """Return how far the job is, not before position *seq* of its log, and of what position that is.
+        """Return the log position of the job's progress, at least *seq*, and the progress.
 
-        Whoever acts on the job is asked, or else the store; with *is_fresh* the store.
+        It is asked of the job's driver, or else read from the store; with *is_fresh* always from the store.
         """
         driver = None if is_fresh or self._ownership.follows(job_id) else self._forwarding.driver_of(job_id)
         if driver is not None:
@@ -299,7 +299,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     def _left_to_others(self) -> Iterator[None]:
         """Send callers to other schedulers, by a `StateUnavailableError`, for what only a newer version can read.
 
-        It has not come to grief. Without other schedulers the `SchemaVersionError` stays.
+        Such a job is not damaged. Without other schedulers the `SchemaVersionError` stays.
         """
         try:
             yield

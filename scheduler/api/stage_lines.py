@@ -1,4 +1,4 @@
-"""How people are told how far a stage is, and its tasks."""
+"""The progress of a stage and of its tasks, as shown to people."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from onager.scheduler import wire
 
 
 def stage_info(stage: Stage) -> pb.StageInfo:
-    """Return how far a stage is, without its tasks."""
+    """Return a stage's progress, without its tasks."""
     running = len(stage.running) if isinstance(stage, RunningStage) else 0
     done = len(stage.ledger.outputs)
     ledger = stage.ledger
@@ -36,7 +36,7 @@ def stage_info(stage: Stage) -> pb.StageInfo:
 
 
 def task_infos(stage: Stage, partitions: range) -> Sequence[pb.TaskInfo]:
-    """Return what became of *partitions* of a stage."""
+    """Return the states of *partitions* of a stage."""
     return [_task_info(stage, partition) for partition in partitions]
 
 
@@ -64,5 +64,5 @@ def _task_info(stage: Stage, partition: int) -> pb.TaskInfo:
     elif isinstance(stage, FailedStage) and info.failures:
         info.state = "failed"
     elif isinstance(stage, SuccessfulStage):
-        info.state = "stopped"  # nobody needed its rows any more
+        info.state = "stopped"  # its rows were no longer needed
     return info

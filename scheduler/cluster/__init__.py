@@ -1,1 +1,1 @@
-"""The schedulers of a cluster: who they are, which of them drives a job, and how they hand over what concerns it."""
+"""The schedulers of a cluster: their registrations, which of them drives a job, and forwarding to it."""

@@ -1,4 +1,4 @@
-"""The other replicas as drivers on jobs, for as long as they live."""
+"""The other schedulers as drivers of jobs, for as long as they live."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from onager.supervision import Background
 
 
 class Forwarding:
-    """One `RemoteDriver` for each life of another replica."""
+    """One `RemoteDriver` for each life of another scheduler."""
 
     def __init__(self, members: Members, ownership: Ownership, loads: JobLoads, calls: MemberCalls) -> None:
         self._members = members
@@ -25,7 +25,7 @@ class Forwarding:
         self._background = Background()
 
     def driver_of(self, job_id: JobId) -> RemoteDriver | None:
-        """Return the other replica that acts on the job; None when it is this one, or that one is silent."""
+        """Return the scheduler that drives the job; None when this one does, or when the driver does not answer."""
         scheduler_id = self._ownership.who(job_id)
         if scheduler_id == self._members.id:
             return None
@@ -33,7 +33,7 @@ class Forwarding:
         return driver if driver is not None and driver.answers else None
 
     def drivers(self) -> Mapping[SchedulerId, RemoteDriver]:
-        """Return all that live, by id."""
+        """Return the drivers of all live schedulers, by id."""
         found = {scheduler_id: self._driver(scheduler_id) for scheduler_id in self._ownership.others}
         return {scheduler_id: driver for scheduler_id, driver in found.items() if driver is not None}
 
@@ -48,7 +48,7 @@ class Forwarding:
         return driver
 
     async def run(self) -> None:
-        """Tell the others what they have to know, for as long as the scheduler lives."""
+        """Tell the other schedulers the loads of jobs, for as long as this one lives."""
         await self._background.run(telling_others=self._tell())
 
     async def _tell(self) -> None:

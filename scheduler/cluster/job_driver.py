@@ -1,4 +1,4 @@
-"""Driving jobs: whoever does it, this scheduler or another one, by one interface."""
+"""One interface for driving jobs, whether this scheduler drives them or another one."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,23 +10,23 @@ from onager.scheduler.policy.reservations import Compared, ExecutorReservation, 
 
 
 class NotDrivingError(Exception):
-    """Who should act on a job does not: whoever has the work in hand acts itself."""
+    """The job's driver did not do the work: the caller does it itself."""
 
 
 class JobDriver(Protocol):
-    """Acts on jobs. Each method may raise `NotDrivingError`, and then it is unknown what became of the call."""
+    """Drives jobs; a method may raise `NotDrivingError`, and then it is unknown whether the call took effect."""
 
     async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
-        """Apply what *executor* reports, and hand it up to *freed* next tasks of the same jobs."""
+        """Apply the reports of *executor*, and assign up to *freed* next tasks of the same jobs to it."""
         ...
 
     async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
-        """Hand tasks of the job to the executors of *reservations*, and commit that."""
+        """Assign tasks of the job to the executors of *reservations*, and commit that."""
         ...
 
     async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
-        """Say what follows from the list of what an executor *held* of the actor's jobs.
+        """Return what follows from the list of tasks that an executor *held* of the driver's jobs.
 
-        With *disproves*, launches that are known to be older than the list and are not in it never arrived.
+        With *disproves*, launches that are older than the list and missing from it never arrived.
         """
         ...

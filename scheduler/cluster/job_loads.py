@@ -1,8 +1,8 @@
-"""How much each active job of the cluster has to do: from what is committed here, from heads, from other replicas.
+"""How much work each active job of the cluster has: from commits here, from heads, from other schedulers.
 
-Of a job that another replica acts on, this one knows what that one told last, and the job's head. The head says
-whether there is anything to run at all, and is written whenever that changes; so a job of which the other replica said
-that it has nothing is asked for again as soon as its head is a later one, or somebody tells more.
+Of a job that another scheduler drives, this one knows the load that it was told last, and the job's head. The head says
+whether there is anything to run at all, and is written whenever that changes. So a job without work, by its driver's
+word, is asked for again as soon as its head is newer, or some scheduler reports more work.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.policy.fair_queue import FairQueue
 
 UNKNOWN_TASKS: Final = 64
-"""For how many tasks a planned job is asked that has some, nobody said how many."""
+"""The number of tasks assumed for a planned job that has work, when its load is not known."""
 _SEQ_UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class JobLoad:
-    """What a job has running and waiting as of a position of its log, and of a revision of its head."""
+    """The running and waiting tasks of a job, as of a position of its log and a revision of its head."""
 
     running: int
     available: int
     seq: int
     head_revision: int
     is_counted: bool = False
-    """Whether it was counted here, on the job itself."""
+    """Whether this scheduler counted it, in the job's graph."""
 
 
 class JobLoads:
-    """Keeps a replica's `FairQueue` right, and says what other replicas have to be told."""
+    """Keeps the `FairQueue` up to date, and collects the loads to tell other schedulers."""
 
     def __init__(self, queue: FairQueue, heads: JobHeads, ownership: Ownership, clock: Clock) -> None:
         self._queue = queue
@@ -47,11 +47,11 @@ class JobLoads:
         self._ownership = ownership
         self._clock = clock
         self._pausing: dict[JobId, asyncio.TimerHandle] = {}
-        """Jobs with tasks that failed and wait for their next try: looked at again when the first may be tried."""
+        """Jobs with failed tasks that pause before a retry: looked at again when the first pause ends."""
         self._known: dict[JobId, JobLoad] = {}
         self._resting: dict[JobId, asyncio.TimerHandle] = {}
         self._changes: dict[JobId, int] = {}
-        """Jobs of ours in the order of their latest change, by its number."""
+        """The numbers of the latest changes of jobs that this scheduler drives, in ascending order."""
         self._change = 0
         self._listeners: list[Callable[[JobId], None]] = []
 
@@ -82,7 +82,7 @@ class JobLoads:
         self._take(job_id, load, head)
 
     def _look_again(self, job: StoredJob, head: JobHead) -> None:
-        """Count tasks whose pause is over, unless something newer is known than *job*."""
+        """Count tasks whose pause is over, unless something newer than *job* is known."""
         job_id = JobId(head.job_id)
         del self._pausing[job_id]
         known = self._known.get(job_id)
@@ -94,7 +94,7 @@ class JobLoads:
             self._pausing.pop(job_id).cancel()
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
-        """Take in a head: of a job that this replica does not follow there may be more to do than it knew, or less."""
+        """Take in a head: a job that this scheduler does not follow may have more or less work than it knew."""
         if head is None or not head.is_active:
             self._forget(job_id)
             return
@@ -113,7 +113,7 @@ class JobLoads:
         self._feed(job_id, head)
 
     def take(self, loads: Iterable[pb.JobLoad]) -> None:
-        """Take in what another replica tells; what is older than what is known changes nothing."""
+        """Take in loads from another scheduler; one that is older than what is known changes nothing."""
         for told in loads:
             job_id = JobId(told.job_id)
             head = self._heads.get(job_id)
@@ -135,13 +135,13 @@ class JobLoads:
         if known is not None and load.seq < known.seq:
             return
         if known is not None and load.seq == known.seq:
-            # The end of a pause is no event, so that one who tells may not have seen it yet; and replicas may know one
-            # head by different revisions.
+            # The end of a pause is no event, so the sender may not have seen it yet; and schedulers may know one head
+            # by different revisions.
             if known.is_counted and not load.is_counted and load.available < known.available:
                 return
             load = replace(load, head_revision=max(load.head_revision, known.head_revision))
         if load == known:
-            return  # no news: who is told would ask again for tasks that no slot of ours is fit for
+            return  # no news: the others would ask again for tasks that fit none of our slots
         self._known[job_id] = load
         if known is not None and load.seq > known.seq and job_id in self._resting:
             self._resting.pop(job_id).cancel()
@@ -178,23 +178,23 @@ class JobLoads:
 
     @property
     def latest_change(self) -> int:
-        """Return the number of the latest change of a job of ours."""
+        """Return the number of the latest change of a job that this scheduler drives."""
         return self._change
 
     def of(self, job_ids: Iterable[JobId]) -> list[pb.JobLoad]:
-        """Return what is known of the jobs; nothing of one of which only the head was seen."""
+        """Return the known loads of the jobs; a job of which only the head was seen is left out."""
         known = {j: self._known[j] for j in dict.fromkeys(job_ids) if j in self._known}
         return [_message(job_id, load) for job_id, load in known.items() if load.seq != _SEQ_UNKNOWN]
 
     def position(self, job_id: JobId) -> tuple[int, int]:
-        """Return as of which position of the log, and revision of the head, something is known of the job."""
+        """Return the log position, and the head's revision, of what is known of the job."""
         known = self._known.get(job_id)
         return (_SEQ_UNKNOWN, 0) if known is None else (known.seq, known.head_revision)
 
     def changed_since(self, change: int) -> tuple[list[pb.JobLoad], int]:
-        """Return loads of jobs of ours that have changed after the one with number *change*, and the last one's number.
+        """Return loads of this scheduler's jobs changed after number *change*, and the number of the last one returned.
 
-        As many as a call may tell, the oldest changes first.
+        As many as a call may carry, the oldest changes first.
         """
         found: list[JobId] = []
         for job_id in reversed(self._changes):
@@ -207,7 +207,7 @@ class JobLoads:
 
 
 def available_in(graph: ExecutionGraph) -> int:
-    """Return how many tasks wait, though some for a pause to end; those of stages about to be started count, too."""
+    """Return how many tasks wait, including paused ones and those of stages about to start."""
     if not graph.is_active:
         return 0
     resolved = (s for s in graph.stages if isinstance(s, ResolvedStage))

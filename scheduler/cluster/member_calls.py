@@ -1,4 +1,4 @@
-"""Calls to other replicas: channels to those that live, and a moment's rest from one that does not answer."""
+"""Calls to other schedulers: channels to the live ones, and a short break from one that does not answer."""
 
 from typing import Any, Final
 
@@ -18,11 +18,11 @@ from onager.supervision import unless_cut
 log = structlog.get_logger(__name__)
 
 _BYTES_PER_S: Final = 4 * 1024 * 1024
-"""What a large request adds to the time that its answer may take."""
+"""The rate by which a large request extends the time limit of its answer."""
 
 
 class MemberCalls:
-    """One channel to each life of another replica."""
+    """One channel to each life of another scheduler."""
 
     def __init__(self, members: Members, access: ClientAccess, clock: Clock, *, timeout_s: float) -> None:
         self._members = members
@@ -33,7 +33,7 @@ class MemberCalls:
         self._passed_over_until_s: dict[str, float] = {}
 
     def answers(self, scheduler_id: SchedulerId) -> bool:
-        """Return whether the replica lives by the store, and did not lately leave a call without an answer."""
+        """Return whether the store lists the scheduler as live, and it has answered its latest calls."""
         record = self._members.find(scheduler_id)
         if record is None:
             return False
@@ -41,10 +41,10 @@ class MemberCalls:
         return until_s is None or self._clock.monotonic_s() >= until_s
 
     async def forward(self, scheduler_id: SchedulerId, request: pb.ForwardRequest) -> pb.ForwardResponse:
-        """Hand *request* over.
+        """Forward *request*.
 
-        `NotDrivingError` when no answer came, whatever the reason; then the replica is passed over for a while, unless
-        its life is over, and that was what ended the call.
+        `NotDrivingError` when no answer came, whatever the reason. Then the scheduler is skipped for a while, unless
+        the call ended because that life is over.
         """
         record = self._members.find(scheduler_id)
         if record is None:
@@ -70,7 +70,7 @@ class MemberCalls:
         return answer
 
     async def close_gone(self) -> None:
-        """Close the channels to lives that are over; calls that are under way there end in `NotDrivingError`."""
+        """Close the channels to lives that are over; calls in flight there end in `NotDrivingError`."""
         live = {record.incarnation for s in self._members.live if (record := self._members.find(s)) is not None}
         for life in [life for life in self._passed_over_until_s if life not in live]:
             del self._passed_over_until_s[life]
@@ -78,6 +78,6 @@ class MemberCalls:
             await self._channels.pop(life)[0].close(None)
 
     async def close(self) -> None:
-        """Close all channels; calls under way end."""
+        """Close all channels; calls in flight end."""
         while self._channels:
             await self._channels.popitem()[1][0].close(None)

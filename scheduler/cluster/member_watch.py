@@ -1,9 +1,9 @@
-"""Seeing at once that another scheduler has died: a call to each is always under way, and breaks off with its process.
+"""Notice at once that another scheduler has died: a call to each is always in flight, and breaks off with its process.
 
-Its lease runs for seconds more. A port that refuses connections, though the process behind it has answered there
-before, is as good; and where it is not (a firewall that was changed in between), the worst is that two schedulers act
-on some jobs until the call comes through again. Silence proves nothing: a scheduler that hangs, or whose machine has
-vanished, is over when its lease is.
+The lease runs for seconds more. A port that refuses connections, though the process behind it has answered there
+before, is as good a sign. Where it is wrong (a firewall changed in between), the worst is that two schedulers drive
+some jobs until the call succeeds again. Silence proves nothing: a scheduler that hangs, or whose machine has vanished,
+counts as dead only when its lease ends.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from onager.scheduler.cluster.members import Members, SchedulerRecord
 from onager.supervision import Background, unless_cut
 
 _REFUSED: Final = "Connection refused"
-"""gRPC's words; where it should find others, the lease tells."""
+"""gRPC's words; should it use others, the lease decides."""
 
 
 class MemberWatch:
-    """A call under way to each other scheduler."""
+    """Keeps a call in flight to each other scheduler."""
 
     def __init__(self, members: Members, access: ClientAccess, *, timeout_s: float) -> None:
         self._members = members
@@ -36,7 +36,7 @@ class MemberWatch:
         self._background = Background()
 
     async def run(self) -> None:
-        """Attend to whoever is registered, for as long as the scheduler lives."""
+        """Keep a call to each registered scheduler, for as long as this one lives."""
         await self._background.run(member_watch=self._follow())
 
     async def _follow(self) -> None:
@@ -53,7 +53,7 @@ class MemberWatch:
                     attending[life] = self._background.start(name, self._attend(record))
 
     async def _attend(self, record: SchedulerRecord) -> None:
-        """Call again and again, until the life is known to be over or to be none that can be called so."""
+        """Repeat the call until the life is known to be over, or the scheduler turns out not to offer it."""
         channel = self._access.aio_channel(record.address)
         stub: Any = OnagerReplicaStub(channel)
         has_answered, wait_s, pause_s = False, 0.0, timing.ATTEND_FIRST_PAUSE_S
@@ -70,13 +70,13 @@ class MemberWatch:
                     )
                 except (grpc.aio.AioRpcError, OnagerError) as error:
                     if _code(error) is grpc.StatusCode.UNIMPLEMENTED:
-                        return  # it is of a version before
+                        return  # it runs an earlier version
                     if has_answered and _REFUSED in str(error):
                         self._members.end(record, "it refuses connections")
                     if not wait_s:
                         await asyncio.sleep(pause_s)
                         pause_s = min(timing.ATTEND_LONGEST_PAUSE_S, 2 * pause_s)
-                    wait_s = 0.0  # was it the connection, or the process?
+                    wait_s = 0.0  # retry at once: did only the connection break, or the process?
                     continue
                 if answer.incarnation != record.incarnation:
                     if answer.scheduler_id == record.scheduler_id:

@@ -1,7 +1,7 @@
-"""Which schedulers there are: this one's registration, bound to its lease, and the others as the store tells of them.
+"""The schedulers of the cluster: this one's registration, bound to its lease, and the others as the store lists them.
 
-A registration is for finding each other, and for saying who acts first. It guards nothing: a scheduler that has lost it
-goes on serving, and registers anew.
+Schedulers use registrations to find each other, and to agree which one drives a job. A registration guards nothing: a
+scheduler that has lost its own goes on serving, and registers again.
 """
 
 import asyncio
@@ -32,22 +32,22 @@ log = structlog.get_logger(__name__)
 
 
 class SchedulerRecord(Record):
-    """One scheduler for as long as it lives."""
+    """The registration of one scheduler, for as long as it lives."""
 
     scheduler_id: str
     incarnation: str
     address: str
-    """Where clients, executors and other schedulers reach it: ``host:port``."""
+    """The address for clients, executors and other schedulers: ``host:port``."""
     host: str
     pid: int
     version: str
     started_ms: int
     reads_major: int = 1
-    """The newest major version of graphs and events that it reads; one that does not say so is of the first."""
+    """The newest major version of graphs and events that it reads; records without the field mean 1."""
 
 
 class Members:
-    """The schedulers of the cluster, this one always among them."""
+    """The schedulers of the cluster, always including this one."""
 
     def __init__(
         self, backend: StateBackendClient, clock: Clock, *, scheduler_id: str, address: str, lease_ttl_s: float
@@ -69,10 +69,10 @@ class Members:
         """The lease of this process, while it has one."""
         self._records: dict[SchedulerId, tuple[int, SchedulerRecord]] = {}
         self._ended: set[str] = set()
-        """Lives that are over by what was seen of them here, though their records are still there."""
+        """Lives that this scheduler saw end, though their records are still there."""
         self._listeners: list[Callable[[], None]] = []
         self._look = asyncio.Event()
-        """Set when our own record may not be what it should be."""
+        """Set when our own record may be missing or wrong."""
         self._leaving = asyncio.Event()
         self._left = asyncio.Event()
         self._left.set()
@@ -85,21 +85,21 @@ class Members:
 
     @property
     def id(self) -> SchedulerId:
-        """Return who this scheduler is."""
+        """Return the id of this scheduler."""
         return SchedulerId(self.record.scheduler_id)
 
     @property
     def live(self) -> frozenset[SchedulerId]:
-        """Return the schedulers that live, and this one unless it is leaving.
+        """Return the live schedulers, including this one unless it is leaving.
 
-        That is by the store as last seen, but for those of which more is known here (`end`).
+        Taken from the store as last seen, except where this scheduler knows better (`end`).
         """
         others = frozenset(SchedulerId(r.scheduler_id) for r in self.others() if r.incarnation not in self._ended)
         return others if self._leaving.is_set() else others | {self.id}
 
     @property
     def live_incarnations(self) -> frozenset[str]:
-        """Return which lives of schedulers go on, as in `live`, this very one always among them."""
+        """Return the incarnations of the schedulers in `live`, always including this one's."""
         listed = frozenset(record.incarnation for _, record in self._records.values())
         return (listed - self._ended) | {self.record.incarnation}
 
@@ -107,19 +107,19 @@ class Members:
     def writes_major(self) -> int:
         """Return the newest major version of graphs and events that every live scheduler reads.
 
-        In a rolling upgrade nothing is begun that needs a newer one, until the last scheduler has moved.
+        During a rolling upgrade nothing starts that needs a newer version, until the last scheduler is upgraded.
         """
         others = (record.reads_major for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id)
         return min(self.record.reads_major, *others, SCHEMA_MAJOR)
 
     @property
     def is_registered(self) -> bool:
-        """Return whether the others see this very life of the scheduler, by the store as last seen."""
+        """Return whether this life of the scheduler is registered, by the store as last seen."""
         found = self._records.get(self.id)
         return found is not None and found[1].incarnation == self.record.incarnation
 
     def others(self) -> list[SchedulerRecord]:
-        """Return the other schedulers by the store as last seen, those of which more is known here among them."""
+        """Return the other schedulers by the store as last seen, including those whose end was seen here."""
         return [record for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id]
 
     def find(self, scheduler_id: SchedulerId) -> SchedulerRecord | None:
@@ -128,7 +128,7 @@ class Members:
         return None if found is None else found[1]
 
     def infos(self) -> list[pb.SchedulerInfo]:
-        """Return what people are told of all schedulers, by id."""
+        """Return the information shown to people about all schedulers, by id."""
         records = {scheduler_id: record for scheduler_id, (_, record) in self._records.items()}
         records[self.id] = self.record
         return [self._info(records[scheduler_id]) for scheduler_id in sorted(records)]
@@ -146,9 +146,9 @@ class Members:
         )
 
     def end(self, record: SchedulerRecord, why: str) -> None:
-        """Take another scheduler's life for over, before its lease says so.
+        """Declare another scheduler's life over, before its lease ends.
 
-        Should that be wrong, two act on some jobs until it is taken back, and the logs settle it.
+        If that is wrong, two schedulers drive some jobs until it is taken back, and the logs settle it.
         """
         if record.incarnation in self._ended or all(r.incarnation != record.incarnation for r in self.others()):
             return
@@ -157,7 +157,7 @@ class Members:
         self._tell(SchedulerId(record.scheduler_id))
 
     def go_on(self, record: SchedulerRecord) -> None:
-        """Take back that the scheduler's life is over: it has answered."""
+        """Take back that the scheduler's life is over, because it has answered."""
         if self._forget_end(record):
             log.info("scheduler_answers_again", scheduler_id=record.scheduler_id)
             self._tell(SchedulerId(record.scheduler_id))
@@ -165,7 +165,7 @@ class Members:
     # ---------------------------------------------------------------- life
 
     def advertise(self, address: str) -> None:
-        """Say where this scheduler is reached, before `run`."""
+        """Set the address at which others reach this scheduler, before `run`."""
         self.record = self.record.model_copy(update={"address": address})
 
     async def run(self) -> None:
@@ -173,7 +173,7 @@ class Members:
         await run_loops(watch_of_schedulers=watching(self._watch), registration=self._registration())
 
     async def leave(self, within_s: float) -> None:
-        """Take this scheduler out, so that no other waits for it; if that takes longer, its lease does it."""
+        """Remove this scheduler's registration, so that no other waits for it; if that fails, its lease does it."""
         self._leaving.set()
         self._look.set()
         for listener in self._listeners:
@@ -207,7 +207,7 @@ class Members:
                 self._left.set()
 
     async def _register(self, lease: KeptLease) -> None:
-        """Keep our record in the store until the lease is lost or we leave."""
+        """Keep our record in the store until the lease is lost or this scheduler leaves."""
         lost = asyncio.create_task(lease.wait_lost())
         try:
             await self._put(lease)
@@ -224,7 +224,7 @@ class Members:
     async def _put_if_gone(self, lease: KeptLease) -> None:
         found = self._records.get(self.id)
         if found is None:
-            await self._put(lease)  # somebody removed it by hand
+            await self._put(lease)  # an operator removed it by hand
         elif found[1].incarnation != self.record.incarnation:
             log.error(
                 "scheduler_id_taken",
@@ -234,7 +234,7 @@ class Members:
             )
 
     async def _put(self, lease: KeptLease) -> None:
-        # A record of the same id is of an earlier life of ours, whose lease has not run out yet.
+        # A record of the same id belongs to an earlier life of ours, whose lease has not run out yet.
         revision = await self._backend.put(Keyspace.Schedulers, self.id, self.record.encoded(), lease=lease.id)
         self._seen(self.record, revision)
         log.info("scheduler_registered", scheduler_id=self.id, address=self.record.address)
@@ -273,7 +273,7 @@ class Members:
         if known is not None and known[0] >= revision:
             return
         self._records[scheduler_id] = (revision, record)
-        was_ended = known is not None and self._forget_end(known[1])  # that life has registered again, or another one
+        was_ended = known is not None and self._forget_end(known[1])  # that life has registered again, or a new one has
         if known is None or known[1] != record or was_ended:
             self._tell(scheduler_id)
 

@@ -1,6 +1,7 @@
-"""Which replica acts on a job: the first of the live ones for it. The others hand it what concerns the job.
+"""Which scheduler drives a job: the first of the live ones for it; the others forward to it what concerns the job.
 
-It is no owner. Whoever has work in hand and gets no answer acts on the job itself, and the log lets one of them win.
+The driver does not own the job. A scheduler that gets no answer from the driver changes the job itself, and the log
+lets one of them win.
 """
 
 from collections.abc import Callable
@@ -11,11 +12,11 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.policy import rendezvous
 
 _REMEMBERED: Final = 100_000
-"""For so many jobs it is known who acts, before that is worked out anew."""
+"""The number of jobs whose driver is cached."""
 
 
 class Ownership:
-    """Says who acts on a job, and which jobs this replica follows: it acts on them, and knows how they are stored."""
+    """Says which scheduler drives a job, and which jobs this one follows: those that it drives, and knows as stored."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -26,11 +27,11 @@ class Ownership:
         members.listen(self._on_change)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call *listener* whenever other jobs may have become this replica's to act on."""
+        """Call *listener* whenever this scheduler may have begun to drive other jobs."""
         self._listeners.append(listener)
 
     def who(self, job_id: JobId) -> SchedulerId:
-        """Return the replica that acts on the job."""
+        """Return the scheduler that drives the job."""
         found = self._first.get(job_id)
         if found is None:
             if len(self._first) >= _REMEMBERED:
@@ -40,22 +41,22 @@ class Ownership:
         return found
 
     def is_mine(self, job_id: JobId) -> bool:
-        """Return whether this replica acts on the job."""
+        """Return whether this scheduler drives the job."""
         return self.who(job_id) == self._members.id
 
     @property
     def others(self) -> list[SchedulerId]:
-        """Return the other replicas that live, in order."""
+        """Return the other live schedulers, in order."""
         return sorted(self._live - {self._members.id})
 
     # ---------------------------------------------------------------- following
 
     def follows(self, job_id: JobId) -> bool:
-        """Return whether what this replica has of the job is, as far as it can know, as stored."""
+        """Return whether this scheduler knows the job as it is stored, as far as it can tell."""
         return job_id in self._followed
 
     def read(self, job_id: JobId) -> None:
-        """Note that the job was read, or written, just now: from now on it is followed, if it is ours."""
+        """Note that the job was read or written just now: from now on it is followed, if this scheduler drives it."""
         if self.is_mine(job_id):
             self._followed[job_id] = None
 
@@ -66,7 +67,7 @@ class Ownership:
 
     @property
     def followed(self) -> list[JobId]:
-        """Return the jobs that this replica follows."""
+        """Return the jobs that this scheduler follows."""
         return list(self._followed)
 
     def _on_change(self) -> None:

@@ -1,8 +1,8 @@
-"""In which order schedulers turn to what any of them may do.
+"""The order in which schedulers take up work that any of them may do.
 
-Work on a job needs no owner, and is safe if all do it at once; but that is a waste, and all but one lose the race. So
-each thing has a first scheduler, and the others give it a moment. Who waits acts all the same when the moment is over
-and the thing is still to be done: nobody waits to learn that another is dead.
+Work on a job needs no owner, and is safe even if all schedulers do it at once. But that is wasteful: all but one lose
+the race. So each thing has a first scheduler, and the others give it a moment. When the moment is over and the thing is
+still to be done, the next scheduler does it, without waiting to learn whether the first is dead.
 """
 
 from onager.scheduler.cluster.members import Members
@@ -10,7 +10,7 @@ from onager.scheduler.policy import rendezvous
 
 
 class Precedence:
-    """The place of this scheduler among those that live."""
+    """The place of this scheduler among the live ones."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -21,7 +21,7 @@ class Precedence:
         return not self._members.live - {self._members.id}
 
     def place(self, key: str) -> int:
-        """Return how many schedulers act on *key* before this one; 0 for the first."""
+        """Return how many schedulers come before this one for *key*; 0 for the first."""
         live = self._members.live
         if self._members.id not in live:
             return len(live)  # it is leaving
@@ -30,6 +30,6 @@ class Precedence:
     def has_come(self, key: str, waited: float, moment: float) -> bool:
         """Return whether it is this scheduler's turn, *waited* after it saw that there is something to do.
 
-        Each place is worth one *moment*; both in one unit.
+        Each place adds one *moment* of waiting; both are in the same unit.
         """
         return waited >= moment * self.place(key)

@@ -1,4 +1,4 @@
-"""Another scheduler, driving its jobs: what is for it goes in few calls, many parts in each."""
+"""Another scheduler that drives its jobs; few calls to it carry many parts each."""
 
 import asyncio
 from collections import Counter, deque
@@ -21,13 +21,13 @@ from onager.scheduler.policy.reservations import Compared, ExecutorReservation, 
 log = structlog.get_logger(__name__)
 
 _CALLS_AT_ONCE: Final = 2
-"""With more under way, what comes waits and goes together with the next call."""
+"""While this many calls are in flight, new parts wait and share the next call."""
 _CALL_BYTES: Final = 4 * MIB
-"""A call takes no more parts when it has so much; one part may be larger."""
+"""A call that holds this much takes no more parts; one part may be larger."""
 _PART_BYTES: Final = 4 * 1024
-"""What a part counts for at least: the other one takes 1,024 of a kind."""
+"""The least that a part counts for: the callee takes 1,024 parts of a kind."""
 _ANSWER_BYTES: Final = 64 * 1024
-"""What one counts for that asks how far a job is: as much as the answer for one of 700 stages."""
+"""What a request for progress counts for: as much as the answer for a job of 700 stages."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class _Part:
 
 
 class RemoteDriver:
-    """One other replica."""
+    """One other scheduler."""
 
     def __init__(self, scheduler_id: SchedulerId, own_id: SchedulerId, calls: MemberCalls, loads: JobLoads) -> None:
         self.scheduler_id = scheduler_id
@@ -52,29 +52,29 @@ class RemoteDriver:
         self._loads = loads
         self._waiting: deque[_Part] = deque()
         self._watched: dict[str, _Part] = {}
-        """Those of them that ask how far a job is: one for all who watch it."""
+        """Parts that ask for a job's progress: one for all its watchers."""
         self._under_way: set[asyncio.Task[None]] = set()
         self.told = 0
-        """The number of the latest change of a load that the replica was told."""
+        """The number of the latest change of a load that was sent to the scheduler."""
         self._answered_change = 0
-        """The latest one that it was told of in an answer since the last round, whether or not that arrived."""
+        """The latest change that an answer of ours carried to it since the last round, whether or not it arrived."""
         self._heard = 0
-        """The number of the latest change of a load of its jobs that it has told."""
+        """The number of the latest change that it has sent, of loads of its jobs."""
         self._busy: Counter[str] = Counter()
 
     def is_busy_with(self, executor_id: str) -> bool:
-        """Return whether an answer is awaited that may hold tasks for the executor."""
+        """Return whether an awaited answer may hold tasks for the executor."""
         return self._busy[executor_id] > 0
 
     @property
     def answers(self) -> bool:
-        """Return whether it is worth asking."""
+        """Return whether the scheduler is likely to answer."""
         return self._calls.answers(self.scheduler_id)
 
     # ---------------------------------------------------------------- driving
 
     async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
-        """Hand reports over."""
+        """Forward reports."""
         message = pb.ForwardedReports(
             executor_id=executor.executor_id,
             incarnation=executor.incarnation,
@@ -91,7 +91,7 @@ class RemoteDriver:
         return Updated(keys, launches, [ExecutorReservation.of(executor)] * left)
 
     async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
-        """Hand slots over, those of one executor together."""
+        """Forward slots, those of one executor together."""
         by_slot = Counter(reservation.slot for reservation in reservations)
         parts = [
             self._send(
@@ -119,7 +119,7 @@ class RemoteDriver:
         return Filled(launches, unfilled(reservations, launches))
 
     async def compare(self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool) -> Compared:
-        """Hand a list over."""
+        """Forward a list."""
         message = pb.ForwardedList(
             executor_id=slot.executor_id,
             incarnation=slot.incarnation,
@@ -132,22 +132,22 @@ class RemoteDriver:
         return Compared(launches, [task_key(task) for task in found.cancel])
 
     async def progress(self, job_id: JobId) -> pb.WatchedJob:
-        """Ask how far a job is; `NotDrivingError` also when the replica does not follow it."""
+        """Return a job's progress; `NotDrivingError` also when the scheduler does not follow the job."""
         part = self._watched.get(job_id)
         if part is None:
             part = self._watched[job_id] = self._add("watched", pb.WatchedJob(job_id=job_id))
-        found: pb.WatchedJob = await asyncio.shield(part.done)  # others may wait for it, too
+        found: pb.WatchedJob = await asyncio.shield(part.done)  # other callers may wait for it, too
         if not found.HasField("progress"):
             raise NotDrivingError(f"{self.scheduler_id} does not follow {job_id}")
         return found
 
     def answered(self, heard_change: int, told_change: int) -> None:
-        """Note that the replica asked something of this one, has heard of loads so far, and is told later ones."""
+        """Note a call of the scheduler: it knows loads up to *heard_change*, our answer goes up to *told_change*."""
         self.told = max(self.told, heard_change)
         self._answered_change = told_change
 
     async def tell(self) -> None:
-        """Tell how much the jobs of this replica have to do, if that is new to the other one and no call does it."""
+        """Send the loads of this scheduler's jobs, if the other one does not know them and no call carries them yet."""
         lately, self._answered_change = self._answered_change, 0
         if max(self.told, lately) < self._loads.latest_change and not self._under_way:
             self._start()
@@ -193,12 +193,12 @@ class RemoteDriver:
         except NotDrivingError as error:
             why = str(error)
         except Exception as error:
-            # What is wrong with the answer, or with a part, is wrong with no other replica.
+            # An error in the answer, or in a part, would not go away with another scheduler.
             log.exception("call_not_worked_off", scheduler_id=self.scheduler_id)
             why = f"{self.scheduler_id}: {error!r}"
         finally:
             if why:
-                parts += self._waiting  # they would wait for the same silence
+                parts += self._waiting  # they would meet the same silence
                 self._waiting.clear()
                 self._watched.clear()
             for part in parts:
@@ -224,7 +224,7 @@ class RemoteDriver:
         for part in parts:
             found = next(results[part.field], None)
             if part.done.done():
-                continue  # whoever asked is gone; an executor's next list tells what it did not get
+                continue  # the caller is gone; the executor's next list shows what it did not get
             if found is None:
                 part.done.set_exception(NotDrivingError(f"{self.scheduler_id} left a part unanswered"))
             else:

@@ -1,1 +1,1 @@
-"""What drives jobs: tasks into slots, reports into logs, lists against graphs, and sweeps of what is over."""
+"""Drives jobs: tasks into slots, reports into logs, lists against graphs, and sweeps."""

@@ -1,4 +1,4 @@
-"""Beginning to act on jobs: new ones, those of a replica that is gone, and those that somebody else moved on."""
+"""Begin to drive jobs: new ones, those of a scheduler that is gone, and those that another scheduler changed."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ _AT_ONCE: Final = 16
 
 
 class Adoption:
-    """The jobs that this replica acts on, and has still to read as they are stored."""
+    """The jobs that this scheduler drives, and still has to read as they are stored."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class Adoption:
         self._ownership = ownership
         self._recent_losses = recent_losses
         self.waiting: dict[JobId, None] = {}
-        """What the loop turns to next."""
+        """The jobs that the loop takes next."""
         self._later: set[JobId] = set()
         self._wake = asyncio.Event()
 
     def look_at(self, job_id: JobId, head: JobHead) -> None:
-        """Adopt the job if this replica acts on it and *head* shows more, or other, than is known here.
+        """Adopt the job if this scheduler drives it and *head* differs from what is known here.
 
-        With a new one whoever took it in has a moment to hand its planning out. The head of a write of our own may be
-        seen before the store has answered that: then there is nothing to read.
+        The scheduler that took in a new job first has a moment to assign its planning task. The head of our own write
+        may be seen before the store has acknowledged the write; then there is nothing to read.
         """
         cached = self._jobs.cached(job_id)
         if not self._ownership.is_mine(job_id) or (cached is not None and shows(head, cached.graph)):
@@ -57,12 +57,12 @@ class Adoption:
             asyncio.get_running_loop().call_later(timing.NEW_JOB_MOMENT_S, self._adopt_if_behind, job_id)
 
     def look_again(self) -> None:
-        """Adopt what has become ours to act on."""
+        """Adopt the jobs that this scheduler has begun to drive."""
         self.waiting |= dict.fromkeys(self._not_followed())
         self._wake.set()
 
     async def adopt_all(self) -> None:
-        """Read all jobs that this replica acts on and does not follow yet."""
+        """Read all jobs that this scheduler drives and does not follow yet."""
         self.waiting |= dict.fromkeys(self._not_followed())
         await self._work_off()
 

@@ -1,6 +1,7 @@
-"""What has to go of the exchange directory when a job has ended.
+"""Clean-up: what to remove from the exchange directory when a job has ended.
 
-It is owed by the job's head and repeated until it is done, by whichever replica notices; doing it twice is harmless.
+The job's head says that it is owed, and any scheduler that notices repeats it until it is done; doing it twice is
+harmless.
 """
 
 import asyncio
@@ -28,16 +29,16 @@ from onager.state_backend import Keyspace, StateBackendClient
 log = structlog.get_logger(__name__)
 
 _CLEAN_UPS_AT_ONCE: Final = 512
-"""For one answer: an executor whose slots are always taken asks for no more than a few a heartbeat."""
+"""The clean-ups in one answer: an executor whose slots are always taken polls only a few times per heartbeat."""
 _PREPARED_AT_ONCE: Final = 32
 
 
 class Leftovers(NamedTuple):
-    """What is to be done about what lies in the exchange directory."""
+    """What to do about the files in the exchange directory."""
 
     clean_ups: list[pb.CleanUp]
     tell_again: list[JobId]
-    """Jobs of which nobody can say it yet."""
+    """Jobs that cannot be judged yet."""
 
 
 class CleanUps:
@@ -64,14 +65,14 @@ class CleanUps:
         self._owed_since_s: dict[JobId, float] = {}
         self._prepared: dict[JobId, pb.CleanUp] = {}
         self._asked: dict[JobId, float] = {}
-        self._reading_spec = asyncio.Semaphore(1)  # which may be as large as a message
+        self._reading_spec = asyncio.Semaphore(1)  # a spec may be as large as a message
         heads.listen(self._on_head)
 
     # ---------------------------------------------------------------- exchange data
 
     @property
     def has_clean_ups(self) -> bool:
-        """Return whether an executor that polls now would be asked for something."""
+        """Return whether there is a clean-up to ask of an executor that polls now."""
         return bool(self._prepared)
 
     def clean_ups_for(self, executor_id: str) -> list[pb.CleanUp]:
@@ -91,9 +92,9 @@ class CleanUps:
         return due
 
     async def prepare(self) -> bool:
-        """Work out what has to be cleaned up for jobs that ended lately, where this scheduler has its turn.
+        """Work out the clean-ups of jobs that ended lately, where it is this scheduler's turn.
 
-        Return whether there is anything new to ask for.
+        Return whether there is a new clean-up to ask for.
         """
         waiting: list[tuple[JobId, JobHead]] = []
         for job_id in [j for j in self._owed if j not in self._prepared]:
@@ -113,11 +114,11 @@ class CleanUps:
 
     async def _wanted(self, job_id: JobId, head: JobHead) -> pb.CleanUp | None:
         if head.state is JobState.SUCCESSFUL and not head.has_result and head.sink_path is None:
-            return pb.CleanUp(job_id=job_id)  # most of those that grew old: there is no need to read them
+            return pb.CleanUp(job_id=job_id)  # most expired jobs: there is no need to read them
         try:
             job = await self._jobs.get(job_id)
         except SchemaVersionError:
-            return None  # who can read it knows which files are the result's
+            return None  # a scheduler that can read it knows which files are the result's
         except (JobNotFoundError, StateCorruptError):
             return pb.CleanUp(job_id=job_id)
         clean_up = clean_up_of(job.graph, keeps_result=head.clean_up == "intermediate")
@@ -126,7 +127,7 @@ class CleanUps:
         return clean_up
 
     async def _add_sink(self, clean_up: pb.CleanUp, graph: ExecutionGraph) -> None:
-        """Have what was staged removed, too, of a query that ran while it was planned, and never came to a plan."""
+        """Add the removal of staged files for a query that ran while it was planned, and never got a plan."""
         async with self._reading_spec:
             try:
                 content = await self._blobs.get(BlobDigest(graph.spec_digest))
@@ -146,17 +147,17 @@ class CleanUps:
             if head is None or done is None or head.clean_up == "none":
                 continue
             if head.clean_up == "all" and done.keep_result:
-                continue  # more is owed by now than was asked for then
+                continue  # more has to be cleaned up by now than was asked for then
             clean[job_id] = head.model_copy(update={"clean_up": "none"})
         await self._heads.put(list(clean.values()))
 
     async def leftovers(self, found: Iterable[pb.ExchangeFiles], lives: Callable[[str], bool]) -> Leftovers:
-        """Return what to remove of what an executor found in the exchange directory, and what it shall tell of again.
+        """Return what to remove of the files that an executor *found*, and which jobs it shall report again.
 
-        To remove is what ended jobs left there although they were cleaned up, because a task of theirs was late, and
-        what executors that are dead by *lives*, which is given an incarnation, have not finished. Jobs that are not
-        known here may be those of another cluster. Of one that is being cleaned up nobody can say yet whether its
-        files are those that go, or have come since.
+        To be removed: files that late tasks left after the clean-up of their ended jobs, and unfinished files of
+        executors that are dead by *lives*, which is given an incarnation. Jobs that are not known here may belong to
+        another cluster. While a job is being cleaned up, it is unknown whether its files are those to be removed, or
+        have appeared since.
         """
         clean_ups: list[pb.CleanUp] = []
         tell_again: list[JobId] = []
@@ -181,17 +182,17 @@ class CleanUps:
         return Leftovers(clean_ups, tell_again)
 
     async def forgotten(self, kept: Iterable[str]) -> list[pb.CleanUp]:
-        """Return what an executor need not keep in memory of the jobs *kept*: all of those that have ended.
+        """Return memory clean-ups for those of the jobs *kept* that have ended.
 
-        Files are removed by one executor, memory is each executor's own.
+        Files are removed by one executor, but memory is each executor's own.
         """
         return [pb.CleanUp(job_id=job_id, memory_only=True) for job_id in kept if await self._is_over(JobId(job_id))]
 
     async def _is_over(self, job_id: JobId) -> bool:
         head = self._heads.get(job_id)
-        if head is None:  # it is new, or so long over that nothing of it is left: the store knows
+        if head is None:  # the job is new, or was removed long ago: the store knows
             return await self._backend.get(Keyspace.JobHeads, job_id) is None
-        return not (head.is_active or self._heads.is_newer(job_id))  # who can read it may go on with it
+        return not (head.is_active or self._heads.is_newer(job_id))  # a scheduler that can read it may go on with it
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         known = self._owed.get(job_id)
@@ -209,7 +210,7 @@ class CleanUps:
 
 
 def clean_up_of(graph: ExecutionGraph, *, keeps_result: bool) -> pb.CleanUp:
-    """Return what of an ended job's exchange data has to go: all, or all but its result."""
+    """Return the clean-up of an ended job's exchange data: all of it, or all but its result."""
     clean_up = pb.CleanUp(job_id=graph.job_id)
     if graph.plan is not None and graph.plan.sink is not None:
         clean_up.sink.CopyFrom(wire.sink_message(graph.plan.sink))

@@ -1,4 +1,4 @@
-"""Brings waiting polls and waiting tasks together: one loop fills all free slots in hand with one append a job."""
+"""Brings waiting polls and waiting tasks together: one loop fills all free slots with one append per job."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Dispatcher:
-    """The free slots in this scheduler's hand: each is the credit of one waiting poll."""
+    """The free slots that this scheduler holds: each belongs to a waiting poll."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Dispatcher:
         self._rounds = Background()
 
     def wake(self) -> None:
-        """Say that tasks, or slots, may have become free."""
+        """Wake the loop: tasks or slots may have become free."""
         self._wake.set()
 
     def nudge(self, matches: Callable[[ExecutorSession], bool], *, at_most: int | None = None) -> None:
-        """End the waiting of polls whose executor has something else to hear, of all or *at_most* so many."""
+        """Answer waiting polls whose executor has something else to hear, all of them or *at_most* that many."""
         for offer in self._offers.values():
             if at_most == 0:
                 return
@@ -55,9 +55,10 @@ class Dispatcher:
                 at_most = None if at_most is None else at_most - 1
 
     def credit(self, session: ExecutorSession, slots: int) -> int:
-        """Add free slots to the executor's waiting poll, and return how many.
+        """Add free slots to the executor's waiting poll, and return how many were added.
 
-        Without a poll that waits here the executor tells of them itself, with its next one or who is polled.
+        Without a poll that waits here, the executor offers them itself, with its next poll or to the scheduler that it
+        polls.
         """
         offer = self._offers.get(session.executor_id)
         if offer is None or offer.session is not session or slots <= 0:
@@ -67,11 +68,11 @@ class Dispatcher:
         return slots
 
     def offer(self, session: ExecutorSession, slots: int) -> Offer:
-        """Offer *slots*, in the place of what the executor has offered here before."""
+        """Offer *slots*, replacing the executor's earlier offer here."""
         offer = Offer(session, slots)
         before = self._offers.get(session.executor_id)
         if before is not None:
-            before.answered.set()  # its executor waits for it no more, and takes what it brings all the same
+            before.answered.set()  # its executor no longer waits for this answer, but takes what it brings
             if before.session is session:
                 offer.credit = max(0, slots - before.taken)
         self._offers[session.executor_id] = offer
@@ -79,7 +80,7 @@ class Dispatcher:
         return offer
 
     async def wait_for_work(self, offer: Offer, timeout_s: float) -> None:
-        """Wait until slots of *offer* are filled, something else is to be said, or *timeout_s* is over."""
+        """Wait until slots of *offer* are filled, there is something else to tell, or *timeout_s* is over."""
         executor_id = offer.session.executor_id
         try:
             async with asyncio.timeout(timeout_s):
@@ -89,7 +90,7 @@ class Dispatcher:
         finally:
             if self._offers.get(executor_id) is offer:
                 del self._offers[executor_id]
-        await offer.settled.wait()  # tasks may be on their way into this very answer
+        await offer.settled.wait()  # tasks may be about to enter this very answer
 
     async def run(self) -> None:
         """Fill slots for as long as the scheduler lives."""
@@ -103,7 +104,7 @@ class Dispatcher:
             await asyncio.wait([started], timeout=timing.DISPATCH_ROUND_S)
 
     async def _fill(self) -> None:
-        """Fill slots while there are some; those of an executor for which no task is fit are passed over."""
+        """Fill slots while there are some; slots of an executor that fits no task are skipped."""
         passed_over: set[ExecutorId] = set()
         try:
             while reservations := self._reservations(self._queue.available, passed_over):
@@ -143,12 +144,12 @@ class Dispatcher:
         return filled.unfilled
 
     def _give_back(self, offer: Offer, slots: int) -> None:
-        """Let slots that were not filled be those of the executor's poll that waits by now."""
+        """Return unfilled slots to the executor's current poll."""
         waiting = self._offers.get(offer.session.executor_id)
         (waiting if waiting is not None and waiting.session is offer.session else offer).credit += slots
 
     def _hand_over(self, launches: Iterable[Launch], offers: Mapping[ExecutorId, Offer]) -> None:
-        """Put launched tasks into the answers of polls. One whose poll broke is found by the executor's next list."""
+        """Put launched tasks into the answers of polls; an executor's next list shows those of a poll that broke."""
         now_s = self._clock.monotonic_s()
         for launch in launches:
             offer = offers[ExecutorId(launch.executor_id)]

@@ -1,7 +1,8 @@
-"""Which executors' free slots are of use to which jobs: no slot is reserved for a task that it could not take.
+"""Which executors' free slots suit which jobs, so that no slot is reserved for a task that cannot run there.
 
-What waits may be a second attempt, which runs on no executor that has the first, or a task that is left to executors on
-which it has not failed. Of jobs that this replica acts on, the graph says so; of others, what became of slots.
+The waiting task may be a second attempt, which must not run on the executor of the first, or a task that is kept from
+the executors on which it failed. For jobs that this scheduler drives, the graph tells; for others, what became of
+earlier slots.
 """
 
 from collections.abc import Callable, Collection
@@ -19,7 +20,7 @@ Fits = Callable[[JobId, ExecutorId], bool]
 
 
 class Fitness:
-    """What is known of jobs whose tasks wait, and of executors with free slots."""
+    """What is known of jobs with waiting tasks, and of executors with free slots."""
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class Fitness:
         executors: Callable[[], Collection[str]],
         streaming: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        """Make it; *executors* tells which take work, *streaming* which of those can stream."""
+        """Make it; *executors* returns those that take work, *streaming* those of them that can stream."""
         self._jobs = jobs
         self._ownership = ownership
         self._loads = loads
@@ -38,10 +39,10 @@ class Fitness:
         self._executors = executors
         self._streaming = streaming
         self._nothing: dict[tuple[JobId, ExecutorId], tuple[tuple[int, int], float]] = {}
-        """Where a job of another replica's had nothing for a slot: as of which position, and until when that counts."""
+        """Slots for which another scheduler's job had no task: as of which position, and until when that counts."""
 
     def as_of_now(self) -> Fits:
-        """Return what says whether a slot of an executor is likely to be of use to a job; it looks once for each."""
+        """Return a function that says whether an executor's slot is likely to suit a job, looking once per pair."""
         executors, streaming = cache(self._executors), cache(self._streaming)
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         self._nothing = {where: known for where, known in self._nothing.items() if known[1] > now_s}
@@ -58,7 +59,7 @@ class Fitness:
         return fits
 
     def found_nothing(self, job_id: JobId, executor_id: ExecutorId) -> None:
-        """Note that a slot of the executor was of no use to the job."""
+        """Note that the job had no task for a slot of the executor."""
         if not self._ownership.follows(job_id):
             until_s = self._clock.monotonic_s() + timing.NOTHING_FIT_S
             self._nothing[job_id, executor_id] = self._loads.position(job_id), until_s

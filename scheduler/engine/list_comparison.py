@@ -1,8 +1,8 @@
-"""Holds executors' lists of running work against the graphs, whichever replica has them.
+"""Compares executors' running lists with the graphs, on whichever scheduler has them.
 
-What this replica acts on is compared at once. What went through a session and is missing in a list is told at once to
-whoever acts on it; besides, each list is told to every other replica within a second, because what it handed out may
-have been lost on the way here.
+Jobs that this scheduler drives are compared at once. A task that went through a session and is missing from a list is
+reported at once to its job's driver. Besides, each list goes to every other scheduler within a second, because launches
+of theirs may have been lost on the way here.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class ListComparison:
-    """The lists of the executors that this replica talks with."""
+    """The lists of the executors that this scheduler talks with."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ListComparison:
     # ---------------------------------------------------------------- a list comes
 
     async def take(self, session: ExecutorSession, number: int, listed: set[TaskKey]) -> tuple[list[Launch], bool]:
-        """Hold a later list against what is known; return repeated launches, and whether it came too early for some."""
+        """Compare a later list with what is known; return repeated launches, and whether it came too early for some."""
         is_first = not session.list_number
         if number > session.list_number + 1:
             self._drop_late(session)
@@ -61,7 +61,7 @@ class ListComparison:
         now_s = self._clock.monotonic_s()
         missing = {key: at_s for key, at_s in session.held.items() if key not in listed}
         late = {key for task_set in session.late_task_sets for key in task_keys(task_set)}
-        # What was listed before came there: it has been reported to another replica since.
+        # A task that was listed before did arrive: it has been reported to another scheduler since.
         young = {
             key
             for key, at_s in missing.items()
@@ -85,7 +85,7 @@ class ListComparison:
         return launches, bool(young)
 
     def learn(self, session: ExecutorSession, running: set[TaskKey]) -> None:
-        """Note what an executor has, from a heartbeat: other replicas may have handed it that. It disproves nothing."""
+        """Note the tasks in a heartbeat, which other schedulers may have launched; it disproves no launch."""
         now_s = self._clock.monotonic_s()
         known = {
             key: at_s for key, at_s in session.held.items() if key in running or now_s - at_s < timing.LAUNCH_YOUNG_S
@@ -99,7 +99,7 @@ class ListComparison:
             session.note_launch(launch.task_set, now_s)
 
     def take_late(self, session: ExecutorSession) -> list[pb.TaskSet]:
-        """Return launches that wait for an answer to go to the executor with: from now on they are on their way."""
+        """Return launches that wait for an answer to the executor: from now on they are on their way."""
         task_sets, session.late_task_sets = session.late_task_sets, []
         now_s = self._clock.monotonic_s()
         for task_set in task_sets:
@@ -107,9 +107,9 @@ class ListComparison:
         return task_sets
 
     def _drop_late(self, session: ExecutorSession) -> None:
-        """Forget launches that wait for an answer: who else has had a list may have taken them back by that.
+        """Forget launches that wait for an answer: another scheduler that got a list may have taken them back.
 
-        Where nobody has, this list does it; and another attempt is to run nowhere beside.
+        If none has, this list does it; no other attempt may run beside them.
         """
         for task_set in session.late_task_sets:
             for key in task_keys(task_set):
@@ -117,9 +117,9 @@ class ListComparison:
         session.late_task_sets = []
 
     async def unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[TaskKey]:
-        """Return the tasks that the executor holds and nobody wants, as far as is known here.
+        """Return the tasks that the executor holds and no graph wants, as far as is known here.
 
-        All are looked at; with *is_thrifty* only when that has not been done for a moment.
+        All held tasks are checked; with *is_thrifty* only if the last check was not just now.
         """
         now_s = self._clock.monotonic_s()
         judged: list[TaskKey] = []
@@ -131,7 +131,7 @@ class ListComparison:
         if judged:
             found.update(dict.fromkeys(await self._local.unwanted(session.executor_id, session.incarnation, judged)))
         if not session.list_number:
-            for key in found:  # whoever is polled goes on telling
+            for key in found:  # the scheduler that is polled keeps telling it
                 session.held.pop(key, None)
         return list(found)
 
@@ -146,11 +146,11 @@ class ListComparison:
     # ---------------------------------------------------------------- the others
 
     async def run(self) -> None:
-        """Tell the other replicas what executors hold of their jobs, for as long as the scheduler lives."""
+        """Tell the other schedulers which tasks of their jobs executors hold, for as long as this one lives."""
         await every(timing.LISTS_COMPARED_EVERY_S, self.compare_all)
 
     async def compare_all(self) -> None:
-        """Tell each other replica the lists that are new to it, and what is held of its jobs."""
+        """Send each other scheduler the lists that are new to it, and which tasks of its jobs are held."""
         work = []
         for scheduler_id, driver in self._remotes().items():
             if self._has_jobs(scheduler_id):
@@ -198,7 +198,7 @@ class ListComparison:
         return any(self._ownership.who(JobId(h.job_id)) == scheduler_id for h in self._heads.active())
 
     def _begin_again(self) -> None:
-        """Compare every list once more: others act on some jobs now, and may not know yet what was handed out."""
+        """Compare every list again: some jobs have a new driver, which may not know all launches yet."""
         self._forget_compared()
         asyncio.get_running_loop().call_later(timing.LISTS_SETTLED_S, self._forget_compared)
 

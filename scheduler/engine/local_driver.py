@@ -1,4 +1,4 @@
-"""Ownership on jobs: whoever does it, this replica or another one, by one interface."""
+"""The driver of jobs that is this scheduler itself, with the same interface as another one."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ _READ_AT_ONCE: Final = 16
 _JUDGED_AT_ONCE: Final = 64
 _UPDATED_AT_ONCE: Final = 128
 UNREADABLE: Final = (JobNotFoundError, StateCorruptError, SchemaVersionError)
-"""What says that a job's record is not there, or not to be read here."""
+"""The errors of a job's record that is missing, or cannot be read here."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _JobReports:
 
 
 class LocalDriver:
-    """Acts on jobs itself: most of the time those that it follows, and any other when nobody else does."""
+    """Drives jobs itself: mostly those that this scheduler follows, and any other when its driver does not answer."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class LocalDriver:
         inputs: StageInputs | None = None,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make it; *cluster_slots* and *executors* tell of those executors that take work.
+        """Make it; *cluster_slots* and *executors* describe the executors that take work.
 
-        *reply_to* tells where reports of a job are to go first; empty for any replica. *on_room* is called when jobs of
-        a session with a limit may be given slots again that were kept for one of them.
+        *reply_to* returns the address to which a job's tasks are reported first; empty for any scheduler. *on_room* is
+        called when slots that were kept for one job of a limited session may go to its other jobs again.
         """
         self._jobs = jobs
         self._writers = writers
@@ -98,11 +98,11 @@ class LocalDriver:
         jobs.listen(self._on_commit)
 
     def coordinator(self, job_id: JobId) -> QueryCoordinator:
-        """Return who drives the job."""
+        """Return the job's coordinator."""
         found = self._coordinators.get(job_id)
         if found is None:
             found = QueryCoordinator(job_id, self._writers, self._clock, self._executors, self._streams, self._inputs)
-            if self._ownership.follows(job_id):  # one of another job is for this moment only
+            if self._ownership.follows(job_id):  # a coordinator of any other job serves this call only
                 self._coordinators[job_id] = found
         return found
 
@@ -113,13 +113,13 @@ class LocalDriver:
     # ---------------------------------------------------------------- filling slots
 
     async def fill(self, job_id: JobId, reservations: Sequence[ExecutorReservation]) -> Filled:
-        """Hand tasks of the job to the executors of *reservations*, as many as there are, and commit that."""
+        """Assign tasks of the job to the executors of *reservations*, as many as there are, and commit that."""
         by_slot = Counter(reservation.slot for reservation in reservations)
         launches = await self.fill_shares(job_id, [Share(slot, tasks) for slot, tasks in by_slot.items()])
         return Filled(launches, unfilled(reservations, launches))
 
     async def fill_shares(self, job_id: JobId, shares: Sequence[Share]) -> list[Launch]:
-        """Hand tasks of the job to executors, to each as many as its share says at most, and commit that."""
+        """Assign tasks of the job to executors, to each no more than its share, and commit that."""
         try:
             launches = await self.coordinator(job_id).launch(
                 shares, self._cluster_slots(), limit=lambda: self._queue.room(job_id)
@@ -132,12 +132,12 @@ class LocalDriver:
         return self._addressed(job_id, launches)
 
     async def launches(self, job_id: JobId, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
-        """Return once more what executors are to be sent because *events* are committed."""
+        """Return again the launches that follow from committed *events*."""
         launches = await self.coordinator(job_id).launches(graph, events, self._cluster_slots())
         return self._addressed(job_id, launches)
 
     def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
-        """Say in *launches* where they are to be reported, which spares the replica that is polled handing it on."""
+        """Add to *launches* the address for their reports, so that the polled scheduler need not forward them."""
         if reply_to := self._reply_to(job_id):
             for launch in launches:
                 launch.task_set.reply_to = reply_to
@@ -146,11 +146,11 @@ class LocalDriver:
     # ---------------------------------------------------------------- reports
 
     async def update(self, executor: ExecutorSlot, reports: Sequence[pb.TaskReport], freed: int) -> Updated:
-        """Apply what *executor* reports, each job for itself, and hand it next tasks of the same jobs for freed slots.
+        """Apply the reports of *executor*, job by job, and fill its freed slots with next tasks of the same jobs.
 
-        A repeated or stale report, one of an ended, unknown or damaged job, is acknowledged and dropped. What could
-        not be stored is not acknowledged, so that it is sent again; nor what is of a job that only a newer version can
-        read, whose schedulers take it.
+        A repeated or stale report, or one of an ended, unknown or damaged job, is acknowledged and dropped. A report
+        that could not be stored is not acknowledged, so that it is sent again. Neither is a report of a job that only a
+        newer version can read: a newer scheduler takes it.
         """
         by_job: dict[JobId, _JobReports] = defaultdict(_JobReports)
         for report in reports:
@@ -209,14 +209,14 @@ class LocalDriver:
         finally:
             if planned:
                 self._queue.give_back(job_id, planned)
-                self._on_room()  # what was committed meanwhile found the session full
+                self._on_room()  # decisions committed meanwhile found the session full
         self._queue.grant(job_id, sum(launch.tasks for launch in launches))
         return job_id, mine.keys, freed, self._addressed(job_id, launches)
 
     async def _job_with(self, job_id: JobId, tasks: Iterable[TaskKey]) -> StoredJob:
-        """Return the job as it was last seen where this replica follows it and has seen all of *tasks*, else as stored.
+        """Return the job from the cache if it is followed and *tasks* are in it, else as stored.
 
-        Another replica may have launched them.
+        Another scheduler may have launched them.
         """
         if self._ownership.follows(job_id):
             job = await self._jobs.get(job_id)
@@ -229,7 +229,7 @@ class LocalDriver:
     async def compare(
         self, slot: ExecutorSlot, held: Sequence[TaskKey], *, disproves: bool, jobs: Sequence[JobId] | None = None
     ) -> Compared:
-        """Say what follows from what an executor *held* of the jobs that this replica follows, or *jobs* as stored."""
+        """Return what follows from the tasks that an executor *held*, of the followed jobs, or of *jobs* as stored."""
         launches: list[Launch] = []
         if jobs is not None:
             await self._read_all(jobs)
@@ -240,7 +240,7 @@ class LocalDriver:
         return Compared(launches, await self.unwanted(slot.executor_id, slot.incarnation, held))
 
     def wanted(self, executor_id: str, incarnation: str, jobs: Iterable[JobId] | None = None) -> set[TaskKey]:
-        """Return the tasks that committed graphs believe in the hands of this life of the executor."""
+        """Return the tasks that committed graphs assign to this life of the executor."""
         some = None if jobs is None else frozenset(jobs)
 
         def graph_of(job_id: JobId) -> ExecutionGraph | None:
@@ -252,15 +252,15 @@ class LocalDriver:
         return {wire.task_key_of(job_id, task) for job_id, tasks in held for task in tasks}
 
     def can_judge(self, job_id: JobId) -> bool:
-        """Return whether tasks of the job can be judged here: it is followed, or has ended, or is not there at all."""
+        """Return whether tasks of the job can be judged here: it is followed, has ended, or does not exist."""
         head, job = self._jobs.heads.get(job_id), self._jobs.cached(job_id)
         has_ended = head is None or not head.is_active or (job is not None and not job.graph.is_active)
         return has_ended or self._ownership.follows(job_id)
 
     async def unwanted(self, executor_id: str, incarnation: str, held: Iterable[TaskKey]) -> list[TaskKey]:
-        """Return those of *held*, what this life of the executor has, with which nobody wants it to go on.
+        """Return those of the tasks *held* by this life of the executor that no graph wants any more.
 
-        One that cannot be judged now, because its job cannot be read, is left alone.
+        A task that cannot be judged now, because its job cannot be read, is left alone.
         """
         by_job: dict[JobId, list[TaskKey]] = defaultdict(list)
         for key in held:
@@ -280,7 +280,7 @@ class LocalDriver:
             try:
                 graph = (await self._job_with(job_id, keys)).graph
             except SchemaVersionError:
-                continue  # those who wrote it want it to go on
+                continue  # the newer schedulers that wrote it want the task
             except UNREADABLE:
                 found += keys
                 continue
@@ -308,17 +308,17 @@ class LocalDriver:
     # ---------------------------------------------------------------- taking over, and losses
 
     async def adopt(self, job_id: JobId) -> None:
-        """Begin to act on a job, from what is stored; one that cannot be read is left alone."""
+        """Begin to drive a job, from what is stored; one that cannot be read is left alone."""
         try:
             job = await self._jobs.fresh(job_id)
             if job.graph.is_active:
-                self._ownership.read(job_id)  # it may be in the cache since before, and not have changed
+                self._ownership.read(job_id)  # it may have been in the cache before, and be unchanged
                 await self.coordinator(job_id).revive()
         except UNREADABLE as error:
             log.warning("job_not_adopted", job_id=job_id, error=str(error))
 
     async def catch_up(self) -> None:
-        """Read what others have done to the jobs that this replica follows; who asks meanwhile shares a round."""
+        """Read the changes of others to jobs that this scheduler follows; concurrent callers share one round."""
         self._rounds_asked += 1
         mine = self._rounds_asked
         async with self._catching_up:
@@ -336,7 +336,7 @@ class LocalDriver:
                     raise result
 
     async def lose_executor(self, lost: ExecutorLost, *, jobs: Sequence[JobId] | None = None) -> None:
-        """Apply the loss to every job that this replica follows, or of *jobs*, and that has something there.
+        """Apply the loss to every job, or to those of *jobs*, that this scheduler follows and that is affected.
 
         `OnagerError` when one could not be stored.
         """
@@ -350,7 +350,7 @@ class LocalDriver:
                 raise error
 
     def strays(self, is_alive: Callable[[str, str], bool]) -> list[tuple[str, str]]:
-        """Return the lives of executors that are gone while graphs still believe tasks in their hands."""
+        """Return the lives of executors that are over, but to which graphs still assign tasks."""
         found: set[tuple[str, str]] = set()
         for job_id in self._ownership.followed:
             job = self._jobs.cached(job_id)

@@ -1,4 +1,4 @@
-"""Looks after pipelined jobs: has those give up that nobody can run, and what is stopped then that was given up."""
+"""Looks after pipelined jobs: gives up streaming where no executor can run it, and stops the tasks of such jobs."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class Pipelines:
-    """The jobs whose stages run together, as far as this scheduler acts on them."""
+    """The jobs whose stages run together, of those that this scheduler drives."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class Pipelines:
         streaming: Callable[[], Collection[str]],
         on_abandoned: Callable[[JobId], None],
     ) -> None:
-        """Make it; *executors* tells which take work, *streaming* which of those can stream.
+        """Make it; *executors* returns those that take work, *streaming* those of them that can stream.
 
-        *on_abandoned* is called once with each job that was seen streaming, and streams no more.
+        *on_abandoned* is called once for each job that was seen streaming and no longer streams.
         """
         self._jobs = jobs
         self._local = local
@@ -47,7 +47,7 @@ class Pipelines:
         self._on_abandoned = on_abandoned
         self._at_work: set[JobId] = set()
         self.abandoned = 0
-        """Jobs of this scheduler that were run again over the durable exchange, for the figures."""
+        """A count for metrics: jobs of this scheduler that ran again over the durable exchange."""
         jobs.listen(self._on_commit)
         jobs.heads.listen(self._on_head)
 
@@ -56,7 +56,7 @@ class Pipelines:
         await every(self._interval_s, self.look)
 
     async def look(self) -> None:
-        """Look once for jobs of which no task can be handed out."""
+        """Look once for jobs none of whose tasks can be launched."""
         executors, streaming = self._executors(), self._streaming()
         for job_id in list(self._stuck(executors, streaming)):
             try:
@@ -65,7 +65,7 @@ class Pipelines:
                 log.warning("pipeline_not_abandoned", job_id=job_id, error=str(error))
 
     def _stuck(self, executors: Collection[str], streaming: Collection[str]) -> Iterator[JobId]:
-        """Yield the jobs that nobody can run as they are, as far as this scheduler knows without asking the store."""
+        """Yield the jobs that no executor can run as they are, as far as is known without asking the store."""
         for job_id in self._ownership.followed:
             job = self._jobs.cached(job_id)
             if job is not None and find_abandonment(job.graph, executors, streaming, self._clock.now_ms()) is not None:
@@ -73,7 +73,7 @@ class Pipelines:
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
         if head is None or not head.is_active:
-            self._at_work.discard(job_id)  # it may be another scheduler's by now, and no commit be seen here
+            self._at_work.discard(job_id)  # another scheduler may drive it by now, so that no commit is seen here
 
     def _on_commit(self, job: StoredJob, head: JobHead) -> None:
         job_id, graph = JobId(head.job_id), job.graph

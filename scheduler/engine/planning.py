@@ -1,4 +1,4 @@
-"""What a PLAN task found, made into stages: checked, with the publishing of a dataset appended."""
+"""The outcome of a PLAN task, made into stages: checked, with the publishing of a dataset appended."""
 
 import base64
 import json
@@ -71,7 +71,7 @@ def planned(
 
 
 def _check_size(stages: Sequence[StageSpec]) -> None:
-    """Raise `UnsupportedPlanError` when *stages* have more tasks than a scheduler keeps account of."""
+    """Raise `UnsupportedPlanError` when *stages* have more tasks than a scheduler can track."""
     if len(stages) > MAX_STAGES:
         raise _too_many(f"a plan of {len(stages):,} stages, more than {MAX_STAGES:,}")
     for stage in stages:
@@ -87,7 +87,7 @@ def _too_many(what: str) -> UnsupportedPlanError:
 
 
 def _publishing(result_stage_id: int) -> tuple[StageSpec, StageSpec]:
-    """Return the stages that make staged files a dataset: write every move down, then carry them out."""
+    """Return the stages that make staged files a dataset: one writes every move down, the next carries them out."""
     return (
         StageSpec(
             stage_id=result_stage_id + 1,

@@ -1,4 +1,4 @@
-"""Answers polls: those of pull executors wait for the answer, push executors are called as soon as there is one."""
+"""Answers polls: pull executors wait for the answer, push executors are called once there is one."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class Polls:
-    """What executors ask for, and what they are to know besides."""
+    """The answers to polls: launches, and whatever else executors have to know."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Polls:
         await self._waiting.until_defect()
 
     async def answer(self, session: ExecutorSession, request: pb.PollWorkRequest) -> pb.PollWorkResponse:
-        """Return the answer to a poll, as soon as there is something to say, or that the executor will be called."""
+        """Return the answer to a poll: what there is to say, once there is, or that the executor will be called."""
         wait_ms = min(request.wait_ms, self._wait_max_ms)
         repeated: list[Launch] = []
         is_young = False
@@ -62,11 +62,11 @@ class Polls:
             )
         answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
         await self._add_news(session, answer)
-        # A later poll may have overtaken this one while its list was looked at; the slots are offered by that one.
+        # A later poll may have overtaken this one while its list was compared; then that poll offers the slots.
         is_latest = request.list_number >= session.list_number
         if is_latest and not (answer.task_sets or answer.cancel or answer.clean_ups):
             if is_young:
-                wait_ms = min(wait_ms, int(timing.LAUNCH_YOUNG_S * 1000))  # then a later list shall tell
+                wait_ms = min(wait_ms, int(timing.LAUNCH_YOUNG_S * 1000))  # then a later list tells
             slots = 0 if session.is_draining else min(request.free_slots, session.record.slots)
             offer = self._dispatcher.offer(session, slots)
             if session.record.mode == "push" and wait_ms:
@@ -86,9 +86,9 @@ class Polls:
         return answer
 
     async def _call(self, request: pb.PollWorkRequest, offer: Offer, wait_ms: int) -> None:
-        """Call the executor with what its poll has come to; without a word where it polls anew by itself.
+        """Call the executor with the answer to its poll, except where it polls again by itself anyway.
 
-        The call is made again until it is answered, or there is a later poll.
+        The call is repeated until it is answered, or there is a later poll.
         """
         session = offer.session
         await self._dispatcher.wait_for_work(offer, wait_ms / 1000)
@@ -103,8 +103,8 @@ class Polls:
                 await self._calls.answer_poll(session.record, request.list_number, answer)
             except UnknownExecutorError:
                 return  # that life is over
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one executor is to end no scheduler
-                # It may have come there or not: it is taken once. What has got lost is found by the next poll's list.
+            except Exception as error:  # noqa: BLE001 - no error of one executor may end the scheduler
+                # The answer may have arrived or not, and is taken only once. The next poll's list shows what was lost.
                 self._tell_failure(session, error)
                 if session.list_number > request.list_number or self._clock.monotonic_s() >= until_s:
                     return
@@ -129,13 +129,13 @@ class Polls:
         )
 
     async def unwanted(self, session: ExecutorSession, *, is_thrifty: bool = False) -> list[pb.TaskId]:
-        """Return the tasks that the executor holds and nobody wants; if *is_thrifty*, not looked at each time."""
+        """Return the tasks that the executor holds and no graph wants; if *is_thrifty*, not checked every time."""
         if not session.held:
             return []
         return [task_id(key) for key in await self._lists.unwanted(session, is_thrifty=is_thrifty)]
 
     def add_specs(self, answer: pb.PollWorkResponse | pb.ReportTasksResponse) -> None:
-        """Send along what a planning task would be fetched for."""
+        """Add the job specifications that planning tasks would otherwise fetch."""
         for digest in dict.fromkeys(task_set.spec_digest for task_set in answer.task_sets if task_set.work == pb.PLAN):
             content = self._blobs.at_hand(digest)
             if content is not None:
@@ -149,5 +149,5 @@ class Polls:
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
 
     async def close(self) -> None:
-        """End the calls that are under way: what has got lost is found by the executors' next lists."""
+        """End the calls in flight: the executors' next lists show what was lost."""
         await self._waiting.close()

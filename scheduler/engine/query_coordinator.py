@@ -1,4 +1,4 @@
-"""Drives one job from submission to its end: decides with its graph, and carries out what the committed graph owes."""
+"""Drives one job from submission to its end: decides on its graph, and carries out what is committed."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,7 +32,7 @@ from onager.scheduler.jobs.job_writers import Decision, JobWriters
 from onager.scheduler.policy.reservations import Launch
 
 Limit = Callable[[], float]
-"""Tells how many tasks of a job may run, as of the moment of the decision: others of its session get some meanwhile."""
+"""Returns how many tasks of a job may run, at the moment of the decision: others of its session get some meanwhile."""
 
 
 def _no_limit() -> float:
@@ -48,7 +48,7 @@ class Share:
 
 
 class QueryCoordinator:
-    """One job. Whatever it does is decided on the job's graph and committed before anybody is told."""
+    """Drives one job: each decision is made on the job's graph and committed before it takes effect."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class QueryCoordinator:
         streams: Streams | None = None,
         inputs: StageInputs | None = None,
     ) -> None:
-        """Make the coordinator of a job; *executors* tells which take work, *streams* which of those can stream.
+        """Make the coordinator of a job; *executors* returns those that take work, *streams* their addresses.
 
-        *inputs* stores those of stages that have many; without it they go with each launch.
+        *inputs* stores the inputs of stages that have many; without it they go with each launch.
         """
         self.job_id = job_id
         self._inputs = inputs
@@ -72,13 +72,13 @@ class QueryCoordinator:
         self._stages: dict[int, StageCoordinator] = {}
 
     async def revive(self) -> None:
-        """Set stages running that were left resolved, by a replica that died between."""
+        """Start the stages that were left resolved when a scheduler died."""
         await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
 
     async def launch(self, shares: Sequence[Share], cluster_slots: int, *, limit: Limit = _no_limit) -> list[Launch]:
-        """Hand out up to each share's number of tasks, and return those that now are in the executors' hands.
+        """Launch up to each share's number of tasks, and return those that executors now hold.
 
-        The job is given no more than makes *limit* running ones.
+        The job gets no more tasks than bring it to *limit* running ones.
         """
 
         def decide(graph: ExecutionGraph) -> Decision:
@@ -98,9 +98,9 @@ class QueryCoordinator:
         *,
         limit: Limit = _no_limit,
     ) -> list[Launch]:
-        """Apply what an executor reported, and hand it the next tasks in the same append.
+        """Apply an executor's reports, and assign the next tasks to it in the same append.
 
-        It is given up to *share*'s tasks, for as long as the job then has no more than *limit* running.
+        It gets up to *share*'s tasks, as long as the job then has no more than *limit* running.
         """
 
         def decide(graph: ExecutionGraph) -> Decision:
@@ -114,7 +114,7 @@ class QueryCoordinator:
         return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
 
     async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask], cluster_slots: int) -> list[Launch]:
-        """Draw what follows from an executor's list: lost launches are repeated once, and then taken back."""
+        """Commit what follows from an executor's list: a lost launch is repeated once, and then taken back."""
         listed = frozenset(held)
 
         def decide(graph: ExecutionGraph) -> Decision:
@@ -123,13 +123,13 @@ class QueryCoordinator:
         return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
 
     async def speculate(self, executors: Collection[str]) -> None:
-        """Let second attempts of stragglers wait for a slot, where one of *executors*, that take work, can run them."""
+        """Queue second attempts of stragglers, where one of *executors*, which take work, can run them."""
         await self._writers.record(
             self.job_id, lambda graph: Decision(find_stragglers(graph, executors, self._clock.now_ms()))
         )
 
     async def abandon_pipeline(self, executors: Collection[str], streaming: Collection[str]) -> None:
-        """Have the job run over the durable exchange where none of *executors*, that take work, is *streaming*."""
+        """Run the job over the durable exchange if none of *executors*, which take work, is *streaming*."""
         await self._writers.record(
             self.job_id,
             lambda graph: Decision(
@@ -138,7 +138,7 @@ class QueryCoordinator:
         )
 
     async def lose_executor(self, lost: ExecutorLost) -> None:
-        """Take back what was in the hands of an executor that is gone."""
+        """Take back the tasks of an executor that is gone."""
         await self._writers.record(self.job_id, lambda _: Decision([lost]))
 
     async def cancel(self, reason: str) -> ExecutionGraph:
@@ -151,9 +151,9 @@ class QueryCoordinator:
         return [] if started is None else [started]
 
     def _pop(self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event]) -> ExecutionGraph:
-        """Hand out tasks until the share is used up, or *limit* of the job run; add what that takes to *events*.
+        """Launch tasks until the share is used up, or *limit* of the job run; add the launches to *events*.
 
-        In a pipelined job a stage whose last task is handed out lets the next one run.
+        In a pipelined job a stage whose last task is launched lets the next stage run.
         """
         left, slot = share.tasks, self._streams.known(share.slot)
         if limit < math.inf:
@@ -171,9 +171,9 @@ class QueryCoordinator:
         return graph
 
     async def launches(self, graph: ExecutionGraph, events: Iterable[Event], cluster_slots: int) -> list[Launch]:
-        """Return what executors are to be sent because *events* are committed, as far as *graph* has it so still.
+        """Return the launches that follow from committed *events*, as far as *graph* still holds them.
 
-        What other attempts of a stage launched was taken back by the same append, or since.
+        Launches of other attempts of a stage were taken back by the same append, or since.
         """
         launches = []
         still = [event for event in events if isinstance(event, LaunchEvent) and _is_of(graph, event)]

@@ -1,4 +1,4 @@
-"""What executors report, made into events: blobs and inline results are stored before the event that names them."""
+"""Executors' reports, made into events: blobs and inline results are stored before the event that names them."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ from onager.sealed_results import DamagedResultError, check_sealed, is_checksum
 log = structlog.get_logger(__name__)
 
 OnOutcomes = Callable[[JobId, ExecutorSlot, Sequence[Event]], None]
-"""Hears what an executor reported of a job's tasks."""
+"""Called with the events that an executor's reports about a job's tasks became."""
 
 
 _Taken = tuple[Event, Sequence[bytes], InlineResult | None]
@@ -45,7 +45,7 @@ _Taken = tuple[Event, Sequence[bytes], InlineResult | None]
 
 
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
-    """A success that cannot be taken for one; the text says why."""
+    """A success that cannot be accepted; the text says why."""
 
 
 class ReportReader:
@@ -61,7 +61,7 @@ class ReportReader:
         taking_work: Callable[[], Collection[str]] = frozenset,
         private: PrivatePaths = NO_PATHS,
     ) -> None:
-        """Make a reader; *on_outcomes* is told of what it has read, *taking_work* returns who may be given tasks.
+        """Make a reader; *on_outcomes* gets what it has read, *taking_work* returns the executors that take work.
 
         No plan may write to *private* paths.
         """
@@ -73,7 +73,7 @@ class ReportReader:
         self._clock = clock
 
     async def _misplaced(self, plan: pb.PlanOutcome) -> Failure | None:
-        """Return what is wrong with where the output of *plan*, if it is one, goes."""
+        """Return the failure of a *plan* whose output must not go to its target, or None."""
         if plan.HasField("sink"):
             try:
                 await check_place_apart(plan.sink.path, self._private)
@@ -84,10 +84,10 @@ class ReportReader:
     async def read(
         self, graph: ExecutionGraph, executor: ExecutorSlot, reports: Iterable[pb.TaskReport]
     ) -> list[Event]:
-        """Return the events of *reports* that can still matter to *graph*, with all that they name in the store.
+        """Return the events of *reports* that can still matter to *graph*, with everything that they name in the store.
 
-        A success that cannot be used (a plan that does not fit together, content with another digest) becomes a
-        failure. Raises what storing raises.
+        A success that cannot be used (a plan that is inconsistent, content with another digest) becomes a failure.
+        Raises what storing raises.
         """
         job_id = JobId(graph.job_id)
         now_ms = self._clock.now_ms()
@@ -126,7 +126,7 @@ class ReportReader:
             return _failed(key, executor, _refused(key, executor, error), now_ms), (), None
 
     def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
-        """Return *failure*, or what ends the job where no executor can read a plan: it is not made anew."""
+        """Return *failure*, or one that ends the job if no executor can read a plan, which is never made again."""
         ledger = graph.stages[key.stage_id].ledger
         if failure.cause is not FailureCause.OTHER_VERSION or key.partition in ledger.failures:
             return failure
@@ -140,7 +140,7 @@ class ReportReader:
 
 
 def _refused(key: TaskKey, executor: ExecutorSlot, error: Exception) -> Failure:
-    """Return what is told of a success that cannot be taken for one."""
+    """Return the failure that stands for a success that cannot be accepted."""
     if isinstance(error, UnsupportedPlanError):  # the query is too large for any executor
         return Failure(kind=FailureKind.USER_ERROR, message=str(error))
     log.error("report_unusable", job_id=key.job_id, task=str(key), executor_id=executor.executor_id, why=str(error))
@@ -148,7 +148,7 @@ def _refused(key: TaskKey, executor: ExecutorSlot, error: Exception) -> Failure:
 
 
 def _may_be_anothers(graph: ExecutionGraph, event: Event) -> bool:
-    """Return whether a task failed that reads from other executors' tasks, of which any may be the cause."""
+    """Return whether the failed task reads from other executors' tasks, any of which may be the cause."""
     return isinstance(event, TaskFailed) and is_streaming(graph, graph.stages[event.stage_id])
 
 
@@ -208,7 +208,7 @@ def _planned(key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_m
 
 
 def _check_names(output: pb.TaskOutput) -> None:
-    """Refuse names that lead elsewhere once they are parts of paths."""
+    """Refuse names that would lead elsewhere as parts of paths."""
     if not is_life(output.nonce):
         raise _Unusable(f"{output.nonce[:200]!r} cannot name an execution: 1 to 64 of a-z A-Z 0-9 _ -")
     for name in output.files:

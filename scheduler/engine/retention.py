@@ -1,7 +1,7 @@
-"""What goes of a job long after its end: its result, then its record and blobs.
+"""Retention: removes a job's result, and later its record and blobs, when their time is over.
 
-It is due by the time in the job's head, and done by whichever replica has its turn, for many jobs at once; doing it
-twice is harmless.
+The time in the job's head says when. The scheduler whose turn it is does it, for many jobs at once; doing it twice is
+harmless.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from onager.state_backend import ABSENT, Committed, Delete, DeleteRange, Keyspac
 log = structlog.get_logger(__name__)
 
 _REMOVED_AT_ONCE: Final = 16
-"""Jobs removed by one transaction, each of which takes seven operations."""
+"""Jobs removed by one transaction; each takes seven operations."""
 _BATCHES_AT_ONCE: Final = 12
-"""The store writes what is under way at the same time together."""
+"""Transactions in flight: the store writes concurrent ones together."""
 _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.Results)
 
 
@@ -54,9 +54,9 @@ class Retention:
         self._precedence = precedence
         self._clock = clock
         self._due: list[tuple[int, JobId]] = []
-        """A heap: when to look at a job next, which has ended and is not removed."""
+        """A heap of the times at which to look at each job that has ended and is not removed."""
         self._awaited: set[JobId] = set()
-        """The jobs in it, each once."""
+        """The jobs in `_due`, each once."""
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
         heads.listen(self._on_head)
@@ -67,20 +67,20 @@ class Retention:
 
     def _look_later(self, job_id: JobId, at_least_ms: int) -> None:
         head = self._heads.get(job_id)
-        # What only a newer version can read is left to it.
+        # A job that only a newer version can read is left to newer schedulers.
         if head is not None and not head.is_active and not self._heads.is_newer(job_id):
             self._awaited.add(job_id)
             heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
 
     def _over_ms(self, head: JobHead) -> int:
-        """Return when the time of the job's result, or then of its record, is over."""
+        """Return when the retention of the job's result ends, or, after that, of its record."""
         if head.ended_ms is None:
             return 0
         retention_s = self._settings.result_retention_s if head.has_result else self._settings.record_retention_s
         return head.ended_ms + 1000 * retention_s
 
     def _is_due(self, head: JobHead, now_ms: int) -> bool:
-        """Return whether that is so, and nobody comes first."""
+        """Return whether the retention is over and it is this scheduler's turn."""
         waited_ms = now_ms - self._over_ms(head)
         return waited_ms >= 0 and self._precedence.has_come(
             head.job_id, waited_ms, 2 * self._settings.sweep_interval_ms
@@ -89,7 +89,7 @@ class Retention:
     async def sweep(self) -> None:
         """Remove results, and later records, whose time is over.
 
-        In portions, so that others have their turns, and no longer than from one sweep to the next.
+        It works in portions, so that other tasks get their turns, and no longer than the interval between sweeps.
         """
         now_ms = self._clock.now_ms()
         until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
@@ -98,7 +98,7 @@ class Retention:
             await asyncio.gather(*(self._work_off(batch, now_ms) for batch in batches))
             for job_id in due:
                 if job_id not in self._awaited:
-                    # The record has its time still, files have to go first, or somebody else was in between.
+                    # The record's time is not over, files have to go first, or another scheduler changed it in between.
                     self._look_later(job_id, now_ms + 1)
             await asyncio.sleep(0)
 
@@ -117,7 +117,7 @@ class Retention:
         expired = [head for head in due if head.ended_ms is not None and head.has_result]
         over = [head for head in due if head.ended_ms is not None and not head.has_result and head.clean_up == "none"]
         try:
-            if dated:  # their records are damaged, and may not say when they ended: from now on
+            if dated:  # their records are damaged, and may not say when they ended: count from now
                 await self._heads.put(dated)
             if expired:
                 await self._expire(expired)
@@ -127,7 +127,7 @@ class Retention:
             log.warning("jobs_not_removed", jobs=len(due), error=str(error))
 
     async def _expire(self, heads: Iterable[JobHead]) -> None:
-        """Remove jobs' results, in the store now and in the exchange by an executor."""
+        """Remove jobs' results: in the store now, in the exchange by an executor."""
         expired: list[JobHead] = []
         for head in heads:
             owes_files = head.state is JobState.SUCCESSFUL or head.broken is not None or head.clean_up != "none"
@@ -163,10 +163,10 @@ class Retention:
         return True
 
     async def collect_orphans(self) -> int:
-        """Remove blobs that nobody needs, if nobody needed them a while ago either; return how many were let go.
+        """Remove blobs that are unreferenced now and were a while ago; return how many were released.
 
-        Those are references of jobs that are not there, and blobs without any. A job's blobs may be stored before the
-        job itself, so one look does not prove it.
+        Those are references of jobs that do not exist, and blobs without references. A job's blobs may be stored before
+        the job itself, so one look is no proof.
         """
         now_s = self._clock.monotonic_s()
         if now_s - self._orphans_seen_s < timing.ORPHAN_AGE_S * (1 + self._precedence.place("orphans")):

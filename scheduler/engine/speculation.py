@@ -1,4 +1,4 @@
-"""Looks for stragglers, regularly, in the jobs that want second attempts and that this scheduler acts on."""
+"""Looks regularly for stragglers in the jobs that want second attempts and that this scheduler drives."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class Speculation:
-    """Says in the log which tasks are to be run twice; slots then find the second attempts like other tasks."""
+    """Records in the log which tasks shall run twice; slots then find the second attempts like other tasks."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Speculation:
         executors: Callable[[], Collection[str]],
         writes_major: Callable[[], int] = lambda: SPECULATION_MAJOR,
     ) -> None:
-        """Make it; *executors* tells which take work, *writes_major* which version every scheduler reads."""
+        """Make it; *executors* returns those that take work, *writes_major* the version that every scheduler reads."""
         self._jobs = jobs
         self._local = local
         self._ownership = ownership
@@ -44,7 +44,7 @@ class Speculation:
         await every(self._interval_s, self.look)
 
     async def look(self) -> None:
-        """Look once; while some scheduler could not read of second attempts there are none."""
+        """Look once; as long as some scheduler cannot read second attempts, there are none."""
         if self._writes_major() < SPECULATION_MAJOR:
             return
         executors = self._executors()
@@ -55,7 +55,7 @@ class Speculation:
                 log.warning("stragglers_not_noted", job_id=job_id, error=str(error))
 
     def _slow_jobs(self, executors: Collection[str]) -> Iterator[JobId]:
-        """Yield the jobs that have stragglers, as far as this replica knows without asking the store."""
+        """Yield the jobs that have stragglers, as far as is known without asking the store."""
         now_ms = self._clock.now_ms()
         for job_id in self._ownership.followed:
             job = self._jobs.cached(job_id)

@@ -14,7 +14,7 @@ from onager.scheduler.engine.streams import Streams
 
 
 class StageCoordinator:
-    """One attempt of one stage. Its inputs are settled for as long as the attempt is, so they are gathered once."""
+    """One attempt of one stage; its inputs are fixed for as long as the attempt, so they are gathered once."""
 
     def __init__(self, graph: ExecutionGraph, stage_id: int, streams: Streams) -> None:
         stage = graph.stages[stage_id]
@@ -35,9 +35,9 @@ class StageCoordinator:
         self.inputs = pb.TaskSet(
             inputs=[] if streaming else [_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs]
         )
-        """Nothing but the inputs, which may be many."""
+        """Only the inputs, which may be many."""
         self.inputs_digest = ""
-        """Of the blob with them, once there is one."""
+        """The digest of the blob with the inputs, once there is one."""
         if graph.plan is not None and graph.plan.sink is not None:
             writes = stage.spec.output.kind == "sink" or stage.spec.work in (StageWork.PUBLISH_PLAN, StageWork.PUBLISH)
             if writes:
@@ -46,7 +46,7 @@ class StageCoordinator:
                 self._template.sink.schema_json = graph.plan.schema_json
 
     def task_set(self, launch: LaunchEvent, cluster_slots: int, *, fetches_inputs: bool = False) -> pb.TaskSet:
-        """Return what the executor of *launch* is sent; one that *fetches_inputs* is told of a blob by its digest."""
+        """Return the message for the executor of *launch*; if it *fetches_inputs*, large inputs are named by digest."""
         task_set = pb.TaskSet()
         task_set.CopyFrom(self._template)
         if fetches_inputs and self.inputs_digest:

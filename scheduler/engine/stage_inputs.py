@@ -1,4 +1,4 @@
-"""Where tasks read from, as executors are told it: inputs that are many go to each once, not with every launch."""
+"""The inputs of stages, as sent to executors: large ones go to each executor once, not with every launch."""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,7 +13,7 @@ from onager.scheduler.jobs.blobs import BlobStore, digest_of
 log = structlog.get_logger("onager.scheduler")
 
 INLINE_BYTES: Final = 16 * 1024
-"""More than this is stored as a blob: 10,000 tasks that read from 10,000 others are 100 million places else."""
+"""Larger inputs are stored as a blob: 10,000 tasks that read from 10,000 others would take 100 million places."""
 
 
 class StageInputs:
@@ -23,12 +23,12 @@ class StageInputs:
     """
 
     def __init__(self, blobs: BlobStore, fetches: Callable[[str], bool]) -> None:
-        """Make it; *fetches* tells whether an executor can be told of them by their digest."""
+        """Make it; *fetches* returns whether an executor can be sent inputs by their digest."""
         self._blobs = blobs
         self.fetches = fetches
 
     async def digest(self, job_id: JobId, inputs: pb.TaskSet) -> str:
-        """Return the digest of the blob with *inputs*; empty where they are few, or cannot be stored now."""
+        """Return the digest of the blob with *inputs*; empty if they are small, or cannot be stored now."""
         if inputs.ByteSize() <= INLINE_BYTES:
             return ""
         content = inputs.SerializeToString(deterministic=True)

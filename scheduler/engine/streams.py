@@ -1,4 +1,4 @@
-"""Where the output of tasks is read that run at the same time as their readers."""
+"""Addresses for the output of tasks that run at the same time as their readers."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
@@ -18,8 +18,7 @@ async def _nothing() -> None:
 class Streams:
     """The addresses of executors for streams.
 
-    *address* tells that of a life of an executor, empty where there is none as far as is known, *refresh* makes it know
-    what is stored.
+    *address* returns that of a life of an executor, empty if none is known; *refresh* updates it from the store.
     """
 
     def __init__(
@@ -29,20 +28,20 @@ class Streams:
         self._refresh = refresh
 
     def known(self, slot: ExecutorSlot) -> ExecutorSlot:
-        """Return *slot* with what is known here of whether its executor can stream."""
+        """Return *slot* with whether its executor can stream, as far as is known here."""
         return replace(slot, can_stream=bool(self._address(slot.executor_id, slot.incarnation)))
 
     async def learn(self, graph: ExecutionGraph, stage_ids: Iterable[int]) -> None:
-        """See to it that the addresses are known which tasks of these stages are told.
+        """Make sure that the addresses sent to tasks of these stages are known.
 
-        An executor may have registered elsewhere a moment ago; one that is gone stays unknown.
+        An executor may just have registered with another scheduler; one that is gone stays unknown.
         """
         lives = {life for stage_id in stage_ids for life in _lives_read_by(graph, stage_id)}
         if not all(self._address(*life) for life in lives):
             await self._refresh()
 
     def told(self, graph: ExecutionGraph, stage_id: int) -> list[pb.StreamedInput]:
-        """Return what tasks of a streaming stage are told of those that they read from."""
+        """Return what tasks of a streaming stage are sent about the tasks that they read from."""
         return [
             pb.StreamedInput(
                 stage_id=source.stage_id,

@@ -1,4 +1,4 @@
-"""Assigns tasks to slots, and hands what executors report to whoever acts on the jobs."""
+"""Assigns tasks to slots, and passes executors' reports to the drivers of the jobs."""
 
 import asyncio
 from collections import defaultdict
@@ -22,14 +22,14 @@ from onager.scheduler.policy.reservations import ExecutorReservation, Filled, La
 log = structlog.get_logger(__name__)
 
 _ROUNDS: Final = 4
-"""Slots whose job had less to do than it seemed are offered to others so often, and once more for each job there is.
+"""How often slots whose job had less to do than it seemed are offered to others, plus once for each job there is.
 
-Each round passes over a job that has nothing fit for the slots, and any number of them may be before one that has.
+Each round skips one job that has nothing fit for the slots; any number of them may come before one that has.
 """
 
 
 class TaskManager:
-    """The tasks of all active jobs, whichever replica acts on them."""
+    """The tasks of all active jobs, whichever scheduler drives them."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class TaskManager:
     # ---------------------------------------------------------------- filling slots
 
     async def fill_reservations(self, reservations: Sequence[ExecutorReservation]) -> Filled:
-        """Hand tasks to the executors of *reservations*, as many as there are tasks, and commit that.
+        """Assign tasks to the executors of *reservations*, as many as there are tasks, and commit that.
 
         A slot goes to its own job while that is fair, else to the job with the fewest running tasks for its weight. A
-        job that cannot be worked on now, or has no use for the executor, gets none, and keeps no other from theirs.
+        job that cannot be worked on now, or cannot use the executor, gets none, and does not hold up other jobs.
         """
         launches: list[Launch] = []
         waiting = list(reservations)
@@ -72,7 +72,7 @@ class TaskManager:
                 for executor_id in {reservation.executor_id for reservation in filled.unfilled}:
                     self._fitness.found_nothing(job_id, executor_id)
                 if filled.unfilled:
-                    self._queue.pass_over(job_id)  # others may have use for them
+                    self._queue.pass_over(job_id)  # other jobs may be able to use them
             if not waiting or not self._queue.has_runnable:
                 break
         self._queue.reconsider()
@@ -121,7 +121,7 @@ class TaskManager:
     async def update_task_statuses(
         self, executor: ExecutorSlot, reports: Iterable[pb.TaskReport], freed_slots: int
     ) -> Updated:
-        """Have what *executor* reports applied, and freed slots filled with next tasks of the same jobs.
+        """Apply the reports of *executor*, and fill freed slots with next tasks of the same jobs.
 
         What could not be stored is not acknowledged, so that it is sent again.
         """

@@ -1,1 +1,1 @@
-"""Executors: who they are by the store, what they say, and how they are lost."""
+"""Executors: their records in the store, sessions with them, and their loss."""

@@ -1,4 +1,4 @@
-"""Which executors a scheduler takes in: those that speak its protocol, fit the others, and were not replaced."""
+"""Which executors a scheduler admits: those that speak its protocol, fit the others, and were not replaced."""
 
 import re
 from collections import OrderedDict
@@ -25,14 +25,14 @@ class Admission:
     def replaced(self, record: ExecutorRecord) -> None:
         """Note that another life took over the id of *record*: the old one does not come back.
 
-        Without that, two running executors of one id would throw each other out for ever.
+        Otherwise two running executors of one id would keep replacing each other.
         """
         self._replaced[record.executor_id, record.incarnation] = None
         while len(self._replaced) > _REPLACED_REMEMBERED:
             self._replaced.popitem(last=False)
 
     def check(self, request: pb.RegisterExecutorRequest, others: Iterable[ExecutorRecord]) -> None:
-        """Raise unless *request* can be taken in beside *others*, the executors that are not lost.
+        """Raise unless *request* can be admitted beside *others*, the executors that are not lost.
 
         `VersionMismatchError` when it speaks another protocol or another minor version of Spark or Python than they do,
         `ExecutorReplacedError` when a later process registered under its id, `InvalidRequestError` for a wrong field.

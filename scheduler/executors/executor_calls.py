@@ -1,4 +1,4 @@
-"""Calls to executors in push mode, which take the answers of their polls so."""
+"""Calls to executors in push mode, which carry the answers to their polls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,20 +23,20 @@ from onager.supervision import unless_cut
 
 
 class CallObserver:
-    """Hears what becomes of calls, and forgets it."""
+    """Observes the results of calls; this one ignores them."""
 
     def answered(self, took_s: float) -> None:
-        """Take in that an executor has taken a call, *took_s* after it was made."""
+        """Note that an executor took a call, *took_s* after it was made."""
 
     def failed(self) -> None:
-        """Take in that a call came to nothing; what it held goes with the executor's next poll."""
+        """Note that a call failed; what it carried goes with the executor's next poll."""
 
 
 class ExecutorCalls:
-    """A channel to each life of an executor that is called."""
+    """One channel to each life of an executor that is called."""
 
     observer = CallObserver()
-    """Who hears of calls; set by who keeps metrics."""
+    """Observes the calls; set where metrics are kept."""
 
     def __init__(self, access: ClientAccess, clock: Clock) -> None:
         self._access = access
@@ -44,7 +44,7 @@ class ExecutorCalls:
         self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
 
     def check(self, request: pb.RegisterExecutorRequest) -> None:
-        """Raise `InvalidRequestError` when an executor that registers must not be called at the address it gives."""
+        """Raise `InvalidRequestError` when the address in an executor's registration must not be called."""
         if request.mode != "push":
             return
         try:
@@ -57,10 +57,10 @@ class ExecutorCalls:
             ) from error
 
     async def answer_poll(self, record: ExecutorRecord, list_number: int, answer: pb.PollWorkResponse) -> None:
-        """Hand *answer* to the executor, whose poll had the list of *list_number*.
+        """Send *answer* to the executor, whose poll had list *list_number*.
 
-        `ExecutorUnreachableError` when it is not known to have come there, `UnknownExecutorError` when another life of
-        the executor answers.
+        `ExecutorUnreachableError` when it is not known to have arrived, `UnknownExecutorError` when another life of the
+        executor answers.
         """
         life = record.executor_id, record.incarnation
         began_s = self._clock.monotonic_s()
@@ -91,7 +91,7 @@ class ExecutorCalls:
         self.observer.answered(self._clock.monotonic_s() - began_s)
 
     async def close_gone(self, is_alive: Callable[[str, str], bool]) -> None:
-        """Close the connections to lives of executors that are over; calls under way end."""
+        """Close the connections to lives of executors that are over; calls in flight end."""
         for life in [life for life in self._channels if not is_alive(*life)]:
             await self._channels.pop(life).close(None)
 

@@ -1,4 +1,4 @@
-"""Looking after silent executors: whose heart has stopped, whose process has died, whose connection broke."""
+"""Looks after silent executors: heartbeats that stopped, processes that died, connections that broke."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FailureDetector:
-    """Finds the executors that are lost, and has the manager declare them so."""
+    """Finds the lost executors, and has the manager declare them lost."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class FailureDetector:
         self._looked_s = self._began_s = clock.monotonic_s()
 
     def begin(self) -> None:
-        """Give every executor one lease, from now on, to be heard of: no scheduler may have been there to renew any."""
+        """Give every executor one lease's time from now: perhaps no scheduler was there to renew any."""
         self._looked_s = self._began_s = self._clock.monotonic_s()
 
     def heard_of(self, executor_id: ExecutorId) -> None:
-        """Note that something new was written of the executor: if it is silent, then from now on."""
+        """Note that the executor's record changed: its silence, if any, counts from now on."""
         self._silent_since_s.pop(executor_id, None)
 
     async def bury(self) -> None:
-        """Declare lost whose heart has stopped by the store's clock, and who is not heard of here either."""
+        """Declare executors lost whose heartbeat has ended by the store's clock, unless they were heard of here."""
         registry = self._executors.registry
         for record in registry:
             executor_id = ExecutorId(record.executor_id)
@@ -53,7 +53,7 @@ class FailureDetector:
                 continue
             session = self._executors.session(executor_id)
             if session is not None and self._may_live(session) and await self._executors.grant_again(session):
-                continue  # the silence was ours
+                continue  # this process was silent, not the executor
             now_s = self._clock.monotonic_s()
             since_s = self._silent_since_s.setdefault(executor_id, now_s)
             if now_s - self._began_s < self._executors.lease_ttl_s:
@@ -62,14 +62,14 @@ class FailureDetector:
                 await self._executors.lose(record, "its lease ran out: it was not heard of in time")
 
     def _may_live(self, session: ExecutorSession) -> bool:
-        """Return whether it was heard of lately, or this process was held up, so that its word may wait to be read."""
+        """Return whether it was heard of lately, or this process was held up, so that its call may wait to be read."""
         now_s, lease_ttl_s = self._clock.monotonic_s(), self._executors.lease_ttl_s
         return now_s - session.seen_s < lease_ttl_s or now_s - self._looked_s > lease_ttl_s / 3
 
     async def look(self) -> None:
-        """Declare lost whose process has died, or whose connection broke and who then was silent.
+        """Declare executors lost whose process has died, or that stayed silent after their connection broke.
 
-        Jobs are told what they are still to be told, and those long lost are forgotten.
+        Jobs are told of losses that they do not know yet, and executors lost long ago are forgotten.
         """
         self._looked_s = self._clock.monotonic_s()
         for session in self._executors.sessions:
@@ -86,17 +86,17 @@ class FailureDetector:
                 await self._executors.lose(session.record, f"its process {session.record.pid} died")
                 return
         elif session.suspect_s is not None:
-            # A connection may break for a moment; somebody who lives sends a heartbeat every third of the lease.
+            # A connection may break for a moment; a living executor sends a heartbeat every third of the lease.
             silent_s = self._looked_s - session.suspect_s
             if silent_s >= max(self._grace_s, lease_ttl_s / 2):
                 if not self._precedence.is_alone:
-                    self._executors.end_session(session)  # it may talk with another replica: its lease will tell
+                    self._executors.end_session(session)  # it may talk with another scheduler: its lease decides
                 else:
                     why = "its connection broke, and it was not heard of again"
                     await self._executors.lose(session.record, why)
                 return
         if not self._precedence.is_alone and self._looked_s - session.seen_s >= 2 * lease_ttl_s:
-            self._executors.end_session(session)  # it talks with another replica, or its lease is over
+            self._executors.end_session(session)  # it talks with another scheduler, or its lease is over
 
     async def _forget_dead(self) -> None:
         registry = self._executors.registry

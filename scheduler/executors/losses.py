@@ -1,4 +1,4 @@
-"""Telling the jobs that an executor is lost: each scheduler those that it acts on, however it learned of the loss."""
+"""Tells jobs that an executor is lost: each scheduler those that it drives, however it learned of the loss."""
 
 from typing import Protocol
 
@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 class OnLost(Protocol):
-    """What applies a loss to the jobs."""
+    """Applies a loss to the jobs."""
 
     async def __call__(self, lost: ExecutorLost) -> None:
         """Apply *lost*; `OnagerError` when some job could not be told."""
@@ -23,7 +23,7 @@ class OnLost(Protocol):
 
 
 class ExecutorLosses:
-    """The losses that jobs have not been told of yet."""
+    """The losses that jobs do not know yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._on_lost: OnLost = _nobody
@@ -43,17 +43,17 @@ class ExecutorLosses:
         return [lost for _, lost in self._recent.values()]
 
     async def tell(self, executor_id: str, incarnation: str, reason: str, *, is_drained: bool = False) -> None:
-        """Tell the jobs; what could not be stored now is told again by `tell_due`."""
+        """Tell the jobs; `tell_due` repeats what could not be stored now."""
         await self._pay(self._owe(executor_id, incarnation, reason, is_drained=is_drained))
 
     def found_elsewhere(self, record: ExecutorRecord, reason: str) -> None:
-        """Tell the jobs with the next look."""
+        """Tell the jobs at the next look."""
         if (record.executor_id, record.incarnation) not in self._owed:
             is_drained = record.state == "draining"
             self._owe(record.executor_id, record.incarnation, reason, is_drained=is_drained)
 
     async def tell_due(self, registry: ExecutorRegistry) -> None:
-        """Tell what could not be stored before, and what another scheduler has found.
+        """Tell jobs of losses that could not be stored before, and of those that another scheduler found.
 
         A life that was declared lost by mistake, and has registered again since, has lost nothing.
         """

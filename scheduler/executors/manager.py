@@ -1,4 +1,4 @@
-"""Who the executors are: registration, leases, drain, and loss by lease, by connection, by process and by farewell."""
+"""Manages executors: registration, leases, drain, and loss by lease, by connection, by process and by farewell."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -39,7 +39,7 @@ _TRIES: Final = 10
 
 
 class ExecutorManager:
-    """The executors of the cluster. The store says who lives (a key bound to a lease); sessions say what they do."""
+    """The executors of the cluster: the store says which live (a key bound to a lease), sessions say what they do."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ExecutorManager:
         self._admission = Admission()
 
     def serve(self, *, on_lost: OnLost, on_take_over: Callable[[], Awaitable[None]]) -> None:
-        """Tell jobs of losses by *on_lost*; before an executor is talked with that others talked with, *on_take_over*.
+        """Tell jobs of losses by *on_lost*; call *on_take_over* before talking with an executor of another scheduler.
 
         To be called once, before anything else.
         """
@@ -74,20 +74,20 @@ class ExecutorManager:
     # ---------------------------------------------------------------- looking
 
     def require(self, executor_id: str, incarnation: str) -> ExecutorSession:
-        """Return the session of a life that talks with this replica; `UnknownExecutorError` when there is none."""
+        """Return the session of a life that talks with this scheduler; `UnknownExecutorError` when there is none."""
         session = self._sessions.get(ExecutorId(executor_id))
         if session is None or session.incarnation != incarnation:
             raise UnknownExecutorError(executor_id)
         return session
 
     def heard(self, session: ExecutorSession) -> None:
-        """Note that the executor lives; `renew` makes the store know it."""
+        """Note that the executor lives; `renew` writes it to the store."""
         session.seen_s = self._clock.monotonic_s()
         session.seen_ms = self._clock.now_ms()
         session.suspect_s = None
 
     def is_alive(self, executor_id: str, incarnation: str) -> bool:
-        """Return whether, by the store as last seen, this life of the executor goes on."""
+        """Return whether this life of the executor goes on, by the store as last seen."""
         return self._registry.is_alive(executor_id, incarnation)
 
     def find(self, executor_id: str) -> ExecutorRecord | None:
@@ -95,11 +95,11 @@ class ExecutorManager:
         return self._registry.find(executor_id)
 
     def records(self) -> Iterable[ExecutorRecord]:
-        """Return all executors by the store as last seen, those lately lost included."""
+        """Return all executors by the store as last seen, including those lost lately."""
         return iter(self._registry)
 
     def session(self, executor_id: ExecutorId) -> ExecutorSession | None:
-        """Return the session with an executor that talks with this replica."""
+        """Return the session with an executor that talks with this scheduler."""
         return self._sessions.get(executor_id)
 
     @property
@@ -124,16 +124,16 @@ class ExecutorManager:
         return "" if found is None or found.incarnation != incarnation else found.stream_address
 
     def fetches_inputs(self, executor_id: str) -> bool:
-        """Return whether the executor can be told inputs by their digest, by the store as last seen."""
+        """Return whether the executor can be sent inputs by their digest, by the store as last seen."""
         found = self._registry.find(executor_id)
         return found is not None and found.fetches_inputs
 
     def takes_work(self, session: ExecutorSession) -> bool:
-        """Return whether the executor may be handed tasks."""
+        """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
 
     def tell_if_set_aside(self, session: ExecutorSession, answer: pb.HeartbeatResponse | pb.PollWorkResponse) -> None:
-        """Say in an answer to the executor that it gets no work, until when and why."""
+        """Add to an answer that the executor is quarantined, until when and why."""
         if session.record.is_set_aside(self._clock.now_ms()):
             answer.set_aside.until_ms = session.record.set_aside_until_ms
             answer.set_aside.reason = session.record.set_aside_reason
@@ -145,11 +145,11 @@ class ExecutorManager:
 
     @property
     def sessions(self) -> Iterable[ExecutorSession]:
-        """Return the executors that this replica talks with."""
+        """Return the sessions with executors that talk with this scheduler."""
         return list(self._sessions.values())
 
     def infos(self) -> list[pb.ExecutorInfo]:
-        """Return what people are told of all executors, by id."""
+        """Return the information shown to people about all executors, by id."""
         found, now_ms = [], self._clock.now_ms()
         for record in sorted(self._registry, key=lambda record: record.executor_id):
             session = self._sessions.get(ExecutorId(record.executor_id))
@@ -159,9 +159,9 @@ class ExecutorManager:
     # ---------------------------------------------------------------- registration
 
     async def register(self, request: pb.RegisterExecutorRequest, peer: str) -> ExecutorSession:
-        """Take in one life of an executor, and declare an earlier one lost at once; repeating it is harmless.
+        """Admit one life of an executor, and declare an earlier one lost at once; repeating it is harmless.
 
-        Errors as of `Admission.check`.
+        Errors as in `Admission.check`.
         """
         self._admission.check(request, (r for r in self._registry if r.state != "lost"))
         executor_id = ExecutorId(request.executor_id)
@@ -177,7 +177,7 @@ class ExecutorManager:
                     log.error("executor_record_damaged", executor_id=executor_id, error=str(error))  # noqa: TRY400
             if not is_caught_up and (request.running or (before is not None and before.state != "lost")):
                 is_caught_up = True
-                await self._on_take_over()  # others may have handed it work; to one that comes new nobody has
+                await self._on_take_over()  # other schedulers may have launched tasks there, unless it is new
             if before is not None and before.incarnation != request.incarnation and before.state != "lost":
                 self._admission.replaced(before)
                 await self._tell_lost(before, "it started again")
@@ -227,10 +227,10 @@ class ExecutorManager:
         return session
 
     async def take_over(self, executor_id: str, incarnation: str, peer: str) -> ExecutorSession:
-        """Begin to talk with an executor that registered with another replica: what it runs goes on.
+        """Begin to talk with an executor that registered with another scheduler: its tasks go on.
 
-        Before that this replica reads what others have handed to it. Nothing is written: several replicas may talk with
-        an executor at a time. `UnknownExecutorError` when it is not alive by the store, and has to register.
+        Before that, this scheduler reads what others have launched there. Nothing is written: several schedulers may
+        talk with an executor at a time. `UnknownExecutorError` when it is not alive by the store, and has to register.
         """
         stored = await self._backend.get(Keyspace.Executors, executor_id)
         if stored is None:
@@ -250,7 +250,7 @@ class ExecutorManager:
         if latest is None or latest.incarnation != incarnation or latest.state == "lost":
             raise UnknownExecutorError(executor_id)
         session = self._open(latest, self._registry.revision(executor_id), peer)
-        session.renewed_s -= self.lease_ttl_s  # nobody may have renewed it for a while
+        session.renewed_s -= self.lease_ttl_s  # perhaps no scheduler has renewed it for a while
         log.info("executor_taken_over", executor_id=executor_id, slots=record.slots, host=record.host)
         return session
 
@@ -271,9 +271,9 @@ class ExecutorManager:
     # ---------------------------------------------------------------- life
 
     async def renew(self, session: ExecutorSession) -> None:
-        """Give the executor's lease its whole time again, at most every sixth of it.
+        """Renew the executor's lease for its whole time, at most every sixth of it.
 
-        A lease that ran out while nobody declared the executor lost (this process was held up) is granted anew.
+        A lease that ran out while no scheduler declared the executor lost (this process was held up) is granted again.
         `UnknownExecutorError` when it is lost, and with it the executor's tasks.
         """
         now_s = self._clock.monotonic_s()
@@ -288,7 +288,7 @@ class ExecutorManager:
                 raise UnknownExecutorError(session.executor_id) from error
 
     async def grant_again(self, session: ExecutorSession) -> bool:
-        """Bind the executor to a new lease; return False when somebody has declared it lost, or it registered anew."""
+        """Bind the executor to a new lease; return False when it was declared lost, or registered again."""
         executor_id = session.executor_id
         known = self._registry.find(executor_id) or session.record
         if session.is_gone or known.incarnation != session.incarnation or known.state == "lost":
@@ -305,7 +305,7 @@ class ExecutorManager:
         )
         if not isinstance(result, Committed):
             await self._backend.revoke(lease.id)
-            await self.refresh()  # another replica that hears of it may have done the same
+            await self.refresh()  # another scheduler that hears of it may have done the same
             latest = self._registry.find(executor_id)
             is_granted = latest is not None and latest.lease_id != known.lease_id
             return is_granted and self.is_alive(executor_id, session.incarnation)
@@ -323,7 +323,7 @@ class ExecutorManager:
             log.info("executor_draining", executor_id=session.executor_id, running=len(session.held))
 
     async def note_space(self, session: ExecutorSession, why_none: str) -> bool:
-        """Note that the executor takes no work, because of *why_none*, or does again; return whether that is news."""
+        """Note that the executor takes no work because of *why_none*, or does again; return whether that is new."""
         if session.record.no_space == why_none or not await self._update(session, {"no_space": why_none}):
             return False
         log.log(
@@ -335,7 +335,7 @@ class ExecutorManager:
         return True
 
     async def _update(self, session: ExecutorSession, change: dict[str, object]) -> bool:
-        """Write a change of a living executor's record; return False when this life of it is over, or leaving."""
+        """Write a change to a living executor's record; return False when this life of it is over, or leaving."""
         for _ in range(_TRIES):
             known = self._registry.find(session.executor_id)
             if known is None or known.incarnation != session.incarnation or known.state != "alive":
@@ -357,17 +357,17 @@ class ExecutorManager:
             session.suspect_s = self._clock.monotonic_s()
 
     async def deregister(self, executor_id: str, incarnation: str, reason: str) -> None:
-        """End a life of an executor at its own word; what it still ran is handed out again."""
+        """End a life of an executor at its own request; its remaining tasks are launched again."""
         if not self.is_alive(executor_id, incarnation):
-            await self.refresh()  # it may have registered with another replica a moment ago
+            await self.refresh()  # it may just have registered with another scheduler
         found = self._registry.find(executor_id)
         if found is not None and self.is_alive(executor_id, incarnation):
             await self.lose(found, reason or "it left", said_goodbye=True)
 
     async def lose(self, record: ExecutorRecord, reason: str, *, said_goodbye: bool = False) -> None:
-        """End a life of an executor: nobody counts on it any more, and its tasks are handed out again.
+        """End a life of an executor: it no longer counts, and its tasks are launched again.
 
-        One that was drained has left, if it *said_goodbye*, or had nothing in its hands.
+        A drained executor counts as having left if it *said_goodbye*, or held no tasks.
         """
         executor_id = ExecutorId(record.executor_id)
         known = self._registry.find(executor_id) or record
@@ -395,7 +395,7 @@ class ExecutorManager:
                 self._registry.withdraw(gone, known)
                 await self.refresh()
                 if self.is_alive(executor_id, record.incarnation):
-                    return  # somebody has heard of it meanwhile
+                    return  # a scheduler has heard of it meanwhile
                 is_mine = False  # another scheduler was first, and tells the jobs
             self._registry.stopped(executor_id)
             await self._backend.revoke(LeaseId(known.lease_id))
@@ -418,26 +418,26 @@ class ExecutorManager:
         await self._losses.tell(record.executor_id, record.incarnation, reason, is_drained=is_drained)
 
     async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:
-        """Tell the jobs of a life that is over and that some of them still count on."""
+        """Tell the jobs that a life is over which some of them still count on."""
         await self._losses.tell(executor_id, incarnation, reason)
 
     async def tell_losses(self) -> None:
-        """Tell jobs what they are still to be told."""
+        """Tell jobs of losses that they do not know yet."""
         await self._losses.tell_due(self._registry)
 
     def recent_losses(self) -> list[ExecutorLost]:
-        """Return the losses that a job has to be told of which this scheduler begins to act on."""
+        """Return the losses to tell a job that this scheduler begins to drive."""
         return [lost for lost in self._losses.recent if not self.is_alive(lost.executor_id, lost.incarnation)]
 
     # ---------------------------------------------------------------- loops
 
     async def start(self, *, is_strict: bool = True) -> None:
-        """Read who the executors are. Those that live have one lease to report to this replica."""
+        """Read all executors; the live ones have one lease's time to report to this scheduler."""
         await self.refresh(is_strict=is_strict)
         self.watch.begin()
 
     async def refresh(self, *, is_strict: bool = False) -> None:
-        """Read all executors and their hearts."""
+        """Read all executors and their heartbeats."""
         await self._registry.refresh(is_strict=is_strict)
 
     async def run(self) -> None:
@@ -447,7 +447,7 @@ class ExecutorManager:
         )
 
     def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:
-        """Keep to what another replica has written of an executor, which may talk with this one, too."""
+        """Apply what another scheduler wrote about an executor, which may talk with this one, too."""
         self.watch.heard_of(ExecutorId(record.executor_id))
         if before is not None and before.state != "lost" and before.incarnation != record.incarnation:
             self._losses.found_elsewhere(before, "it started again")
@@ -462,7 +462,7 @@ class ExecutorManager:
             self.end_session(session)
 
     def end_session(self, session: ExecutorSession) -> None:
-        """Talk with this life of the executor no more, until it calls again."""
+        """End the session with this life of the executor, until it calls again."""
         session.is_gone = True
         if self._sessions.get(session.executor_id) is session:
             del self._sessions[session.executor_id]

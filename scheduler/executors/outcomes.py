@@ -1,4 +1,4 @@
-"""How executors fare with what they are given: which of them fails nearly everything, and what others can do."""
+"""Outcomes by executor: which of them fails nearly everything, and what others can do."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from onager.ids import JobId
 
 _SUCCESS_WEIGHT: Final = 9
-"""So many failures to a success are "hardly a success": nine tasks in ten fail."""
+"""Nine failures to a success, so nine tasks in ten, are "hardly a success"."""
 
 
 class Work(NamedTuple):
@@ -24,7 +24,7 @@ Life = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """An executor that fails nearly everything, which others do not."""
+    """An executor that fails nearly everything, though others do not."""
 
     life: Life
     failures: int
@@ -38,15 +38,15 @@ class _Record:
 
 
 class ExecutorHealth:
-    """What this scheduler was told of tasks within the last *window_s* seconds.
+    """The outcomes of tasks that were reported to this scheduler within the last *window_s* seconds.
 
     Source: Spark's `HealthTracker`: different tasks that failed on one executor within a time, counted only where the
-    work succeeded elsewhere, so that a job with a broken input sets nobody aside. Spark takes 2 within an hour, for an
-    hour (`spark.excludeOnFailure.application.maxFailedTasksPerExecutor`, `.timeout`); it looks at no successes.
+    work succeeded elsewhere, so that a job with a broken input quarantines no executor. Spark takes 2 within an hour,
+    for an hour (`spark.excludeOnFailure.application.maxFailedTasksPerExecutor`, `.timeout`); it looks at no successes.
     """
 
     def __init__(self, *, failures: int, window_s: float) -> None:
-        """Make it; so many *failures* are needed, 0 for no suspicion ever."""
+        """Make it; a suspicion takes this many *failures*, 0 for no suspicion ever."""
         self._needed = failures
         self._window_s = window_s
         self._records: dict[Life, _Record] = {}
@@ -57,17 +57,17 @@ class ExecutorHealth:
             self._records.setdefault(life, _Record()).failures[work] = now_s
 
     def succeeded(self, life: Life, work: Work, now_s: float) -> None:
-        """Note a success; nothing is kept of an executor that has not failed."""
+        """Note a success; an executor that has not failed needs no record."""
         record = self._records.get(life)
         if record is not None:
             record.successes[work] = now_s
 
     def forget(self, life: Life) -> None:
-        """Begin anew with an executor."""
+        """Forget an executor's outcomes."""
         self._records.pop(life, None)
 
     def suspects(self, now_s: float, succeeds_elsewhere: Callable[[Work, str], bool]) -> Iterator[Suspect]:
-        """Yield who fails nearly everything; *succeeds_elsewhere* says so of a task and an executor."""
+        """Yield the executors that fail nearly everything; *succeeds_elsewhere* takes a task and an executor."""
         for life, record in list(self._records.items()):
             self._drop_old(record, now_s)
             if not record.failures:

@@ -1,4 +1,4 @@
-"""Giving no work for a while to an executor that fails everything: written into its record, so that all know."""
+"""Quarantine: an executor that fails everything gets no work for a while; its record says so to all schedulers."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class Quarantine:
-    """Sets executors aside, never the last one that takes work; they come back when their time is over."""
+    """Quarantines executors, never the last one that takes work; they come back when their time is over."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Quarantine:
         self._for_ms = int(for_s * 1000)
         self._health = ExecutorHealth(failures=failures, window_s=window_s)
         self._spared: set[str] = set()
-        """Those that were said to be the last ones, so that it is said once."""
+        """Executors spared as the last ones, so that it is logged once."""
 
     def heard(self, job_id: JobId, executor: ExecutorSlot, events: Sequence[Event]) -> None:
-        """Take in what an executor reported."""
+        """Note what an executor reported."""
         record = self._executors.registry.find(executor.executor_id)
         if record is None or record.is_set_aside(self._clock.now_ms()):
-            return  # it may begin anew when it comes back
+            return  # it starts afresh when it comes back
         life, now_s = (executor.executor_id, executor.incarnation), self._clock.monotonic_s()
         for event in events:
             match event:
@@ -64,7 +64,7 @@ class Quarantine:
         await every(timing.QUARANTINE_LOOK_S, self.look)
 
     async def look(self) -> None:
-        """Look once whether an executor has to be set aside."""
+        """Look once whether to quarantine an executor."""
         for suspect in list(self._health.suspects(self._clock.monotonic_s(), self._succeeds_elsewhere)):
             await self._set_aside(suspect)
 
@@ -87,7 +87,7 @@ class Quarantine:
         )
         aside = record.model_copy(update={"set_aside_until_ms": now_ms + self._for_ms, "set_aside_reason": reason})
         keys = {(Keyspace.Executors, e): registry.revision(e) for e in (executor_id, other.executor_id)}
-        # The other one is expected to be as it is: of two that are set aside at once, by two schedulers, one stays.
+        # The other executor's record must be unchanged: if two schedulers quarantine two at once, one stays.
         result = await self._backend.put_txn([Put(Keyspace.Executors, executor_id, aside.encoded())], expect=keys)
         if not isinstance(result, Committed):
             await self._executors.refresh()  # looked at again in a moment

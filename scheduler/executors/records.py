@@ -1,4 +1,4 @@
-"""What is stored of an executor, and this replica's session with one life of it."""
+"""The stored record of an executor, and this scheduler's session with one life of it."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -34,29 +34,29 @@ class ExecutorRecord(Record):
     """Why it is lost, or has left."""
     mode: Literal["pull", "push"] = "pull"
     address: str = ""
-    """Push mode: where it is called."""
+    """Push mode: the address at which it is called."""
     stream_address: str = ""
-    """Where others read what its tasks stream; empty where they cannot."""
+    """Where others read the streams of its tasks; empty if it cannot stream."""
     fetches_inputs: bool = False
-    """Inputs that are many may be told it by the digest of a blob. Unknown to the version before."""
+    """Whether large inputs may be sent to it as the digest of a blob. The previous version does not know the field."""
     set_aside_until_ms: int = 0
-    """It gets no work until then, because it failed nearly all that it was given."""
+    """It is quarantined until then, because it failed nearly all its tasks."""
     set_aside_reason: str = ""
     no_space: str = ""
-    """Why it gets no work for now: its exchange is full. Unknown to schedulers of the version before."""
+    """Why it gets no work for now: its exchange is full. Schedulers of the previous version do not know the field."""
     has_left: bool = False
-    """It is lost as it wanted to be: it was drained. Unknown to schedulers of the version before."""
+    """Whether it left after a drain, as it wanted to. Schedulers of the previous version do not know the field."""
 
     def is_set_aside(self, now_ms: int) -> bool:
-        """Return whether it gets no work for a while."""
+        """Return whether it is quarantined."""
         return now_ms < self.set_aside_until_ms
 
     def takes_work(self, now_ms: int) -> bool:
-        """Return whether tasks may be handed to it."""
+        """Return whether tasks may be assigned to it."""
         return self.state == "alive" and not self.is_set_aside(now_ms) and not self.no_space
 
     def told(self, now_ms: int) -> tuple[str, str]:
-        """Return what people are told of its state, and the reason."""
+        """Return its state as shown to people, and the reason."""
         if self.state == "alive" and self.is_set_aside(now_ms):
             return "set_aside", self.set_aside_reason
         if self.state == "alive" and self.no_space:
@@ -66,51 +66,51 @@ class ExecutorRecord(Record):
 
 @dataclass(slots=True, kw_only=True)
 class ExecutorSession:
-    """What this replica knows of a living executor from talking with it; lost with the replica, at no harm."""
+    """What this scheduler knows of a living executor from talking with it; lost with the scheduler, without harm."""
 
     record: ExecutorRecord
     seen_s: float
-    """When it was last heard of, by the steady clock."""
+    """When it was last heard of, by the monotonic clock."""
     seen_ms: int
     renewed_s: float
     list_number: int = 0
     held: dict[TaskKey, float] = field(default_factory=dict)
-    """The tasks that it has, by its lists and our launches, and when they were handed out."""
+    """The tasks that it holds, by its lists and our launches, and when they were launched."""
     listed: frozenset[TaskKey] = frozenset()
-    """What was in its latest list: it came there, and may have been reported to another replica since."""
+    """The tasks in its latest list: they arrived, and may have been reported to another scheduler since."""
     in_doubt: frozenset[TaskKey] = frozenset()
-    """What was handed out and not in that list: it is on its way, or has been reported to another replica already."""
+    """Launched tasks that were not in that list: on their way, or already reported to another scheduler."""
     local_process: psutil.Process | None = None
-    """The process itself, when it runs on this machine: its death can be seen."""
+    """Its process, if it runs on this machine, so that its death can be seen."""
     suspect_s: float | None = None
     """When its connection broke, until it is heard of again."""
     is_gone: bool = False
     compared: dict[str, int] = field(default_factory=dict)
-    """The latest list that each other replica has held against its graphs."""
+    """The latest list that each other scheduler has compared with its graphs."""
     unwanted: dict[TaskKey, None] = field(default_factory=dict)
-    """What other replicas say that it need not go on with, until it is told."""
+    """Tasks that other schedulers no longer want, until the executor is told."""
     judged_s: float = -1.0
-    """When it was last looked whether all that it holds is wanted."""
+    """When all its held tasks were last checked for being wanted."""
     exchange: pb.ExchangeUse | None = None
     """The exchange directory as it last saw it."""
     late_task_sets: list[pb.TaskSet] = field(default_factory=list)
-    """Launches that other replicas have repeated, until they are on their way."""
+    """Launches that other schedulers have repeated, until they are on their way."""
     call_failed_s: float | None = None
-    """Push mode: when it was told last that the executor could not be called, until a call comes through."""
+    """Push mode: when it was last logged that the executor could not be called, until a call succeeds."""
 
     @property
     def executor_id(self) -> ExecutorId:
-        """Return whose session it is."""
+        """Return the executor's id."""
         return ExecutorId(self.record.executor_id)
 
     @property
     def incarnation(self) -> Incarnation:
-        """Return in which life."""
+        """Return the executor's incarnation."""
         return Incarnation(self.record.incarnation)
 
     @property
     def slot(self) -> ExecutorSlot:
-        """Return who would run a task launched now."""
+        """Return the slot on which a task launched now would run."""
         return ExecutorSlot(self.record.executor_id, self.record.incarnation, self.list_number)
 
     def note_launch(self, task_set: pb.TaskSet, now_s: float) -> None:
@@ -127,7 +127,7 @@ class ExecutorSession:
         return any(key.job_id == job_id and key not in self.in_doubt for key in self.held)
 
     def info(self, now_ms: int) -> pb.ExecutorInfo:
-        """Return what people are told."""
+        """Return the information shown to people."""
         info = executor_info(self.record, now_ms)
         info.running = len(self.held)
         info.last_seen_ms = self.seen_ms
@@ -137,7 +137,7 @@ class ExecutorSession:
 
 
 def executor_info(record: ExecutorRecord, now_ms: int) -> pb.ExecutorInfo:
-    """Return what people are told of an executor that this replica only knows from the store."""
+    """Return the information shown about an executor that this scheduler knows only from the store."""
     state, reason = record.told(now_ms)
     return pb.ExecutorInfo(
         executor_id=record.executor_id,
@@ -169,7 +169,7 @@ def local_process(peer: str, pid: int) -> psutil.Process | None:
 
 
 def has_died(process: psutil.Process) -> bool:
-    """Return whether the process has ended (a zombie that nobody has waited for has)."""
+    """Return whether the process has ended, perhaps as a zombie that was not waited for."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -186,19 +186,19 @@ def _set_event() -> asyncio.Event:
 
 @dataclass(slots=True)
 class Offer:
-    """A waiting poll: slots that its executor has free, and what the answer will hold."""
+    """A waiting poll: the free slots of its executor, and the coming content of its answer."""
 
     session: ExecutorSession
     credit: int
     launches: list[pb.TaskSet] = field(default_factory=list)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the poll has something to say."""
+    """Set when the answer has content."""
     is_nudged: bool = False
-    """Whether its executor has something else to hear than launches, or to ask elsewhere."""
+    """Whether its executor has something other than launches to hear, or should ask elsewhere."""
     settled: asyncio.Event = field(default_factory=_set_event)
-    """Clear while slots of it are being filled."""
+    """Clear while its slots are being filled."""
     filling: int = 0
-    """How many rounds of filling slots of it go on."""
+    """How many rounds are filling its slots."""
     taken: int = 0
     """Slots that these rounds may fill."""
 

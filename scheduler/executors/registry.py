@@ -1,4 +1,4 @@
-"""Which executors there are by the store as last seen, whichever replica they talk with: records and hearts."""
+"""The executors by the store as last seen, whichever scheduler they talk with: records and heartbeats."""
 
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -17,8 +17,8 @@ log = structlog.get_logger(__name__)
 class ExecutorRegistry:
     """A cache of `Executors` and `Heartbeats`, kept fresh by watches.
 
-    *on_change* is called with each record that is new here, and with what it took the place of; *on_silence* when
-    hearts have stopped by the store's clock.
+    *on_change* is called with each record that is new here, and with the one that it replaced; *on_silence* when
+    heartbeats have ended by the store's clock.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ExecutorRegistry:
         return found is not None and found.incarnation == incarnation and found.state != "lost"
 
     def lives(self, incarnation: str) -> bool:
-        """Return whether this is the life of an executor that goes on."""
+        """Return whether some executor lives in this incarnation."""
         return any(record.incarnation == incarnation and record.state != "lost" for record in self)
 
     def is_beating(self, executor_id: str) -> bool:
@@ -64,7 +64,7 @@ class ExecutorRegistry:
     # ---------------------------------------------------------------- learning
 
     def seen(self, record: ExecutorRecord, revision: int) -> None:
-        """Take in a record as of *revision*; an older one than known changes nothing."""
+        """Take in a record as of *revision*; a record older than the known one changes nothing."""
         executor_id = ExecutorId(record.executor_id)
         known = self._records.get(executor_id)
         if known is not None and known[0] >= revision:
@@ -74,12 +74,12 @@ class ExecutorRegistry:
             self._on_change(record, None if known is None else known[1])
 
     def expect(self, record: ExecutorRecord) -> None:
-        """Count on *record* while it is being written; the store has the last word."""
+        """Assume *record* while it is being written; the store has the last word."""
         executor_id = ExecutorId(record.executor_id)
         self._records[executor_id] = (self.revision(executor_id), record)
 
     def withdraw(self, expected: ExecutorRecord, before: ExecutorRecord) -> None:
-        """Take back what `expect` was told, unless the store has had its word meanwhile."""
+        """Take back what `expect` assumed, unless the store has said otherwise meanwhile."""
         if self.find(expected.executor_id) is expected:
             self.expect(before)
 
@@ -98,7 +98,7 @@ class ExecutorRegistry:
     # ---------------------------------------------------------------- the store
 
     async def refresh(self, *, is_strict: bool = False) -> int:
-        """Read all executors and their hearts; return the revision to watch from."""
+        """Read all executors and their heartbeats; return the revision to watch from."""
         hearts = await self._backend.get_from_prefix(Keyspace.Heartbeats, "")
         page = await self._backend.get_from_prefix(Keyspace.Executors, "")
         for item in page:
@@ -121,7 +121,7 @@ class ExecutorRegistry:
         return hearts.revision
 
     async def run(self) -> None:
-        """Watch records and hearts for as long as the scheduler lives."""
+        """Watch records and heartbeats for as long as the scheduler lives."""
         await run_loops(watch_of_hearts=watching(self._watch_hearts), watch_of_executors=watching(self._watch_records))
 
     async def _watch_hearts(self) -> None:
@@ -132,7 +132,7 @@ class ExecutorRegistry:
                 if event.kind is EventKind.PUT:
                     self.beats(event.key)
                     if not self.is_alive(event.key, event.value.decode(errors="replace")):
-                        await self.refresh()  # it registered with another replica
+                        await self.refresh()  # it registered with another scheduler
                 elif await self._backend.get(Keyspace.Heartbeats, event.key) is None:
                     self.stopped(event.key)
                     await self._on_silence()

@@ -1,15 +1,17 @@
 """Blobs: stage plans, job specs, manifests and explanations, by the SHA-256 of their plain bytes.
 
 A blob's keys in `Keyspace.Plans` are ``digest/n`` (its chunks, each compressed for itself), ``digest/meta`` (how many
-there are), and ``digest/ref/job`` (who names it). Any number of jobs name one blob at once, and none waits for another:
+there are), and ``digest/ref/job`` (a job that references it). Any number of jobs reference one blob at once, and none
+waits for another:
+- Chunks are written once, by the writer that finds them absent; the first of them in the transaction that puts
+  ``meta``, after all others. So if the first chunk is there, all of the blob is. It stays at its revision until the
+  blob goes.
+- A job that references the blob expects that first chunk as it was seen, and puts ``meta`` again together with its
+  reference.
+- A collector expects ``meta`` as it was when no reference was left. So a blob cannot go while a job begins to use it,
+  and a job that begins too late finds the chunk gone, and writes the blob again.
 
-- Chunks are written once, by whoever finds them absent; the first of them in the transaction that puts ``meta``, after
-  all others. So it is there when all of the blob is, and stays at its revision until the blob goes.
-- Whoever names the blob expects that first chunk as it was seen, and puts ``meta`` anew together with its reference.
-- Whoever collects it expects ``meta`` as it was when no reference was left. So a blob cannot go while somebody begins
-  to use it, and who begins late finds the chunk gone, and writes the blob again.
-
-"Chunk 0 is there, and no ``meta``" is what a writer of an earlier version left that did not come to its end.
+If chunk 0 is there without ``meta``, a writer of an earlier version did not finish.
 """
 
 import asyncio
@@ -49,12 +51,12 @@ from onager.state_backend import (
 _TRIES: Final = 20
 _PAGE: Final = 1_000
 _BATCH: Final = 24
-"""Blobs named, or collected, in one transaction: each takes up to three operations, and a condition."""
+"""Blobs referenced, or collected, in one transaction: each takes up to three operations, and a condition."""
 _STORED: Final = 1_000
 _ONE_TXN_BYTES: Final = 1024 * 1024
-"""Of more than this all chunks but the first go before, in transactions of their own."""
+"""For larger blobs, all chunks but the first are written before, in transactions of their own."""
 _BESIDE_BYTES: Final = 64 * 1024
-"""A blob up to this size may go with what else is written."""
+"""A blob up to this size may share a transaction with other writes."""
 _AT_HAND_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -72,14 +74,14 @@ def digest_of(content: bytes) -> BlobDigest:
 
 @dataclass(frozen=True, slots=True)
 class BlobWrites:
-    """What stores blobs, to go with something else in one transaction."""
+    """The writes that store blobs, to share a transaction with others."""
 
     ops: Sequence[Op]
     expect: Mapping[tuple[Keyspace, str], int]
     committed: Callable[[int], None]
-    """To be told the revision."""
+    """To be called with the revision of the commit."""
     put: Callable[[], Awaitable[None]]
-    """Stores them alone, whatever there is already: to be asked when the transaction was not committed."""
+    """Stores them alone, whatever exists already: to be called when the transaction was not committed."""
 
 
 class BlobStore:
@@ -88,9 +90,9 @@ class BlobStore:
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
         self._stored: OrderedDict[BlobDigest, int] = OrderedDict()
-        """The revisions of the first chunks of whole blobs, as last seen here: queries come again."""
+        """The revisions of the first chunks of whole blobs, as last seen here: queries are often repeated."""
         self._at_hand: OrderedDict[BlobDigest, bytes] = OrderedDict()
-        """Small blobs that were written or read here lately: whoever runs a job asks for them at once."""
+        """Small blobs that were written or read here lately: the executor that runs a job soon asks for them."""
         self._at_hand_bytes = 0
 
     async def put(self, job_id: JobId, blobs: Iterable[bytes]) -> None:
@@ -111,9 +113,9 @@ class BlobStore:
             await self._put_some(job_id, group)
 
     def writes(self, job_id: JobId, content: bytes) -> BlobWrites | None:
-        """Return what stores a blob, as far as is known here, with a reference by *job_id*.
+        """Return the writes that store a blob, as far as is known here, with a reference by *job_id*.
 
-        None for one that is too large to go with something else.
+        None for a blob that is too large to share a transaction.
         """
         if len(content) > _BESIDE_BYTES:
             return None
@@ -151,26 +153,26 @@ class BlobStore:
         return content
 
     async def release(self, job_id: JobId, digests: Iterable[BlobDigest]) -> None:
-        """Take back the references of *job_id*, and remove the blobs that nobody names any more."""
+        """Remove the references of *job_id*, and the blobs that are left without any."""
         await self.release_all([(job_id, digest) for digest in digests])
 
     async def release_all(self, references: Iterable[tuple[JobId, BlobDigest]]) -> None:
-        """Take back *references* of any jobs to blobs, and remove the blobs that nobody names any more."""
+        """Remove *references* of any jobs, and the blobs that are left without any."""
         taken_back = sorted(set(references))
         for batch in split_ops([Delete(Keyspace.Plans, f"{digest}/ref/{job_id}") for job_id, digest in taken_back]):
             await self._write(batch)
         await self.collect({digest for _, digest in taken_back})
 
     async def collect(self, digests: Iterable[BlobDigest]) -> None:
-        """Remove those of the blobs that nobody names, and what is left of those that were not stored to the end."""
+        """Remove the blobs without references, and the rest of blobs that were not completely stored."""
         ordered = sorted(digests)
         for start in range(0, len(ordered), _BATCH):
             await self._collect(ordered[start : start + _BATCH])
 
     async def orphans(self, is_known: Callable[[JobId], bool]) -> tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]]:
-        """Return references by jobs that are not known, and blobs without any reference.
+        """Return references by unknown jobs, and blobs without any reference.
 
-        They are left by submissions that broke off, by removed jobs, by whoever died while removing one.
+        They are left by submissions that broke off, by removed jobs, and by removals that broke off.
         """
         references: set[tuple[JobId, BlobDigest]] = set()
         unnamed: set[BlobDigest] = set()
@@ -212,13 +214,13 @@ class BlobStore:
                     self._stored.pop(digest, None)
                     self._at_hand_bytes -= len(self._at_hand.pop(digest, b""))
                 return
-            await _pause(number)  # somebody names one of them, or the outcome is unknown
+            await _pause(number)  # another job references one of them, or the outcome is unknown
 
     async def _put_some(self, job_id: JobId, contents: Mapping[BlobDigest, bytes], *, is_there: bool = False) -> None:
-        """Store blobs that fit one transaction, but for what can go before; *is_there*: somebody has stored one."""
+        """Store blobs in one transaction, except chunks that can go before; *is_there*: another writer stored one."""
         stored = {d: _Stored(self._stored.get(d, ABSENT), is_whole=d in self._stored) for d in contents}
         new = [digest for digest in contents if digest not in self._stored]
-        # What was not seen here before is new, most of the time; a conflict tells as much as a look would have.
+        # A blob not seen here before is usually new; a conflict tells as much as a read would have.
         if is_there or sum(len(contents[digest]) for digest in new) > _ONE_TXN_BYTES:
             stored |= await self._look(contents if is_there else new)
         for number in range(_TRIES):
@@ -238,7 +240,7 @@ class BlobStore:
                     for digest, each in stored.items():
                         self._note_stored(digest, contents[digest], each.revision if each.is_whole else revision)
                     return
-                case Conflict(found=found):  # somebody else wrote one of them, too, or removed it
+                case Conflict(found=found):  # another scheduler wrote one of them, too, or removed it
                     told = {d: _stored_in(found, d) for d, each in stored.items() if not each.is_whole}
                     moved = [d for d, each in stored.items() if _revision_of(found[_chunk_key(d, 0)]) != each.revision]
                     stored |= await self._look(d for d in moved if d not in told)
@@ -253,7 +255,7 @@ class BlobStore:
     async def _put_before(self, digest: BlobDigest, chunks: Sequence[Op]) -> int:
         """Store all chunks of a blob but the first, and return the revision of the second.
 
-        That is written if it is absent, and before all others: while it is at that revision, nobody has removed any.
+        The second is written only if absent, and before all others: while it is at that revision, none was removed.
         """
         second = _chunk_key(digest, 1)
         for number in range(_TRIES):
@@ -301,12 +303,12 @@ class _Stored(NamedTuple):
     """What is known of a blob in the store."""
 
     revision: int
-    """Of its first chunk."""
+    """The revision of its first chunk."""
     is_whole: bool
 
 
 async def _pause(number: int) -> None:
-    """Let others go on after the *number*-th try in vain, from 0; the second one comes at once."""
+    """Pause after failed try *number*, from 0; the second try follows at once."""
     await asyncio.sleep(timing.BLOB_PAUSE_S * (2 ** min(number, 6) - 1))
 
 
@@ -357,7 +359,7 @@ def _chunk_ops(digest: BlobDigest, pieces: Sequence[bytes]) -> list[Op]:
 
 
 def blobs_of(graph: ExecutionGraph) -> set[BlobDigest]:
-    """Return every blob that the job names."""
+    """Return every blob that the job references."""
     digests = {graph.spec_digest}
     if graph.plan is not None and graph.plan.explain_digest:
         digests.add(graph.plan.explain_digest)

@@ -1,4 +1,4 @@
-"""How much of each job lies in the exchange directory: added up as outputs come, since watchers ask all the time."""
+"""The bytes of each job in the exchange directory: added up as outputs come, since watchers ask all the time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,12 +11,12 @@ from onager.ids import JobId
 
 class _Total(NamedTuple):
     outputs: "Map[int, TaskOutput]"
-    """What was added up."""
+    """The outputs that were added up."""
     bytes: int
 
 
 class ExchangeSizes:
-    """The totals of stages that somebody has asked for, of the active jobs that it has learned of."""
+    """The totals of requested stages of active jobs."""
 
     def __init__(self) -> None:
         self._totals: dict[str, dict[int, _Total]] = {}
@@ -24,7 +24,7 @@ class ExchangeSizes:
     def learn(
         self, job_id: JobId, before: ExecutionGraph | None, graph: ExecutionGraph, events: Sequence[Event]
     ) -> None:
-        """Take in that *events* led from *before* to *graph*; what does not follow from them is added up anew."""
+        """Take in that *events* led from *before* to *graph*; any other change is added up afresh."""
         if not graph.is_active:
             self.forget(job_id)
             return
@@ -47,11 +47,11 @@ class ExchangeSizes:
                 totals[stage_id] = _Total(new, known.bytes + added)
 
     def of(self, graph: ExecutionGraph) -> int:
-        """Return the bytes of a job, as reported: all that is named, or of one that has ended its result alone."""
+        """Return the reported bytes of a job: of all its outputs, or once it has ended of its result alone."""
         if not graph.is_active:
             is_kept = graph.state is JobState.SUCCESSFUL and graph.result_stage is not None
             return _sum(graph.result_stage) if is_kept and graph.result_stage is not None else 0
-        totals = self._totals.get(graph.job_id, {})  # none is kept of a job that has ended meanwhile
+        totals = self._totals.get(graph.job_id, {})  # no totals are kept of a job that has ended meanwhile
         found = 0
         for stage in graph.stages:
             if stage.spec.output.kind == "exchange" and graph.is_pipelined:

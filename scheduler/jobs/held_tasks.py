@@ -1,7 +1,7 @@
-"""Which tasks are in the hands of which executor, over all jobs of a cache: asked for with each list of an executor.
+"""An index of the tasks that each executor holds, over all cached jobs: looked up for each list of an executor.
 
-A graph knows its running tasks by partition. Going through all of them for one executor, as often as each of the
-others asks, takes time that grows with the square of the cluster.
+A graph knows its running tasks by partition. Searching all of them for one executor, for each executor's list, would
+take time that grows with the square of the cluster.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ _SLACK = 64
 
 
 class HeldTasks:
-    """An index that launches add to; what is in it and not in hand any more goes as it is found."""
+    """An index that launches add to; tasks that are no longer held are dropped when they are found."""
 
     def __init__(self) -> None:
         self._lives: dict[ExecutorLife, dict[JobId, set[HeldTask]]] = {}
@@ -31,7 +31,7 @@ class HeldTasks:
         self._sizes: dict[JobId, int] = {}
 
     def learn(self, job_id: JobId, graph: ExecutionGraph, events: Sequence[Event] | None) -> None:
-        """Take in *graph*, to which *events* have led from the one before; None when that is not known."""
+        """Take in *graph*, to which *events* led from the one before; None when the events are not known."""
         if not graph.is_active:
             self.forget(job_id)
         elif events is None or self._sizes.get(job_id, 0) > _SLACK + 2 * running_count(graph):
@@ -60,7 +60,7 @@ class HeldTasks:
     def of(
         self, life: ExecutorLife, graph_of: Callable[[JobId], ExecutionGraph | None]
     ) -> Iterable[tuple[JobId, set[HeldTask]]]:
-        """Yield the jobs, of those of which *graph_of* gives the graph, and what of them is in this life's hands."""
+        """Yield the jobs for which *graph_of* returns a graph, each with its tasks held by this life."""
         for job_id, tasks in list(self._lives.get(life, {}).items()):
             graph = graph_of(job_id)
             if graph is None:

@@ -1,4 +1,4 @@
-"""What a job's conf says of how its rows go from stage to stage: ``onager.exchange``."""
+"""The conf key ``onager.exchange``: how a job's rows go from stage to stage."""
 
 from onager.errors import InvalidSettingError
 from onager.execution_graph import PIPELINED_MAJOR, Pipeline
@@ -9,10 +9,10 @@ _CHOICES = ("durable", "streaming")
 
 
 def pipeline_of(spec: pb.JobSpec, writes_major: int = PIPELINED_MAJOR, at_ms: int = 0) -> Pipeline | None:
-    """Return whether the job's stages shall run together, and None for one that did not ask for it.
+    """Return the pipeline of a job whose stages shall run together, or None if it did not ask for that.
 
-    They do not where some scheduler, all of which read records up to *writes_major*, would not know what to make of
-    that. `InvalidSettingError` for a value that is none.
+    The stages do not run together while some scheduler could not read such records (all read versions up to
+    *writes_major*). `InvalidSettingError` for an invalid value.
     """
     text = spec.conf.get(EXCHANGE, _CHOICES[0])
     choice = text.strip().lower()

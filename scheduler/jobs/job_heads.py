@@ -1,6 +1,6 @@
 """Heads of jobs.
 
-Tiny records written with the events that change them, so that nobody reads whole graphs to find work.
+Small records, written with the events that change them, so that finding work needs no whole graphs.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ _WRITTEN_AT_ONCE: Final = 32
 _OWN: Final = 256
 
 CleanUpOwed = Literal["none", "intermediate", "all"]
-"""What of a job's exchange data still has to go: nothing, all but its result, or all."""
+"""What still has to be removed of a job's exchange data: nothing, all but its result, or all."""
 
 
 class JobTerms(Record):
-    """What a job was submitted with that says how many slots it gets beside others."""
+    """The terms of a job's submission that decide how many slots it gets beside others."""
 
     weight: float = 1.0
-    """Its share of the slots against that of other jobs."""
+    """Its share of the slots relative to other jobs."""
     session: str = ""
     """Jobs of the same session share a limit of running tasks."""
     session_max_tasks: int = 0
-    """How many tasks the session may have running for this job to get one more; 0 for any number."""
+    """How many tasks the session may have running for this job to get another one; 0 for any number."""
 
     @property
     def terms(self) -> "JobTerms":
@@ -54,7 +54,7 @@ class JobTerms(Record):
 
 
 class JobHead(JobTerms):
-    """What is to be known of a job without reading its graph."""
+    """What schedulers need to know of a job without reading its graph."""
 
     job_id: str
     name: str
@@ -67,7 +67,7 @@ class JobHead(JobTerms):
     stages_done: int = 0
     has_runnable_work: bool = True
     error: str | None = None
-    """The first line or so of why it failed."""
+    """The beginning of the reason why it failed."""
     sink_path: str | None = None
     result_rows: int = 0
     clean_up: CleanUpOwed = "none"
@@ -109,7 +109,7 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
 
 
 def shows(head: JobHead, graph: ExecutionGraph) -> bool:
-    """Return whether *graph* can be the one that *head* was written with; a later or earlier one often cannot."""
+    """Return whether *graph* can be the one that *head* was written with; a later or earlier graph often cannot."""
     return (head.state, head.has_runnable_work, head.stages, head.started_ms) == (
         graph.state,
         has_runnable_work(graph),
@@ -135,7 +135,7 @@ def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
 
 
 class JobHeads:
-    """One replica's cache of all heads, kept fresh by a watch and by listing; says who changed."""
+    """One scheduler's cache of all heads, kept fresh by a watch and by listing; reports changes."""
 
     def __init__(self, backend: StateBackendClient, clock: Clock, *, interval_ms: int) -> None:
         self._backend = backend
@@ -147,7 +147,7 @@ class JobHeads:
         self._newer: set[JobId] = set()
         self._active: dict[JobId, None] = {}
         self._own: dict[bytes, JobHead] = {}
-        """What was written here lately, as stored."""
+        """Heads that were written here lately, by their stored bytes."""
         self._listeners: list[Callable[[JobId, JobHead | None], None]] = []
 
     def listen(self, listener: Callable[[JobId, JobHead | None], None]) -> None:
@@ -160,11 +160,11 @@ class JobHeads:
         return None if found is None else found[1]
 
     def active(self) -> list[JobHead]:
-        """Return the heads of jobs that have not ended: most of those that are kept have."""
+        """Return the heads of active jobs; most of the heads are of ended ones."""
         return [head for job_id in self._active if (head := self.get(job_id)) is not None]
 
     def encoded(self, head: JobHead) -> bytes:
-        """Return *head* as it is to be stored: it need not be read again when the watch tells of it."""
+        """Return *head* as it is to be stored; it need not be decoded again when the watch reports it."""
         value = head.encoded()
         self._own[value] = head
         if len(self._own) > _OWN:
@@ -196,29 +196,29 @@ class JobHeads:
             self._tell(job_id, head)
 
     def set_aside(self, job_id: JobId, why: str) -> None:
-        """Leave a job alone that this replica cannot read, without a word to the others, who perhaps can."""
+        """Leave alone a job that this scheduler cannot read, without telling the others, which perhaps can."""
         revision, head = self._heads.get(job_id, (0, unreadable_head(job_id, why)))
         aside = head.model_copy(update={"broken": why, "has_runnable_work": False})
         self._set(job_id, revision, aside)
         self._newer.add(job_id)
-        if aside != head:  # whoever is told may look at the job again
+        if aside != head:  # a listener may look at the job again
             self._tell(job_id, aside)
 
     def is_newer(self, job_id: JobId) -> bool:
-        """Return whether the job cannot be read here because of its version: others may go on with it."""
+        """Return whether the job's version is too new to read here: others may go on with it."""
         return job_id in self._newer
 
     @property
     def damaged(self) -> list[tuple[JobId, int]]:
-        """Return the jobs whose heads cannot be read, and these heads' revisions."""
+        """Return the jobs whose heads cannot be read, with these heads' revisions."""
         return [(j, r) for j, r in self._damaged.items() if self.revision(j) == r]
 
     async def put(
         self, heads: Sequence[JobHead], beside: Callable[[JobHead], Sequence[Op]] = lambda _: ()
     ) -> list[JobHead]:
-        """Write *heads* over those last seen, each with what goes *beside* it in one transaction; return the written.
+        """Write *heads* over those last seen, each in one transaction with the ops of *beside*; return those written.
 
-        One that somebody else has written meanwhile is left as it is.
+        A head that another scheduler has written meanwhile is left as it is.
         """
         written: list[JobHead] = []
         at = {head.job_id: self.revision(JobId(head.job_id)) for head in heads}
@@ -297,7 +297,7 @@ class JobHeads:
                 await self.refresh()
             except StateBackendError as error:
                 log.warning("job_heads_listing_failed", error=str(error))
-            # Listing is a safety net beside the watch: it may take one part in twenty of the time.
+            # Listing is a safety net beside the watch: it may take a twentieth of the time.
             pause_s = max(self._interval_s, 20 * (self._clock.monotonic_s() - started_s))
 
     def _take(self, item: KeyValue, *, is_strict: bool = False) -> None:
@@ -328,7 +328,7 @@ class JobHeads:
 
 
 def unreadable_head(job_id: str, why: str) -> JobHead:
-    """Return what stands for the head of a job whose own cannot be read."""
+    """Return the placeholder for a head that cannot be read."""
     return JobHead(
         job_id=job_id, name="", client_id="", state=JobState.FAILED, submitted_ms=0, has_runnable_work=False, broken=why
     )

@@ -30,7 +30,7 @@ from onager.scheduler.records import packing, unpack
 from onager.state_backend import KeyRange, Keyspace, KeyValue, Op, Put, Snapshot, split_value
 
 _PORTION_BYTES: Final = 64 * 1024
-"""What takes a few milliseconds to read or to write."""
+"""The bytes that take a few milliseconds to read or to write."""
 HEADER_KEYSPACES: Final = (Keyspace.ActiveJobs, Keyspace.CompletedJobs, Keyspace.FailedJobs)
 
 
@@ -45,14 +45,14 @@ class JobHeader(JobTerms):
     snapshot: str
     chunks: int
     snapshot_bytes: int
-    """Of the graph, before compression: what the log is weighed against."""
+    """Bytes of the graph before compression, to compare with those of the log."""
     batch_id: str
     """The batch that this snapshot was committed with, to settle a write of unknown outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredJob:
-    """A job as it is in the store at log position `seq`: the cache of one replica."""
+    """A job as it is stored at log position `seq`: one scheduler's cache."""
 
     graph: ExecutionGraph
     seq: int
@@ -79,14 +79,14 @@ def snapshot_prefix(job_id: str, snapshot: str) -> str:
 
 
 def end_keyspace(graph: ExecutionGraph) -> Keyspace:
-    """Return where the header of *graph* belongs."""
+    """Return the keyspace for the header of *graph*."""
     if graph.is_active:
         return Keyspace.ActiveJobs
     return Keyspace.CompletedJobs if graph.state is JobState.SUCCESSFUL else Keyspace.FailedJobs
 
 
 def snapshot_ops(job_id: str, snapshot: str, graph: ExecutionGraph) -> Generator[None, None, tuple[list[Op], int]]:
-    """Return the puts of a snapshot's chunks, and the bytes of the graph before compression; in portions."""
+    """Return the puts of a snapshot's chunks, and the bytes of the graph before compression; works in portions."""
     plain: list[bytes] = []
     since = 0
     for portion in encoding_graph(graph):
@@ -102,7 +102,7 @@ def snapshot_ops(job_id: str, snapshot: str, graph: ExecutionGraph) -> Generator
 
 
 def load_request(job_id: JobId) -> tuple[list[tuple[Keyspace, str]], list[KeyRange]]:
-    """Return what has to be read, at one revision, to know a job."""
+    """Return the keys and ranges to read, at one revision, to load a job."""
     return (
         [(keyspace, job_id) for keyspace in HEADER_KEYSPACES],
         [KeyRange(Keyspace.GraphChunks, f"{job_id}/"), KeyRange(Keyspace.JobLog, f"{job_id}/")],
@@ -110,7 +110,7 @@ def load_request(job_id: JobId) -> tuple[list[tuple[Keyspace, str]], list[KeyRan
 
 
 def read_job(job_id: JobId, found: Snapshot) -> Generator[None, None, StoredJob | None]:
-    """Return the job that a read of `load_request` found, None when there is no header; in portions.
+    """Return the job that a read of `load_request` found, None when there is no header; works in portions.
 
     Raises `StateCorruptError` or `SchemaVersionError` when its record cannot be read.
     """
@@ -137,7 +137,7 @@ def read_job(job_id: JobId, found: Snapshot) -> Generator[None, None, StoredJob 
 def follow(job: StoredJob, entries: Sequence[KeyValue]) -> Generator[None, None, StoredJob]:
     """Return *job* after the next *entries* of its log; `StateCorruptError` when one is missing between them.
 
-    In portions: a long log takes a while.
+    Works in portions: a long log takes a while.
     """
     graph, seq, log_bytes = job.graph, job.seq, job.log_bytes
     portion = 0

@@ -1,4 +1,4 @@
-"""Job specifications: what is refused at the door, and how one is stored."""
+"""Job specifications: how they are checked and stored."""
 
 import json
 import math
@@ -35,7 +35,7 @@ _VIEW_FORMATS: Final = ("", "parquet", "csv", "json", "orc", "text")
 
 
 def check_submission(request: pb.SubmitJobRequest) -> None:
-    """Raise what is wrong with a submission, in the caller's words."""
+    """Raise an error for an invalid submission, in the caller's words."""
     if request.protocol_version not in (0, PROTOCOL_VERSION):
         raise VersionMismatchError(
             f"the client speaks version {request.protocol_version} of the protocol, and this scheduler version "
@@ -60,7 +60,7 @@ def check_submission(request: pb.SubmitJobRequest) -> None:
 
 
 class Submission(NamedTuple):
-    """A job that was found in order: its share of the slots, and its specification as stored, with its digest."""
+    """A checked job: its share of the slots, and its specification as stored, with its digest."""
 
     terms: JobTerms
     content: bytes
@@ -68,7 +68,7 @@ class Submission(NamedTuple):
 
 
 def checked(request: pb.SubmitJobRequest, session_max_tasks: int) -> Submission:
-    """Return what is to be stored of a submission, or raise what is wrong with it; it takes a while for large ones."""
+    """Return what to store of a submission, or raise if it is invalid; a large one takes a while."""
     check_submission(request)
     terms = terms_of(request.spec, request.client_id, session_max_tasks)
     content = encode_spec(request.spec)
@@ -88,9 +88,9 @@ def weight_of(spec: pb.JobSpec) -> float:
 
 
 def terms_of(spec: pb.JobSpec, client_id: str, session_max_tasks: int) -> JobTerms:
-    """Return what *spec* says of the job's share of slots; by default the client's session and *session_max_tasks*.
+    """Return the terms of *spec*; by default the session is the client's, limited to *session_max_tasks*.
 
-    `InvalidSettingError` for what cannot be used.
+    `InvalidSettingError` for an invalid value.
     """
     session = spec.conf.get(SESSION, client_id)
     if SESSION in spec.conf and not (session.isprintable() and 0 < len(session) <= _MAX_NAME_CHARS):
@@ -114,7 +114,7 @@ def decode_spec(content: bytes) -> pb.JobSpec:
 
 
 def decode_spec_shown(content: bytes) -> pb.JobSpec:
-    """Return the spec that `encode_spec` wrote as people may see it: without code, files and secrets, and cut."""
+    """Return the spec that `encode_spec` wrote for people: without code, files and secrets, and shortened."""
     return _parsed(content, _shown)
 
 
@@ -161,7 +161,7 @@ def _check_arguments(text: str) -> None:
     except RecursionError:
         raise InvalidRequestError("the arguments of the Python function are nested too deeply") from None
     except ValueError as error:
-        # Also of numbers with more digits than Python reads.
+        # Raised also for numbers with more digits than Python reads.
         raise InvalidRequestError(f"the arguments of the Python function are not JSON: {error}") from error
     if not isinstance(arguments, dict):
         raise InvalidRequestError("the arguments of the Python function must be a JSON object of keyword arguments")

@@ -1,4 +1,4 @@
-"""What a job's conf says of second attempts of its stragglers: ``onager.speculation`` and its details."""
+"""The conf keys ``onager.speculation…``: second attempts of a job's stragglers."""
 
 import math
 from typing import Final
@@ -20,9 +20,9 @@ _DAY_MS: Final = 24 * 3_600 * 1_000
 
 
 def speculation_of(spec: pb.JobSpec) -> SpeculationPolicy | None:
-    """Return when second attempts of the job's tasks are run, None for never.
+    """Return the policy for second attempts of the job's tasks, None for no second attempts.
 
-    `InvalidSettingError` for a value that is none, also where speculation is not asked for.
+    `InvalidSettingError` for an invalid value, even if speculation is off.
     """
     policy = SpeculationPolicy(
         multiplier=_number(spec, SPECULATION_MULTIPLIER, _DEFAULTS.multiplier, 1.0, _MAX_MULTIPLIER),

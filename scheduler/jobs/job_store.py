@@ -1,7 +1,7 @@
 """Jobs as logs in the state backend: submit, load, append by compare-and-set, snapshots, and the end.
 
-No lock and no owner: whoever appends expects the header to be where it was and the next log position to be absent. So
-any number of replicas may work on a job, and one of them wins each position.
+There is no lock and no owner: an append expects the header to be unchanged and the next log position to be absent. So
+any number of schedulers may work on a job, and one of them wins each position.
 """
 
 import asyncio
@@ -56,23 +56,23 @@ log = structlog.get_logger(__name__)
 SNAPSHOT_MIN_LOG_BYTES: Final = 64 * 1024
 """A log lighter than this is never worth a snapshot."""
 SNAPSHOT_LOG_RATIO: Final = 2
-"""A log that weighs so many times what its snapshot weighs is worth the next one.
+"""A log that is this many times as large as its snapshot is worth the next snapshot.
 
-An event takes three times the room of the output that it leaves in a snapshot. So a job's graph grows by more than half
-between two snapshots, and all of them together weigh less than three times the last one. Who takes a job over reads
-the log, and an event takes four times as long as an output: hence not more.
+An event takes three times the bytes of the output that it leaves in a snapshot. So a job's graph grows by more than
+half between two snapshots, and all of them together are less than three times as large as the last one. A scheduler
+that takes a job over reads the log, and an event takes four times as long to read as an output: hence no higher ratio.
 """
 MAX_BATCH_BYTES: Final = 1024 * 1024
-"""A heavier batch is committed as a snapshot, whose chunks have no limit together."""
+"""A larger batch is committed as a snapshot, whose chunks have no total limit."""
 COMPRESS_BATCH_ABOVE_BYTES: Final = 2 * 1024
-"""Most of what is written are batches, and events are alike: they shrink to a fifth."""
+"""Most writes are batches, whose events are alike: they shrink to a fifth."""
 _INLINE_CHUNK_BYTES: Final = 1024 * 1024
-"""A snapshot up to this size goes in the same transaction as its header."""
+"""A snapshot up to this size shares the transaction of its header."""
 _ENDED_IN_CACHE: Final = 64
 _READ_AT_ONCE: Final = 8
-"""Jobs read together: each may be a large one."""
+"""Jobs read in one round: each may be a large one."""
 _READS_AT_ONCE: Final = 2
-"""So often."""
+"""Rounds at the same time."""
 _TRIES: Final = 50
 
 _Found = TypeVar("_Found")
@@ -87,14 +87,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Somebody else moved first: load and decide again."""
+    """Another writer was first: load and decide again."""
 
 
 CommitListener = Callable[[StoredJob, JobHead], None]
 
 
 class JobStore:
-    """The jobs of one namespace, with this replica's cache of their graphs."""
+    """The jobs of one namespace, with this scheduler's cache of their graphs."""
 
     def __init__(self, backend: StateBackendClient, heads: JobHeads, clock: Clock) -> None:
         self.heads = heads
@@ -104,19 +104,19 @@ class JobStore:
         self._ended: OrderedDict[JobId, StoredJob] = OrderedDict()
         self.held = HeldTasks()
         self.sizes = ExchangeSizes()
-        """Of the active jobs in the cache, like `held`."""
+        """Sizes of the active jobs in the cache, like `held`."""
         self._listeners: list[CommitListener] = []
         self._snapshots_under_way: dict[JobId, asyncio.Event] = {}
-        """Of the jobs that this replica is writing one of; each ends with it."""
+        """The jobs of which this scheduler is writing a snapshot; each event is set when that ends."""
         self._loads_under_way: dict[JobId, asyncio.Event] = {}
         self._reading_stored = asyncio.Semaphore(_READS_AT_ONCE)
 
     def listen(self, listener: CommitListener) -> None:
-        """Call *listener* after every change of a job that this replica learns of."""
+        """Call *listener* after every change of a job that this scheduler learns of."""
         self._listeners.append(listener)
 
     def cached(self, job_id: JobId) -> StoredJob | None:
-        """Return the job as this replica last saw it, without asking the store."""
+        """Return the job as this scheduler last saw it, without asking the store."""
         return self._active.get(job_id) or self._ended.get(job_id)
 
     async def submit(
@@ -167,12 +167,12 @@ class JobStore:
                 self._learn(job, head, result.revision)
                 return job, False
             if beside is not None:
-                await beside.put()  # somebody else names it, too, or the job is there
+                await beside.put()  # another job references it, too, or the job exists
                 continue
             try:
                 found = await self.load(job_id)
             except JobNotFoundError:
-                continue  # of unknown outcome, and not there: once more, only one can win
+                continue  # the outcome was unknown, and the job is not there: try again, only one write can win
             if found.graph.spec_digest != graph.spec_digest:
                 raise JobConflictError(job_id)
             return found, found.header.batch_id != header.batch_id or found.seq > 0
@@ -183,10 +183,10 @@ class JobStore:
         return self.cached(job_id) or await self.load(job_id)
 
     async def load(self, job_id: JobId) -> StoredJob:
-        """Read the job from the store, at one revision; of a job that is being read only what has come since.
+        """Read the job from the store, at one revision; a concurrent call for the job reads only what has come since.
 
         `JobNotFoundError` when there is none. `StateCorruptError` or `SchemaVersionError` when its record cannot be
-        read; a damaged one is marked so in its head, and nobody works on it any more.
+        read; a damaged job is marked in its head, and no scheduler works on it any more.
         """
         under_way = self._loads_under_way.get(job_id)
         if under_way is not None:
@@ -208,7 +208,7 @@ class JobStore:
             await self._mark_broken(job_id, str(error))
             raise
         except SchemaVersionError as error:
-            # Whoever wrote it can read it: leave the record and its head as they are.
+            # The scheduler that wrote it can read it: leave the record and its head as they are.
             self.heads.set_aside(job_id, str(error))
             raise
         if job is None:
@@ -220,10 +220,10 @@ class JobStore:
     async def as_stored(
         self, job_ids: Sequence[JobId], look: Callable[[ExecutionGraph], _Found]
     ) -> dict[JobId, _Found | None]:
-        """Return what *look* finds in jobs of which nothing more is to be done; None for one not there, or damaged.
+        """Return what *look* finds in jobs that are not needed further; None for one that is missing or damaged.
 
-        They are left out of the cache, and nobody is told of them; few of them are in memory at a time, however many
-        callers ask. One that cannot be read because of its version is not in the answer.
+        The jobs are not cached, and listeners are not called; few of them are in memory at a time, however many callers
+        ask. A job whose version is too new to read is not in the answer.
         """
         found: dict[JobId, _Found | None] = {j: look(job.graph) for j in job_ids if (job := self.cached(j)) is not None}
         left = [job_id for job_id in job_ids if job_id not in found]
@@ -253,7 +253,7 @@ class JobStore:
     async def fresh(self, job_id: JobId) -> StoredJob:
         """Return the job as it is in the store now; errors as in `load`.
 
-        Of a job that this replica knows only the log's tail is read.
+        For a cached job, only the log's tail is read.
         """
         for _ in range(_TRIES):
             known = self._active.get(job_id)
@@ -269,7 +269,7 @@ class JobStore:
             stored = found.values[Keyspace.ActiveJobs, job_id]
             if stored is not None and stored.mod_revision == known.header_revision:
                 break
-            # After a snapshot of our own only its tail is to be read, and not all that was written here.
+            # Once our own snapshot is written, only its tail has to be read, not the whole log.
             if (under_way := self._snapshots_under_way.get(job_id)) is not None:
                 await under_way.wait()
             elif self.cached(job_id) is known:
@@ -281,15 +281,15 @@ class JobStore:
         try:
             job = await in_portions(job_log.follow(known, found.ranges[0].items))
         except (StateCorruptError, SchemaVersionError):
-            return await self.load(job_id)  # which marks what is damaged
+            return await self.load(job_id)  # this marks a damaged job
         self._learn(job, head_of(job.graph, header), None)
         return self.cached(job_id) or job
 
     async def commit(self, job: StoredJob, events: tuple[Event, ...], graph: ExecutionGraph) -> Committed | Lost:
         """Commit *events*, which lead from the job's graph to *graph*, as the next batch of its log, all or none.
 
-        It is one guarded transaction. An outcome that the store does not know is settled before this returns. The batch
-        that ends the job moves its header to the ended jobs.
+        It is one guarded transaction. If the store does not know the outcome, it is settled before this returns. The
+        batch that ends the job moves its header to the ended jobs.
         """
         job_id = JobId(job.header.job_id)
         batch_id = secrets.token_hex(8)
@@ -308,7 +308,7 @@ class JobStore:
         key = job_log.log_key(header.job_id, header.generation, job.seq + 1)
         head = head_of(graph, header)
         ops: list[Op] = [Put(Keyspace.JobLog, key, value)]
-        # What is stored goes with the graph that this batch follows; the head as last seen may be older than that.
+        # The stored head goes with the graph that this batch follows; the head as last seen may be older.
         if head != head_of(job.graph, header) or head != self.heads.get(job_id):
             ops.append(Put(Keyspace.JobHeads, header.job_id, self.heads.encoded(head)))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
@@ -322,7 +322,7 @@ class JobStore:
     async def _commit_snapshot(
         self, job: StoredJob, batch_id: str, events: tuple[Event, ...], graph: ExecutionGraph
     ) -> Committed | Lost:
-        """Commit a batch by writing the graph that it leads to: when the log outweighs it, and at the job's end."""
+        """Commit a batch by writing the graph that it leads to: when the log is too large, and at the job's end."""
         old = job.header
         generation = old.generation + 1
         snapshot = _snapshot_name(generation)
@@ -345,7 +345,7 @@ class JobStore:
             DeleteRange(Keyspace.GraphChunks, job_log.snapshot_prefix(old.job_id, old.snapshot)),
         ]
         if keyspace is Keyspace.ActiveJobs:
-            # The generation before stays for whoever has to settle a write of unknown outcome in it.
+            # The previous generation stays for schedulers that have to settle a write of unknown outcome in it.
             if old.generation > 0:
                 ops.append(DeleteRange(Keyspace.JobLog, job_log.log_prefix(old.job_id, old.generation - 1)))
         else:
@@ -370,10 +370,10 @@ class JobStore:
     async def _settle(
         self, ops: Sequence[Op], expect: dict[tuple[Keyspace, str], int], mine: Callable[[], Awaitable[int | None]]
     ) -> int | None:
-        """Commit *ops*; return the revision, or None when somebody else was first.
+        """Commit *ops*; return the revision, or None when another writer was first.
 
-        After an unknown outcome the write may have happened, or may still: *mine* looks for it by the batch's id, and
-        while it is absent the same is written again, because its expectations let only one win.
+        After an unknown outcome the write may have happened, or may still happen: *mine* looks for it by the batch's
+        id. While it is absent the same ops are written again, since their expectations let only one win.
         """
         is_unsure = False
         for _ in range(_TRIES):
@@ -405,16 +405,16 @@ class JobStore:
         return found.mod_revision
 
     async def _put_chunk(self, chunk: Op) -> None:
-        # A chunk's name is its snapshot's own, so writing it again is harmless.
+        # Chunk names are unique to their snapshot, so writing them again is harmless.
         for _ in range(_TRIES):
             if isinstance(await self._backend.put_txn([chunk]), TxnCommitted):
                 return
         raise OutcomeUnknownError("a chunk of a snapshot could not be stored")
 
     async def mend_heads(self) -> None:
-        """Write heads that cannot be read anew from the jobs' records; where those cannot be read either, say so there.
+        """Write unreadable heads again from the jobs' records; where those are unreadable, too, mark the job broken.
 
-        Others may have written them since, or the job may be gone: then nothing is left to do.
+        If another scheduler has written the head since, or the job is gone, nothing is left to do.
         """
         for job_id, revision in self.heads.damaged:
             with contextlib.suppress(JobNotFoundError, StateCorruptError, SchemaVersionError):
@@ -438,7 +438,7 @@ class JobStore:
                 head = JobHead.decoded(stored.value, job_id)
                 if head.broken:
                     self.heads.seen(head, stored.mod_revision)
-                    return  # it is said already: else all who read the record would write that again and again
+                    return  # it is marked already: otherwise every reader of the record would mark it again and again
         head = head.model_copy(update={"broken": why, "has_runnable_work": False})
         revision = stored.mod_revision if stored is not None else ABSENT
         result = await self._backend.put_txn(
@@ -450,7 +450,7 @@ class JobStore:
     def _learn(
         self, job: StoredJob, head: JobHead, head_revision: int | None, events: Sequence[Event] | None = None
     ) -> None:
-        """Take a state of a job into the cache, unless a later one is there; *events* led to it from the last one."""
+        """Cache a state of a job, unless a later one is cached; *events* led to it from the cached one."""
         job_id = JobId(job.header.job_id)
         known = self.cached(job_id)
         if known is not None and (known.seq > job.seq or known.header.generation > job.header.generation):
@@ -472,7 +472,7 @@ class JobStore:
             listener(job, head)
 
     def forget(self, job_id: JobId) -> None:
-        """Drop the job from the cache: it is gone, or another replica has moved it on."""
+        """Drop the job from the cache: it is gone, or another scheduler has changed it."""
         self.held.forget(job_id)
         self.sizes.forget(job_id)
         self._active.pop(job_id, None)

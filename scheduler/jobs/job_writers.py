@@ -1,7 +1,7 @@
-"""Deciding and committing: everything that is decided about a job while one append is under way goes with the next.
+"""Decide and commit: all decisions about a job that are made while one append is in flight share the next.
 
-One append costs the store a synchronous write, whatever it carries. So deciders of one job queue up, see each other's
-events, and are committed together: all of a round, or, when another replica was first, none, and they decide again.
+One append costs the store a synchronous write, whatever its size. So deciders of one job queue up, see each other's
+events, and are committed together: all of a round, or none if another scheduler was first, and then they decide again.
 """
 
 import asyncio
@@ -20,26 +20,26 @@ from onager.supervision import is_cancelled
 
 
 class Decision(NamedTuple):
-    """Events, and the graph that they lead to where the decider has worked it out already."""
+    """Events, and the graph that they lead to if the decider has computed it already."""
 
     events: Sequence[Event]
     after: ExecutionGraph | None = None
 
 
 class Recorded(NamedTuple):
-    """What a decision has come to."""
+    """The result of a decision."""
 
     graph: ExecutionGraph
-    """As it is in the store."""
+    """The graph as stored."""
     events: Sequence[Event]
-    """Those of this decision that are committed."""
+    """The committed events of this decision."""
 
 
 Decide = Callable[[ExecutionGraph], Decision]
-"""Looks at a committed graph and says what happened. Pure; may be asked again, and then its last answer counts."""
+"""Looks at a committed graph and returns what happened. Pure; may be called again, and then its last answer counts."""
 
 MAX_EVENTS_PER_APPEND: Final = 4_096
-"""A round that has decided so much is committed before more is decided."""
+"""A round with this many events is committed before more is decided."""
 
 
 @dataclass(slots=True)
@@ -47,29 +47,29 @@ class _Asked:
     decide: Decide
     done: "asyncio.Future[Recorded]"
     events: Sequence[Event] = ()
-    """Its last answer."""
+    """The decider's last answer."""
 
 
 class JobWriters:
     """One queue of deciders for each job that is being worked on."""
 
     def __init__(self, jobs: JobStore, clock: Clock, is_followed: Callable[[JobId], bool] = lambda _: True) -> None:
-        """Begin with a job as it is in the cache where *is_followed* says so, else as it is stored."""
+        """Begin with the cached job if *is_followed* says so, else with the stored one."""
         self._jobs = jobs
         self._is_followed = is_followed
         self._clock = clock
         self._queues: dict[JobId, deque[_Asked]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.appends = 0
-        """Appends that were tried, for the figures."""
+        """The number of appends tried, for metrics."""
         self.conflicts = 0
-        """Appends that another replica was quicker than."""
+        """The number of appends lost to another scheduler."""
 
     async def record(self, job_id: JobId, decide: Decide) -> Recorded:
-        """Decide on the job's graph, commit the events, and return them with the graph that is in the store then.
+        """Decide on the job's graph, commit the events, and return them with the graph that is stored then.
 
-        Resolved stages are set running by the same append. Raises what loading or storing raises, and what *decide*
-        raises; then nothing of it is stored.
+        The same append starts resolved stages. Raises what loading or storing raises, and what *decide* raises; then
+        nothing of the decision is stored.
         """
         done: asyncio.Future[Recorded] = asyncio.get_running_loop().create_future()
         queue = self._queues.get(job_id)
@@ -84,11 +84,11 @@ class JobWriters:
         return await done
 
     def is_writing(self, job_id: JobId) -> bool:
-        """Return whether something is being decided or written about the job."""
+        """Return whether a decision or write for the job is in progress."""
         return job_id in self._queues
 
     async def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for the writes in flight."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -99,7 +99,7 @@ class JobWriters:
                 taken = []
                 await self._round(job_id, queue, taken)
         except (Exception, asyncio.CancelledError) as error:
-            # Whoever asked is not cancelled by what has cancelled this.
+            # The cancellation of this task must not cancel the callers.
             told = error if isinstance(error, Exception) else StateUnavailableError("the writing was broken off")
             for asked in (*taken, *queue):
                 if not asked.done.done():
@@ -128,7 +128,7 @@ class JobWriters:
                 asked.done.set_result(Recorded(graph, asked.events))
 
     def _decide(self, job: StoredJob, queue: deque[_Asked], taken: list[_Asked]) -> tuple[ExecutionGraph, list[Event]]:
-        """Ask those of *taken* again, then more of *queue* until the round is full."""
+        """Ask the deciders in *taken* again, then more of *queue* until the round is full."""
         graph, events = job.graph, list[Event]()
         waiting = deque(taken)
         while waiting or (queue and len(events) < MAX_EVENTS_PER_APPEND):
@@ -141,7 +141,7 @@ class JobWriters:
                 continue
             try:
                 decided = asked.decide(graph)
-            except Exception as error:  # noqa: BLE001 - whoever asked gets it; the others of the round go on
+            except Exception as error:  # noqa: BLE001 - the caller gets it; the others of the round go on
                 asked.done.set_exception(error)
                 continue
             after = apply_all(graph, decided.events) if decided.after is None else decided.after

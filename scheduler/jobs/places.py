@@ -1,6 +1,6 @@
-"""Looking at the file system for where a job writes, in threads of their own.
+"""Checks the file system where a job writes, in threads of its own.
 
-A file system that has gone answers no call, and none can be broken off: threads that others need would be lost to it.
+A file system that is gone answers no call, and none can be cancelled: shared threads would be lost to it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _THREADS: Final = 16
 async def check_place_apart(path: str, private: PrivatePaths) -> None:
     """Do what `check_place` does; `InvalidRequestError` also for a *path* whose file system does not answer.
 
-    `BusyError` while so many do not that nobody is left to look.
+    `BusyError` while all threads wait for such file systems.
     """
     begun = threading.Event()
 
@@ -42,7 +42,7 @@ async def check_place_apart(path: str, private: PrivatePaths) -> None:
 
 
 class _Daemons(Executor):
-    """A pool of which the process does not wait for the end."""
+    """A thread pool for which the process does not wait at its end."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], Any]] = queue.SimpleQueue()
@@ -60,10 +60,10 @@ class _Daemons(Executor):
         while True:
             done, work, args = self._work.get()
             if not done.set_running_or_notify_cancel():
-                continue  # whoever asked is gone
+                continue  # the caller is gone
             try:
                 done.set_result(work(*args))
-            except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
+            except BaseException as error:  # noqa: BLE001 - it goes to the caller that awaits
                 done.set_exception(error)
 
 

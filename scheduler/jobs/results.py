@@ -36,13 +36,13 @@ class InlineResult(NamedTuple):
 
 
 class ResultStore:
-    """The small results in the state backend, by the execution that made them."""
+    """The small results in the state backend, by the nonce of the execution that made them."""
 
     def __init__(self, backend: StateBackendClient) -> None:
         self._backend = backend
 
     async def put(self, results: Sequence[InlineResult]) -> None:
-        """Store *results*, durable when this returns; repeating is harmless, since an execution's name is its own."""
+        """Store *results*, durable when this returns; repeating is harmless, since each execution has its own nonce."""
         ops = await apart(sum(len(r.content) for r in results), _puts, results)
         for batch in split_ops(ops):
             for _ in range(_TRIES):
@@ -52,7 +52,7 @@ class ResultStore:
                 raise OutcomeUnknownError("results could not be stored; report the tasks again")
 
     async def get(self, job_id: JobId, partition: int, nonce: str) -> bytes:
-        """Return the result that an execution sent; `FetchFailedError` when it is not there."""
+        """Return the result of an execution; `FetchFailedError` when it is not there."""
         key = _key(job_id, partition, nonce)
         found = await self._backend.get(Keyspace.Results, key)
         if found is None:
@@ -61,7 +61,7 @@ class ResultStore:
 
 
 def check_fetchable(graph: ExecutionGraph, *, has_result: bool) -> None:
-    """Raise what stands against fetching the job's result: not ready, failed, cancelled, expired, written elsewhere."""
+    """Raise if the job's result cannot be fetched: not ready, failed, cancelled, expired, written elsewhere."""
     match graph.state:
         case JobState.SUCCESSFUL:
             pass
@@ -89,9 +89,9 @@ def check_fetchable(graph: ExecutionGraph, *, has_result: bool) -> None:
 async def stream_result(
     graph: ExecutionGraph, store: ResultStore, exchange_dir: str, *, partition: int, batch: int
 ) -> AsyncIterator[pb.ResultChunk]:
-    """Yield the result of a successful job from (*partition*, *batch*) on, in pieces below 2 MiB.
+    """Yield the result of a successful job from (*partition*, *batch*) on, in chunks below 2 MiB.
 
-    The first piece carries the schema. One record batch is held at a time. Batches of a partition are numbered from 0.
+    The first chunk carries the schema. One record batch is held at a time. Batches of a partition are numbered from 0.
     """
     plan, stage = graph.plan, graph.result_stage
     if plan is None or stage is None:
@@ -110,7 +110,7 @@ async def stream_result(
 async def _open(
     job_id: str, stage_id: int, partition: int, output: TaskOutput, first: int, store: ResultStore, exchange_dir: str
 ) -> Iterator[bytes]:
-    from onager import result_files  # brings Arrow
+    from onager import result_files  # imports Arrow
 
     if output.is_inline:
         content = await store.get(JobId(job_id), partition, output.nonce)

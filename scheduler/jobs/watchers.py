@@ -1,4 +1,4 @@
-"""Who waits for a job to change."""
+"""Wakes callers that wait for a job to change."""
 
 import asyncio
 from collections import defaultdict
@@ -9,14 +9,14 @@ from onager.ids import JobId
 
 
 class JobWatchers:
-    """Wakes those who follow a job."""
+    """Wakes the followers of a job."""
 
     def __init__(self) -> None:
         self._events: dict[JobId, dict[asyncio.Event, None]] = defaultdict(dict)
 
     @contextmanager
     def following(self, job_id: JobId) -> Iterator[asyncio.Event]:
-        """Give an event that is set at every change of the job; the follower clears it."""
+        """Yield an event that is set at every change of the job; the follower clears it."""
         event = asyncio.Event()
         self._events[job_id][event] = None
         try:
@@ -27,6 +27,6 @@ class JobWatchers:
                 del self._events[job_id]
 
     def changed(self, job_id: JobId) -> None:
-        """Wake those who follow the job."""
+        """Wake the job's followers."""
         for event in self._events.get(job_id, ()):
             event.set()

@@ -1,1 +1,1 @@
-"""Who gets which slot: pure decisions over what is known, without I/O."""
+"""Which job gets which slot: pure decisions over what is known, without I/O."""

@@ -1,4 +1,4 @@
-"""Which executors' free slots are filled first: pure policies over what is free."""
+"""The order in which executors' free slots are filled: pure policies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ class TaskDistribution(StrEnum):
     """How tasks are spread over executors."""
 
     BIAS = "bias"
-    """One executor is filled before the next: the others stay free, and may be taken away."""
+    """Fill one executor before the next: the others stay free, and may be removed."""
     ROUND_ROBIN = "round-robin"
-    """The emptiest executor is next, so that all share the work."""
+    """Fill the emptiest executor next, so that all share the work."""
     LOCALITY = "locality"
-    """Where most of the stage's input was written, else round robin."""
+    """Prefer executors that wrote most of the stage's input, else round robin."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
-    """What is free of one executor."""
+    """The free slots of one executor."""
 
     executor_id: ExecutorId
     free: int
@@ -28,13 +28,13 @@ class FreeSlots:
 
 
 Place = tuple[ExecutorId, JobId | None]
-"""A free slot, and the job that it is for, if it is for one."""
+"""A free slot, and the job that it is for, if any."""
 Affinity = Callable[[JobId, ExecutorId], float]
-"""How much of what a job's next tasks need an executor has; 0 for nothing."""
+"""The share of a job's next input that an executor has; 0 for none."""
 
 
 def spread(policy: TaskDistribution, slots: Sequence[FreeSlots], wanted: int) -> list[Place]:
-    """Return up to *wanted* free slots, in the order in which they are to be filled, with tasks of any job."""
+    """Return up to *wanted* free slots, in the order in which to fill them with tasks of any job."""
     if policy is TaskDistribution.BIAS:
         fullest = sorted(slots, key=lambda s: (s.free / max(1, s.total), s.executor_id))
         places: list[Place] = [(s.executor_id, None) for s in fullest for _ in range(s.free)]
@@ -49,7 +49,7 @@ def spread(policy: TaskDistribution, slots: Sequence[FreeSlots], wanted: int) ->
 
 
 def near_their_input(slots: Sequence[FreeSlots], claims: Sequence[JobId], affinity: Affinity) -> list[Place]:
-    """Return a slot for each of *claims*, jobs in the order of their right to one, for as long as one is left."""
+    """Return a slot for each of *claims*, jobs in the order of their claims, as long as slots are left."""
     left = {s.executor_id: s.free for s in slots if s.free > 0}
     total: Mapping[ExecutorId, int] = {s.executor_id: max(1, s.total) for s in slots}
     places: list[Place] = []

@@ -1,7 +1,7 @@
-"""Which job a free slot goes to: the one with the fewest running tasks for its weight, then who has waited longest.
+"""Which job gets a free slot: the one with the fewest running tasks for its weight, then the longest waiting.
 
-All active jobs of the cluster are in it, whichever replica acts on them. A job whose session has as many tasks running
-as it may waits for one of them to end.
+The queue holds all active jobs of the cluster, whichever scheduler drives them. A job whose session is at its limit of
+running tasks waits for one of them to end.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from typing import Final
 from onager.ids import JobId
 
 _TURN: Final = 4
-"""How many tasks are given out while a job waits whose claim is as good: a slot that moves on costs another append."""
+"""How many tasks are launched while a job with an equal claim waits: a slot that changes jobs costs another append."""
 
 
 def _fits_all(_: JobId) -> bool:
@@ -22,16 +22,16 @@ def _fits_all(_: JobId) -> bool:
 
 
 _Entry = tuple[tuple[float, int, int, str], int, JobId]
-"""A job's claim, the version of its share that it is of, and the job."""
+"""A job's claim, the version of the share that it was computed from, and the job."""
 
 
 @dataclass(slots=True)
 class _Session:
     slots: int = 0
-    """What its jobs have running, or were given."""
+    """The tasks that its jobs have running, or were granted."""
     jobs: int = 0
     barred: dict[int, list[_Entry]] = field(default_factory=dict)
-    """Jobs that wait for the session to have fewer tasks running than so many, the one with the best claim on top."""
+    """Jobs that wait until the session has fewer running tasks than the key, the best claim on top."""
 
 
 @dataclass(slots=True)
@@ -42,18 +42,18 @@ class _Share:
     running: int
     available: int
     planned: int = 0
-    """Slots given to it that are not committed yet."""
+    """Slots granted to it and not committed yet."""
     version: int = 0
     waiting: int = 0
-    """What it adds to the tasks that wait over all jobs."""
+    """Its part of the waiting tasks of all jobs."""
     session: str = ""
     session_max_tasks: int = 0
-    """How many tasks its session may have running for it to be given one more; 0 for any number."""
+    """How many tasks its session may have running for it to get another one; 0 for any number."""
     counted: int = 0
-    """What it adds to its session's slots."""
+    """Its part of the session's slots."""
     is_passed_over: bool = False
     granted: int = 0
-    """How many tasks had been given out over all jobs when it was last given one, or came."""
+    """How many tasks of all jobs had been granted when it last got one, or joined."""
 
     @property
     def load(self) -> float:
@@ -65,7 +65,7 @@ class _Share:
 
 
 class FairQueue:
-    """The active jobs that this replica knows, ordered by their claim to the next slot; O(log jobs) for a slot."""
+    """The active jobs that this scheduler knows, ordered by their claim to the next slot; O(log jobs) for a slot."""
 
     def __init__(self) -> None:
         self._shares: dict[JobId, _Share] = {}
@@ -86,7 +86,7 @@ class FairQueue:
         session: str = "",
         session_max_tasks: int = 0,
     ) -> None:
-        """Take in how many tasks of a job run and wait."""
+        """Update how many tasks of a job run and wait."""
         share = self._shares.get(job_id)
         if share is None:
             share = _Share(job_id, submitted_ms, max(weight, 1e-3), running, available)
@@ -117,10 +117,10 @@ class FairQueue:
         return job_id in self._shares
 
     def take(self, prefer: JobId | None = None, fits: Callable[[JobId], bool] = _fits_all) -> JobId | None:
-        """Give a slot to a job that it *fits* and return it; None when no task waits for one.
+        """Give a slot to a job that it *fits* and return the job; None when no task waits for the slot.
 
-        The job to *prefer* gets it unless another one has a better claim than it would have with a task less: a slot
-        stays with its job for as long as that is fair. Of equal ones another waits for a few tasks, and no longer.
+        The job to *prefer* gets it unless another job has a better claim than this one would have with a task less: a
+        slot stays with its job as long as that is fair. A job with an equal claim waits for a few tasks, and no longer.
         """
         best = self._best(fits)
         if best is None:
@@ -134,7 +134,7 @@ class FairQueue:
         return best.job_id
 
     def claims(self, slots: int) -> list[JobId]:
-        """Return whose the next so many slots would be, in order."""
+        """Return the jobs that would get the next *slots* slots, in order."""
         found: list[JobId] = []
         while len(found) < slots and (job_id := self.take()) is not None:
             found.append(job_id)
@@ -143,14 +143,14 @@ class FairQueue:
         return found
 
     def plan(self, job_id: JobId, slots: int) -> None:
-        """Count *slots* as the job's that it may be given besides, until they are given back."""
+        """Count additional *slots* that the job may be given, until they are given back."""
         share = self._shares.get(job_id)
         if share is not None and slots:
             share.planned += slots
             self._push(share)
 
     def room(self, job_id: JobId) -> float:
-        """Return how many tasks the job may have running for its session to keep to its limit; infinite without one."""
+        """Return how many running tasks the session's limit allows the job; infinite without a limit."""
         share = self._shares.get(job_id)
         if share is None or not share.session_max_tasks:
             return float("inf")
@@ -159,7 +159,7 @@ class FairQueue:
     def give_back(self, job_id: JobId, slots: int) -> None:
         """Take back *slots* that were given by `take`.
 
-        They are committed, and counted as running, or came to nothing.
+        They are committed, and counted as running, or were not used.
         """
         share = self._shares.get(job_id)
         if share is not None and slots:
@@ -167,7 +167,7 @@ class FairQueue:
             self._push(share)
 
     def pass_over(self, job_id: JobId) -> None:
-        """Give no slot to a job, which cannot use those there are (its tasks may need another executor)."""
+        """Give no more slots to a job that cannot use the free ones (its tasks may need another executor)."""
         share = self._shares.get(job_id)
         if share is not None:
             share.is_passed_over = True
@@ -197,7 +197,7 @@ class FairQueue:
         return self._best() is not None
 
     def running(self, job_id: JobId) -> int:
-        """Return how many tasks of a job are in executors' hands."""
+        """Return how many tasks of a job executors hold."""
         share = self._shares.get(job_id)
         return 0 if share is None else share.running
 
@@ -207,7 +207,7 @@ class FairQueue:
         return 1.0 if share is None else share.weight
 
     def grant(self, job_id: JobId, tasks: int) -> None:
-        """Note that the job was given *tasks*: of those with an equal claim it comes last now."""
+        """Note that the job was given *tasks*: among jobs with an equal claim it now comes last."""
         self._granted += tasks
         share = self._shares.get(job_id)
         if share is not None and tasks:
@@ -215,10 +215,10 @@ class FairQueue:
             self._push(share)
 
     def allowance(self, job_id: JobId) -> float:
-        """Return how many tasks the job may have running when it keeps a slot that one of its own has left.
+        """Return how many tasks the job may have running if it keeps a slot that one of its own tasks has left.
 
-        It may have as many for its weight as the job with the best claim besides, or one more while that one has not
-        waited long; any number when no other waits.
+        It may have as many for its weight as the other job with the best claim, or one more while that job has not
+        waited long; any number when no other job waits.
         """
         other = self._best_besides(job_id)
         if other is None:
@@ -248,7 +248,7 @@ class FairQueue:
         return share.available > share.planned and not share.is_passed_over and not self._is_full(share)
 
     def _is_full(self, share: _Share) -> bool:
-        """Return whether the job's session has as many tasks running as it may for this job to get one more."""
+        """Return whether the job's session is at the limit for this job to get another task."""
         return bool(share.session_max_tasks) and self._sessions[share.session].slots >= share.session_max_tasks
 
     def _push(self, share: _Share) -> None:
@@ -267,7 +267,7 @@ class FairQueue:
             heapq.heappush(self._heap, (share.key, share.version, share.job_id))
 
     def _count(self, share: _Share, slots: int) -> None:
-        """Take in that the job has *slots* of its session's; the one that has waited for fewer may go on."""
+        """Count *slots* of the job in its session; the next barred job may go on if there is room now."""
         session = self._sessions[share.session]
         session.slots += slots - share.counted
         share.counted = slots
@@ -276,8 +276,8 @@ class FairQueue:
     def _admit(self, session: _Session) -> None:
         """Let the barred job with the best claim go on while its session has room.
 
-        The next one follows when that one has got a slot, or has no use for those there are: so a slot that becomes
-        free costs the same, however many jobs of the session wait.
+        The next one follows when that job has got a slot, or has no use for the free ones. So a freed slot costs the
+        same, however many jobs of the session wait.
         """
         for most, barred in list(session.barred.items()):
             while barred and session.slots < most:
@@ -319,7 +319,7 @@ class FairQueue:
                 continue
             if not share.is_passed_over:
                 unfit.append(entry)
-            self._admit(self._sessions[share.session])  # another one of its session may have use for the slot
+            self._admit(self._sessions[share.session])  # another job of its session may be able to use the slot
         for entry in unfit:
             heapq.heappush(self._heap, entry)
         return best

@@ -1,7 +1,7 @@
-"""Who comes first: rendezvous hashing, by which all that know the same members agree, without talking to each other.
+"""Rendezvous hashing: all that know the same members agree which comes first, without talking to each other.
 
-Each member has a score of its own for each key, so a member that goes takes no key from another, and one that comes
-takes only those that it now is first for: one in as many as there are members.
+Each member has its own score for each key. So a member that goes takes no key from another, and one that comes takes
+only the keys that it is now first for: one in as many as there are members.
 
 Source: D. Thaler, C. Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1), 1998.
 """
@@ -20,7 +20,7 @@ def rank(key: str, member: str, members: Iterable[str]) -> int:
 
 
 def first(key: str, members: Iterable[str]) -> str:
-    """Return which of *members*, of whom there is one at least, comes first for *key*."""
+    """Return which of *members*, at least one, comes first for *key*."""
     return max(members, key=lambda member: _score(key, member))
 
 

@@ -1,4 +1,4 @@
-"""Slots in a scheduler's hand, and what becomes of them and of reports."""
+"""Reserved slots, and the results of filling them, of reports and of lists."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from onager.protocol import onager_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class ExecutorReservation:
-    """A free slot of an executor in this scheduler's hand, perhaps kept for a job that it worked for."""
+    """A free slot of an executor that this scheduler holds, perhaps reserved for a job whose task has left it."""
 
     executor_id: ExecutorId
     incarnation: Incarnation
@@ -30,20 +30,20 @@ class ExecutorReservation:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Tasks of one stage that are an executor's by what is committed."""
+    """Tasks of one stage that are assigned to an executor by a commit."""
 
     executor_id: str
     task_set: pb.TaskSet
 
     @property
     def tasks(self) -> int:
-        """Return how many they are."""
+        """Return the number of tasks."""
         return len(self.task_set.tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What became of reservations: tasks in executors' hands, and slots for which there is no task."""
+    """The result of filling reservations: launched tasks, and slots without a task."""
 
     launches: Sequence[Launch]
     unfilled: Sequence[ExecutorReservation]
@@ -51,14 +51,14 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What became of reports."""
+    """The result of reports."""
 
     acknowledged: Sequence[TaskKey]
-    """Applied, or of no use to anybody: never to be sent again."""
+    """Applied or useless reports: never to be sent again."""
     launches: Sequence[Launch]
-    """Tasks that took freed slots in the same append."""
+    """Tasks that filled freed slots in the same append."""
     reservations: Sequence[ExecutorReservation]
-    """Freed slots to fill next, tied to the job that they worked for."""
+    """Freed slots to fill next, reserved for the job whose task left them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Compared:
     launches: Sequence[Launch] = ()
     """Launches that never arrived, to be repeated."""
     unwanted: Sequence[TaskKey] = ()
-    """Held, and nobody wants them."""
+    """Held tasks that no graph wants."""
 
 
 def unfilled(reservations: Sequence[ExecutorReservation], launches: Sequence[Launch]) -> list[ExecutorReservation]:

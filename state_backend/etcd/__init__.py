@@ -1,7 +1,8 @@
 """The etcd adapter: one client of a cluster of one or more members.
 
-`url` says where and as whom, `endpoints` holds the connections, `calls` sends a request until it is answered and says
-what a failure means, `backend` is the port, `watch`, `locks` and `compaction` are what their names say.
+`url` says where the cluster is and which user to be, `endpoints` holds the connections, `calls` sends a request until
+it is answered and interprets failures, `backend` is the port, `watch`, `locks` and `compaction` are what their names
+say.
 """
 
 from onager.state_backend.etcd.backend import EtcdBackend

@@ -78,11 +78,11 @@ class EtcdBackend(StateBackendClient):
 
     @classmethod
     async def open(cls, url: str | EtcdUrl) -> Self:
-        """Connect, and look whether the namespace is one of ours.
+        """Connect, and check that the namespace is one of Onager's.
 
         `InvalidSettingError` for a URL that cannot be used, `StateUnavailableError` when no endpoint answers,
-        `StateAccessError` when etcd does not let us in, `SchemaVersionError` when a newer Onager wrote the
-        namespace, `StateCorruptError` when etcd says that its data is damaged.
+        `StateAccessError` when etcd refuses us, `SchemaVersionError` when a newer Onager wrote the namespace,
+        `StateCorruptError` when etcd says that its data is damaged.
         """
         url = EtcdUrl.parse(url) if isinstance(url, str) else url
         backend = cls(url, Calls(url))
@@ -136,7 +136,7 @@ class EtcdBackend(StateBackendClient):
                 )
 
     async def _check_schema(self) -> None:
-        """Read the namespace's version, or write it into a new one."""
+        """Read the namespace's version, or write it if the namespace is new."""
         key = self._layout.schema
         what = f"namespace /{self.url.namespace} of etcd"
         found = await self._reader.range(rpc.RangeRequest(key=key))
@@ -193,7 +193,7 @@ class EtcdBackend(StateBackendClient):
         )
 
     async def _commit_one(self, op: Op) -> Committed:
-        """Do *op* by a request of its own, for which etcd does a third less than for a transaction."""
+        """Do *op* by a request of its own, which costs etcd a third less than a transaction."""
         if isinstance(op, Put):
             putting = put_request(self._layout, op)
 
@@ -215,12 +215,12 @@ class EtcdBackend(StateBackendClient):
         async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
             return await endpoint.lease.LeaseGrant(request, timeout=timeout_s, metadata=metadata)
 
-        # One that was granted without our knowing ends by itself.
+        # A lease that was granted without our knowing ends by itself.
         answer = await self._calls.read(send)
         return Lease(LeaseId(answer.ID), float(answer.TTL))
 
     async def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again, without a write."""
+        """Renew *lease* for its whole time, without a write."""
 
         async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
             stream = endpoint.lease.LeaseKeepAlive(timeout=timeout_s, metadata=metadata)
@@ -270,7 +270,7 @@ class EtcdBackend(StateBackendClient):
 
 
 class _Events:
-    """The events of a watch one by one."""
+    """The events of a watch, one by one."""
 
     def __init__(self, watch: EtcdWatch, layout: KeyLayout, keyspace: Keyspace) -> None:
         self._watch = watch

@@ -1,8 +1,8 @@
-"""Requests to a cluster: sent, with a deadline, to a member that answers, and again where that is right.
+"""Sends requests to a cluster: with a deadline, to a member that answers, and again where that is safe.
 
-A request that only reads, or whose repetition changes nothing more, is sent until the time is over. Another one is
-sent again only while it surely did nothing: a member is asked for its status before, unless it is known to be
-connected, and what fails after it went out ends as `OutcomeUnknownError`.
+A request that only reads, or whose repetition changes nothing more, is sent until the time is over. Any other request
+is sent again only while it certainly did nothing. For that, a member that may not be connected is asked for its status
+first, and a failure after the request went out ends as `OutcomeUnknownError`.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ _FULL: Final = (
 )
 _PAUSE_S: Final = 0.05
 _CONNECT_S: Final = 1.0
-# Without a leader a member refuses at once, and so surely did nothing.
+# Without a leader a member refuses at once, and so certainly did nothing.
 _HAS_LEADER: Final = ("hasleader", "true")
 
 
 class Calls:
-    """Sends requests as the user of *url*; several at once."""
+    """Sends requests as the user of *url*; several may be in flight."""
 
     def __init__(self, url: EtcdUrl) -> None:
         self._url = url
         self._endpoints = Endpoints(url)
-        # Time for an attempt at each of a minority that is silent, and one that is answered.
+        # Time for an attempt at each of a silent minority, and for one that is answered.
         self._attempt_s = url.timeout_s / max(2, len(url.endpoints) // 2 + 1)
-        # Made once, since gRPC makes one of each tuple that it is given.
+        # Made once, since gRPC would convert a tuple for each call.
         self._metadata = Metadata(_HAS_LEADER)
         self._token = Metadata()
         self._has_token = False
@@ -56,7 +56,7 @@ class Calls:
 
     @property
     def url(self) -> EtcdUrl:
-        """Where the cluster is, and as whom we go there."""
+        """The URL of the cluster, with the user to be."""
         return self._url
 
     @property
@@ -67,14 +67,14 @@ class Calls:
     async def read(self, send: Send[T]) -> T:
         """Send a request that may be sent any number of times.
 
-        `StateUnavailableError`, which names each endpoint and what is wrong with it, when none answered in time.
+        `StateUnavailableError`, which names each endpoint and its failure, when none answered in time.
         """
         return await self._call(send, is_repeatable=True)
 
     async def write(self, send: Send[T], *, needs_space: bool = True) -> T:
-        """Send a request that must not be done twice; a full database still takes one that needs no space.
+        """Send a request that must not be carried out twice; a full database still takes one with *needs_space* false.
 
-        `OutcomeUnknownError` when it may have been done; `StateUnavailableError` and `StateFullError` when not.
+        `OutcomeUnknownError` when it may have been carried out; `StateUnavailableError` and `StateFullError` when not.
         """
         if needs_space and self._is_full:
             await self._check_full()
@@ -91,7 +91,7 @@ class Calls:
         return await self.read(ask)
 
     def leave(self, endpoint: Endpoint) -> None:
-        """Turn to another member: a stream to *endpoint* failed."""
+        """Use another member: a stream to *endpoint* failed."""
         self._endpoints.leave(endpoint)
 
     def forget_token(self) -> None:
@@ -111,7 +111,7 @@ class Calls:
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
-            # Closing the channel cancelled the call, not the caller.
+            # Closing the channel cancelled the call; the caller was not cancelled.
             cut = StateUnavailableError if is_repeatable else OutcomeUnknownError
             raise cut("the connection to the state backend was closed during a call") from None
 
@@ -135,7 +135,7 @@ class Calls:
                 metadata = self._metadata
                 answer = await send(endpoint, timeout_s, metadata)
             except rpc.AioRpcError as error:
-                # An attempt for which there was hardly time left hides no reason.
+                # An attempt that had hardly any time left must not hide an earlier reason.
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or endpoint.address not in failures:
                     failures[endpoint.address] = self._told(error)
                 self._judge(error, endpoint, metadata, is_perhaps_done=is_perhaps_done)
@@ -159,12 +159,12 @@ class Calls:
             await self._probe(endpoint, min(timeout_s, _CONNECT_S))
 
     def _judge(self, error: rpc.AioRpcError, endpoint: Endpoint, used: Metadata, *, is_perhaps_done: bool) -> None:
-        """Return when the call is to be sent again, turned to another member if that helps; else raise."""
+        """Return when the call shall be sent again, switching members if that helps; else raise."""
         match meaning(error, has_user=self._url.user is not None):
             case Meaning.REFUSED:
                 raise refusal(error, endpoint.address, self._url) from error
             case Meaning.TOKEN:
-                # Of many calls that are refused with one token, the first gets another.
+                # Of many calls that are refused with one token, only the first gets a new one.
                 if used is self._metadata:
                     self._has_token = False
             case Meaning.FULL:
@@ -213,7 +213,7 @@ class Calls:
         self._has_token = True
 
     async def _check_full(self) -> None:
-        """Raise `StateFullError` while the alarm is up: then a write surely does nothing."""
+        """Raise `StateFullError` while the alarm is up: then a write certainly does nothing."""
         request = rpc.AlarmRequest(action=rpc.AlarmRequest.GET)
 
         async def ask(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:

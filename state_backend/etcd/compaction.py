@@ -1,7 +1,7 @@
-"""Keeping etcd's history short, since it is kept in the database until somebody compacts it.
+"""Keeps etcd's history short: etcd keeps it in the database until a client compacts it.
 
-Every client looks regularly, and of those of a namespace one compacts: who moves the marker key on from where it saw
-it last. What is compacted is what was older than that last look, so history reaches back one to two periods.
+Every client looks regularly, and one client of a namespace compacts: the one that moves the marker key on from where it
+saw it last. It compacts what was older than that last look, so history reaches back one to two periods.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from onager.state_backend.etcd.messages import get_op, is_modified_at
 log = structlog.get_logger(__name__)
 
 _GROWN_REVISIONS: Final = 10_000
-"""So many commits without any compaction mean that nobody compacts."""
+"""This many commits without any compaction mean that no client compacts."""
 _ADVICE: Final = (
     "start etcd with --auto-compaction-mode=periodic --auto-compaction-retention=5m, or its database fills up"
 )
@@ -38,7 +38,7 @@ class Compactor:
         self._seen_revision = 0
 
     async def run(self) -> None:
-        """Compact until cancelled, or until it is not allowed."""
+        """Compact until cancelled, or until etcd forbids it."""
         while True:
             try:
                 await self.step()
@@ -50,20 +50,20 @@ class Compactor:
             await asyncio.sleep(self._period_s)
 
     async def step(self) -> int | None:
-        """Look once; return the revision that was compacted, or `None` where it was not our turn."""
+        """Look once; return the revision that was compacted, or `None` if it was not our turn."""
         target = self._seen_revision
         try:
             if not await self._take_turn() or not target:
                 return None
         except StateFullError:
-            # A full database takes no marker, and needs compaction all the more.
+            # A full database rejects the marker, and needs compaction all the more.
             if not target:
                 raise
         await compact(self._calls, target)
         return target
 
     async def _take_turn(self) -> bool:
-        """Move the marker on; return whether nobody else did since we saw it."""
+        """Move the marker on; return whether no other client did since we saw it."""
         value = json.dumps({"revision": self._seen_revision}).encode()
         request = rpc.TxnRequest(
             compare=[is_modified_at(self._marker, self._seen_modified)],
@@ -85,7 +85,7 @@ class Compactor:
 
 
 async def compact(calls: Calls, revision: int) -> None:
-    """Forget the history before *revision*; what was compacted already is no error."""
+    """Compact the history before *revision*; repeating a compaction is no error."""
     request = rpc.CompactionRequest(revision=revision)
 
     async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> None:
@@ -99,7 +99,7 @@ async def compact(calls: Calls, revision: int) -> None:
 
 
 async def warn_when_history_grows(calls: Calls, layout: KeyLayout) -> None:
-    """Log a warning when there is much history, and nobody ever compacted it."""
+    """Log a warning when history is long and was never compacted."""
     request = rpc.RangeRequest(key=layout.compaction, revision=1)
 
     async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:

@@ -1,4 +1,4 @@
-"""Connections to the members: one channel each, and which of them is asked."""
+"""Connections to the members: one channel each, and which of them is used."""
 
 import os
 from pathlib import Path
@@ -10,18 +10,18 @@ from aetcd import rpc
 from onager.state_backend.etcd.url import EtcdUrl, Tls
 
 _OPTIONS: Final = [
-    # Answers are as large as what was asked for; etcd bounds requests itself.
+    # Answers are as large as what was asked for; etcd itself limits requests.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A member that was paused, or whose host is gone, does not close its connections. etcd allows a ping each 5 s,
-    # and none while nothing is under way: that ends the connection as one of "too_many_pings".
+    # A member that was paused, or whose host is gone, does not close its connections. etcd allows a ping every 5 s, and
+    # none while no call is in flight: that ends the connection with "too_many_pings".
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 2_000),
-    # For the pings by which gRPC measures the line: one without an answer holds back all others, by default a minute.
+    # For gRPC's own bandwidth pings: one without an answer holds back all others, by default for a minute.
     ("grpc.http2.ping_timeout_ms", 4_000),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),
-    # Members come back within a second; gRPC would wait for up to two minutes.
+    # Members come back within a second; gRPC would wait up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -37,7 +37,7 @@ class Endpoint:
         self.address = address
         self.streams: set[Any] = set()
         self.is_failing = False
-        """Whether the last call failed, so that each failure is told once."""
+        """Whether the last call failed, so that each failure is logged once."""
         self._channel = (
             grpc.aio.insecure_channel(address, options=_OPTIONS)
             if credentials is None
@@ -55,22 +55,22 @@ class Endpoint:
         return self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     def cut_streams(self) -> None:
-        """End the open streams, so that their watches turn to another member."""
+        """End the open streams, so that their watches switch to another member."""
         for stream in self.streams:
             stream.cancel()
 
     async def close(self) -> None:
-        """Close the channel; what is under way ends as cancelled."""
+        """Close the channel; calls in flight end as cancelled."""
         await self._channel.close(None)
 
 
 class Endpoints:
-    """The members of a cluster; *current* is asked until it is found wanting."""
+    """The members of a cluster; *current* is used until it fails."""
 
     def __init__(self, url: EtcdUrl) -> None:
         credentials = None if url.tls is None else _credentials(url.tls)
         self._all = [Endpoint(address, credentials) for address in url.endpoints]
-        # Processes spread over the members.
+        # This spreads the processes over the members.
         self._index = os.getpid() % len(self._all)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Endpoints:
         return self._all[self._index]
 
     def leave(self, endpoint: Endpoint) -> None:
-        """Turn from *endpoint* to the next, unless that was done already."""
+        """Switch from *endpoint* to the next, unless that was done already."""
         if endpoint is self.current and len(self._all) > 1:
             self._index = (self._index + 1) % len(self._all)
             endpoint.cut_streams()

@@ -21,18 +21,18 @@ from onager.state_backend.etcd.url import EtcdUrl
 
 
 class Meaning(Enum):
-    """What is to be done about a failed call."""
+    """The consequence of a failed call."""
 
     REFUSED = auto()
-    """It surely did nothing, and would do nothing elsewhere."""
+    """It certainly did nothing, and would do nothing elsewhere."""
     NOT_NOW = auto()
-    """It surely did nothing; another member, or the same in a moment, may do it."""
+    """It certainly did nothing; another member, or the same in a moment, may do it."""
     TOKEN = auto()
-    """It surely did nothing: the token is not known any more."""
+    """It certainly did nothing: the token is no longer known."""
     FULL = auto()
-    """The database reached its quota. The very write that filled it is done, and refused all the same."""
+    """The database reached its quota. The write that filled it was done, though etcd refused it."""
     UNKNOWN = auto()
-    """It may have been done, or may yet be."""
+    """It may have been done, or may still be done."""
 
 
 _NOT_NOW: Final = ("etcdserver: no leader", "etcdserver: too many requests", "etcdserver: not capable")
@@ -60,9 +60,9 @@ _PERHAPS_DONE: Final = (
 
 
 def meaning(error: rpc.AioRpcError, *, has_user: bool) -> Meaning:
-    """Return what *error* says of the request of a client that is to be some user, or nobody."""
+    """Return the meaning of *error*, for a client with or without a user."""
     text = error.details() or ""
-    # Users may have been switched on since we were told that there are none.
+    # Authentication may have been enabled since etcd said that it was off.
     if text.startswith(_TOKEN) or (has_user and text.startswith(_NOBODY)):
         return Meaning.TOKEN
     if text.startswith(_FULL):
@@ -75,12 +75,12 @@ def meaning(error: rpc.AioRpcError, *, has_user: bool) -> Meaning:
 
 
 def is_compacted(error: rpc.AioRpcError) -> bool:
-    """Return whether the asked revision is compacted away."""
+    """Return whether the requested revision was compacted."""
     return error.code() is grpc.StatusCode.OUT_OF_RANGE and "compacted" in (error.details() or "")
 
 
 def refusal(error: rpc.AioRpcError, address: str, url: EtcdUrl) -> StateBackendError:
-    """Return the error of ours for one whose meaning is `Meaning.REFUSED`."""
+    """Return Onager's error for one whose meaning is `Meaning.REFUSED`."""
     code, text = error.code(), error.details() or ""
     if "requested lease not found" in text:
         return LeaseExpiredError(f"the lease is gone: {text}")
@@ -97,7 +97,7 @@ def refusal(error: rpc.AioRpcError, address: str, url: EtcdUrl) -> StateBackendE
 
 
 def access_refused(text: str, address: str, url: EtcdUrl) -> StateAccessError:
-    """Return the error for a user who may not, or is not known; *text* is etcd's."""
+    """Return the error for a user that is unknown or lacks permission; *text* is etcd's."""
     if url.user is None and _NOBODY in text:
         return StateAccessError(
             f"etcd at {address} wants to know who asks ({text}): give etcd://USER@… and the password "

@@ -13,9 +13,9 @@ class KeyLayout:
     def __init__(self, namespace: str) -> None:
         root = f"/{namespace}/".encode()
         self.schema = root + b"schema"
-        """Which version of Onager wrote the namespace."""
+        """The version of Onager that wrote the namespace."""
         self.compaction = root + b"compaction"
-        """Who compacted last: written before each compaction."""
+        """The client that compacted last: written before each compaction."""
         self._locks = root + b"locks/"
         self._keyspaces = {keyspace: root + f"{keyspace}/".encode() for keyspace in Keyspace}
 
@@ -32,7 +32,7 @@ class KeyLayout:
         return spelled[len(self._keyspaces[keyspace]) :].decode()
 
     def name_begins_at(self, keyspace: Keyspace) -> int:
-        """Return how many bytes of a spelled key are not the key."""
+        """Return the length of a spelled key's prefix before the key itself."""
         return len(self._keyspaces[keyspace])
 
     def below(self, keyspace: Keyspace, prefix: str) -> tuple[bytes, bytes]:
@@ -41,7 +41,7 @@ class KeyLayout:
         return first, first[:-1] + _AFTER_SLASH
 
     def range(self, key_range: KeyRange) -> tuple[bytes, bytes]:
-        """Return first and end (exclusive) of *key_range*; the first may lie behind the end."""
+        """Return first and end (exclusive) of *key_range*; the first may come after the end."""
         first, end = self.below(key_range.keyspace, key_range.prefix)
         if key_range.start_after is not None:
             first = max(first, self.key(key_range.keyspace, key_range.start_after) + b"\x00")

@@ -1,7 +1,7 @@
 """Locks: a key that exists while the lock is held, bound to the holder's lease.
 
-The holder's token is the revision that created the key. A transaction that compares it is refused once the key is
-gone or another's, whatever the late holder believes.
+The holder's token is the revision that created the key. A transaction that compares it is refused once the key is gone
+or belongs to another holder, whatever the former holder believes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from onager.state_backend.etcd.watch import EtcdWatch
 from onager.state_backend.model import Keyspace, LeaseId, LockToken
 
 _LOOK_AGAIN_S: Final = 2.0
-"""A watch says when the lock is free; that the waiter's own lease is gone is found out by looking."""
+"""A watch tells when the lock is free; that the waiter's own lease is gone is found only by looking."""
 _EPOCH: Final = 0  # the store has one life: revisions alone tell holders apart
 
 
@@ -35,7 +35,7 @@ class Locks:
         self._layout = layout
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._ours: set[str] = set()
-        """What the locks are called that are held or asked for."""
+        """The names of the locks that are held or waited for."""
 
     async def acquire(self, keyspace: Keyspace, key: str, lease: LeaseId, timeout_s: float | None) -> LockToken:
         """Wait for the lock, *timeout_s* seconds at most; `LockTimeoutError`, `LeaseExpiredError`."""
@@ -63,7 +63,7 @@ class Locks:
         try:
             created, revision = await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            # The caller is gone, but the lock may still be taken in its name: give it back.
+            # The caller is gone, but the lock may still be taken in its name: release it.
             with suppress(StateBackendError):
                 created, _ = await attempt
                 if created:
@@ -72,9 +72,9 @@ class Locks:
         return (LockToken(keyspace, key, created, _EPOCH, lease) if created else None), revision
 
     async def _create(self, lock: bytes, lease: LeaseId) -> tuple[int, int]:
-        """Create the lock's key; return the revision of that, or 0 where it is another's, and the store's revision.
+        """Create the lock's key; return its create revision, or 0 if another holds it, and the store's revision.
 
-        The value names this attempt, so that an attempt of unknown outcome is known again when it is repeated.
+        The value names this attempt, so that a repeated attempt recognises its own key after an unknown outcome.
         """
         name = secrets.token_hex(8)
         value = json.dumps({"owner": self._owner, "name": name, "lease": lease}).encode()
@@ -102,7 +102,7 @@ class Locks:
         return created, revision
 
     async def _check_lives(self, lease: LeaseId) -> None:
-        """Raise `LeaseExpiredError` for a lease that is gone: while another holds the lock, nothing else would."""
+        """Raise `LeaseExpiredError` for a lease that is gone: while another holds the lock, nothing else tells."""
         request = rpc.LeaseTimeToLiveRequest(ID=lease)
 
         async def send(endpoint: Endpoint, timeout_s: float, metadata: Metadata) -> Any:
@@ -112,7 +112,7 @@ class Locks:
             raise LeaseExpiredError(f"lease {lease} is gone, and a lock cannot be waited for with it")
 
     async def _free_stray(self, lock: bytes, held: Any) -> None:
-        """Delete a lock that an attempt of ours took after we had given that up."""
+        """Delete a lock that an abandoned attempt of ours still took."""
         with suppress(ValueError):
             holder = json.loads(held.value)
             if holder["owner"] == self._owner and holder["name"] not in self._ours:
@@ -134,7 +134,7 @@ class Locks:
         return await self._calls.read(send)
 
     async def _wait_freed(self, lock: bytes, revision: int) -> None:
-        """Return when the lock was freed after *revision*, or when it is time to look."""
+        """Return when the lock was freed after *revision*, or when it is time to look again."""
         async with EtcdWatch(self._calls, lock, lock + b"\x00", revision + 1) as watch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_AGAIN_S):

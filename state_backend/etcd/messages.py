@@ -1,4 +1,4 @@
-"""The port's words as etcd's messages, and back."""
+"""The port's types as etcd's messages, and back."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -55,7 +55,7 @@ def txn(
 ) -> Any:
     """Return the transaction that does *ops*, or else reads the locks of *fence* and the keys of *expect*."""
     request = rpc.TxnRequest()
-    # Filled in place, which takes a third of the time of messages made one by one and copied in.
+    # Filled in place: a third of the time of making messages one by one and copying them in.
     compare, succeed, fail = request.compare.add, request.success.add, request.failure.add
     for token in fence:
         lock = layout.lock(token.keyspace, token.key)
@@ -85,7 +85,7 @@ def key_value(layout: KeyLayout, keyspace: Keyspace, found: Any) -> KeyValue:
 def key_values(layout: KeyLayout, keyspace: Keyspace, found: Iterable[Any]) -> list[KeyValue]:
     """Return all that etcd *found* in a keyspace."""
     begin = layout.name_begins_at(keyspace)
-    # For pages of thousands of keys: half of the time that calls of `key_value` take.
+    # For pages of thousands of keys: half the time of calling `key_value`.
     make = KeyValue._make
     return [make((one.key[begin:].decode(), one.value, one.mod_revision)) for one in found]
 

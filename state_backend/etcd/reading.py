@@ -1,4 +1,4 @@
-"""Reads at one revision, however large, in answers of bounded size."""
+"""Reads of any size at one revision, in answers of bounded size."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from onager.state_backend.etcd.messages import get_op, key_value, key_values
 from onager.state_backend.model import KeyRange, Keyspace, KeyValue, Page, Snapshot
 
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
-"""How large an answer should be: etcd holds it in memory as a whole, and so do we."""
+"""The intended size of an answer: etcd holds it in memory as a whole, and so does this process."""
 _FIRST_KEYS: Final = 1_024
-"""Most keys of the first answer, whose values may be larger than those of their keyspace that were read lately."""
+"""Most keys of the first answer: their values may be larger than those read lately from the keyspace."""
 _MOST_KEYS: Final = 16_384
 _UNKNOWN_BYTES: Final = 16 * 1024
-"""What a key and its value are reckoned with before any of their keyspace were read."""
+"""The assumed size of a key and its value before any of the keyspace were read."""
 _TRIES: Final = 3
 
 
 @dataclass(slots=True)
 class _Range:
-    """A range that is being read: what is there so far, and how to go on."""
+    """A range that is being read: what was read so far, and how to go on."""
 
     wanted: KeyRange
     first: bytes
@@ -34,12 +34,12 @@ class _Range:
     step: int
     """How many keys to ask for at once."""
     found: list[Any] = field(default_factory=list)
-    """`KeyValue`s, or keys where only those are read."""
+    """`KeyValue`s, or keys if only those are read."""
     has_more: bool = True
 
     @property
     def is_done(self) -> bool:
-        """Whether all that is wanted was read."""
+        """Whether everything wanted was read."""
         return not self.has_more or self._left() == 0
 
     def _left(self) -> int | None:
@@ -70,10 +70,10 @@ class Reader:
         self._calls = calls
         self._layout = layout
         self._item_bytes: dict[tuple[Keyspace, bool], int] = {}
-        """How large keys with values (or without: `True`) were, lately."""
+        """The recent sizes of keys with values (or without: `True`)."""
 
     async def read(self, keys: Collection[tuple[Keyspace, str]], ranges: Sequence[KeyRange]) -> Snapshot:
-        """Return *keys* and *ranges* as of one revision."""
+        """Return *keys* and *ranges* at one revision."""
         if len(keys) == 1 and not ranges:
             [(keyspace, key)] = keys
             answer = await self.range(rpc.RangeRequest(key=self._layout.key(keyspace, key)))
@@ -147,7 +147,7 @@ class Reader:
         for reading in readings:
             while not reading.is_done:
                 answer = await self.range(reading.request(revision, keys_only=keys_only))
-                # The answer to a read of the past carries the revision of now.
+                # The answer to a read of a past revision carries the current revision.
                 revision = revision or answer.header.revision
                 self._take(reading, answer, keys_only=keys_only)
         return revision
@@ -161,6 +161,6 @@ class Reader:
         if reading.has_more:
             seen = max(1, answer.ByteSize() // max(1, len(answer.kvs)))
             reading.step = max(1, min(_MOST_KEYS, _ANSWER_BYTES // seen))
-            # Large ones are not forgotten at once for some small ones.
+            # A few small ones must not make us forget the large ones at once.
             before = self._item_bytes.get((keyspace, keys_only), 0)
             self._item_bytes[keyspace, keys_only] = max(seen, before - before // 16)

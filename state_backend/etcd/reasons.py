@@ -1,4 +1,4 @@
-"""Why a member does not answer, in words that say what to change."""
+"""Why a member does not answer, in words that tell what to change."""
 
 import re
 from typing import Final
@@ -33,11 +33,11 @@ _OF_TLS: Final = {
     "before receiving SETTINGS": "it says nothing: it hangs, or is no etcd",
 }
 _OF_CERTIFICATE: Final = ("Unwrap failed", "_ALERT_", "Socket closed")
-"""What is seen when the other side ends the handshake: it does so after ours is over, and its reason is lost."""
+"""The errors seen when the other side ends the handshake: it does so after ours is over, and its reason is lost."""
 
 
 def reason(error: rpc.AioRpcError, tls: Tls | None) -> str:
-    """Return what *error* means for who set up the connection, and gRPC's own words."""
+    """Return what *error* means to the person who configured the connection, with gRPC's own words."""
     text = error.details() or ""
     found = _PREFIX.fullmatch(text)
     words = (found[1] if found else text).removesuffix(": OK") or "no reason given"

@@ -1,4 +1,4 @@
-"""Streams of requests and answers, of which we send one request."""
+"""Bidirectional streams on which only one request is sent."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,8 +10,8 @@ from typing import Any
 async def requested(stream: Any, request: Any) -> AsyncIterator[None]:
     """Send *request* while the block reads the answers, and end *stream* with the block.
 
-    The block must not wait for the request to be sent: where the stream is cancelled before it is connected, as when
-    its member is turned away from, gRPC lets that wait for ever. Reading ends with the stream.
+    The block must not wait for the request to be sent: if the stream is cancelled before it is connected, as when its
+    member is given up, gRPC lets that wait for ever. Reading ends with the stream.
     """
     sending = asyncio.create_task(stream.write(request))
     try:

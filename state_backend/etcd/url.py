@@ -1,4 +1,4 @@
-"""``etcd://h:p,h:p[/namespace]?…``: where the cluster is, as whom to go there, and how long to wait."""
+"""``etcd://h:p,h:p[/namespace]?…``: where the cluster is, which user to be, and how long to wait."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _MIN_HISTORY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files: *cacert* to check servers by (`None`: gRPC's own list), *cert* and *key* to show to them."""
+    """PEM files: *cacert* to verify servers (`None`: gRPC's own list), *cert* and *key* to present to them."""
 
     cacert: Path | None
     cert: Path | None
@@ -34,7 +34,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class EtcdUrl:
-    """How to reach a cluster; prints without the password."""
+    """How to reach a cluster; its text never shows the password."""
 
     endpoints: tuple[str, ...]
     """``host:port`` of each member that may be asked, at least one."""
@@ -46,7 +46,7 @@ class EtcdUrl:
     timeout_s: float = 5.0
     """The longest that one call may take, with all attempts on all endpoints."""
     compact_history_s: float | None = 120.0
-    """How long the store's history is kept, which is how far back a watch may reach; `None`: others compact."""
+    """How long the store's history is kept, which limits how far back a watch may reach; `None`: others compact."""
 
     @classmethod
     def parse(cls, text: str, environ: Mapping[str, str] | None = None) -> "EtcdUrl":
@@ -62,7 +62,7 @@ class EtcdUrl:
 
 
 def without_password(text: str) -> str:
-    """Return a URL, right or wrong, without what may be a password in it."""
+    """Return a URL, valid or not, without anything in it that may be a password."""
     start = text.find("://") + 3 if "://" in text else 0
     user, colon, rest = text[start:].partition(":")
     if not colon or "@" not in rest:
@@ -80,7 +80,7 @@ class _Parser:
         authority, slash, path = rest.partition("/")
         userinfo, _, self._hosts = authority.rpartition("@")
         self._namespace = unquote(path) if slash else ""
-        # A password may hold any character: what is split at one of its own must not be shown by what it is taken for.
+        # A password may contain any character: text that was split at one of them must not be shown.
         is_cut = "@" in self._namespace or ("@" in rest + query and "@" not in authority and not self._has_endpoints())
         if ":" in userinfo or is_cut:
             self._refuse(f"a password does not belong into a URL: set {PASSWORD_VARIABLE}, or give ?password_file=FILE")
@@ -141,7 +141,7 @@ class _Parser:
         return Tls(files.get("cacert"), files.get("cert"), files.get("key"))
 
     def _check_pem(self, files: Mapping[str, Path]) -> None:
-        """Look into the files, since gRPC would only say that there was no handshake."""
+        """Check the files, since gRPC would only say that the handshake failed."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             if "cacert" in files:
@@ -150,7 +150,7 @@ class _Parser:
             self._refuse(f"cacert {files['cacert']} holds no certificate in PEM form")
         try:
             if "cert" in files:
-                # Asked for the password of a locked key, an empty one is no answer.
+                # An empty password fails for an encrypted key, instead of asking at the terminal.
                 context.load_cert_chain(files["cert"], files["key"], password="")
         except ssl.SSLError as error:
             why = (

@@ -1,4 +1,4 @@
-"""A watch that goes on at another member when the one that served it fails."""
+"""A watch that continues at another member when the one that served it fails."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,14 +13,14 @@ from onager.state_backend.etcd.streams import requested
 from onager.supervision import is_cancelled
 
 _BATCHES: Final = 64
-"""Batches that are held for a slow reader before etcd has to hold them."""
+"""Batches held for a slow reader; beyond that, etcd has to hold them."""
 _PAUSE_S: Final = 0.1
 
 
 class EtcdWatch:
     """The events of the keys from *first* to *end* (exclusive) by commits at *revision* or later, in batches.
 
-    A batch is that of one or more whole commits. Cancelling the wait for one loses nothing.
+    A batch holds one or more whole commits. Cancelling the wait for one loses nothing.
     """
 
     def __init__(self, calls: Calls, first: bytes, end: bytes, revision: int) -> None:
@@ -29,7 +29,7 @@ class EtcdWatch:
         self._end = end
         self._next_revision = revision
         self._batches: asyncio.Queue[list[Any] | Exception | None] = asyncio.Queue(_BATCHES)
-        """`None` says that the block was left."""
+        """`None` means that the block was left."""
         self._is_over = False
         self._failure: Exception | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -44,7 +44,7 @@ class EtcdWatch:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
         self._is_over = True
-        if self._batches.empty():  # somebody may be waiting
+        if self._batches.empty():  # a reader may be waiting
             self._batches.put_nowait(None)
 
     def __aiter__(self) -> AsyncIterator[list[Any]]:
@@ -53,14 +53,14 @@ class EtcdWatch:
     async def __anext__(self) -> list[Any]:
         """Return the next batch of etcd's events.
 
-        `WatchCompactedError` when events were lost, `StateUnavailableError` when no member answers; whatever else
-        ends the watch is raised here, too. Ends when the block is left.
+        `WatchCompactedError` when events were lost, `StateUnavailableError` when no member answers; any other error
+        that ends the watch is raised here, too. Ends when the block is left.
         """
         if self._failure is not None:
             raise self._failure
         batch = None if self._is_over else await self._batches.get()
         if batch is None:
-            if self._batches.empty():  # for others who wait
+            if self._batches.empty():  # for other waiting readers
                 self._batches.put_nowait(None)
             raise StopAsyncIteration
         if isinstance(batch, Exception):
@@ -76,11 +76,11 @@ class EtcdWatch:
             if is_cancelled():
                 raise
             await self._batches.put(StateUnavailableError(f"the watch was broken off ({error!r})"))
-        except Exception as error:  # noqa: BLE001 - raised where it is read: nobody is to wait for what cannot come
+        except Exception as error:  # noqa: BLE001 - raised where it is read: no reader may wait for ever
             await self._batches.put(error)
 
     async def _follow(self) -> None:
-        """Open a stream and read it until it breaks; raise only what opening another would not mend."""
+        """Open a stream and read it until it breaks; raise only errors that a new stream would not fix."""
         endpoint, metadata = await self._calls.connected()
         stream = endpoint.watch.Watch(metadata=metadata)
         endpoint.streams.add(stream)
@@ -90,7 +90,7 @@ class EtcdWatch:
                 while answer := await stream.read():
                     await self._take(answer)
         except asyncio.CancelledError:
-            # Turning away from a member cancels its streams, and that is no cancellation of ours.
+            # Switching members cancels the streams of the old one; that does not cancel this task.
             if is_cancelled():
                 raise
         except (rpc.AioRpcError, _BrokenError) as error:
@@ -112,13 +112,13 @@ class EtcdWatch:
             self._refuse(answer.cancel_reason)
         if answer.events:
             self._refusals = 0
-            # Commits are never divided between answers, so the next stream goes on behind the last one.
+            # Commits are never split between answers, so the next stream continues after the last one.
             await self._batches.put(list(answer.events))
             self._next_revision = answer.events[-1].kv.mod_revision + 1
 
     def _refuse(self, reason: str) -> None:
         if "permission denied" in reason.lower() or "auth token" in reason:
-            # That is said of an old token, too.
+            # etcd says the same of an old token.
             self._refusals += 1
             self._calls.forget_token()
             if self._refusals > 1:

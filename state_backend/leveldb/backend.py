@@ -1,13 +1,13 @@
 """The LevelDB adapter: the store of one scheduler process, in a directory.
 
-One thread owns the database. Commands that arrive while it waits for the disk are run as one group, and
-written as one batch with one `fsync`. Everything is checked when the directory is opened
-(`onager.state_backend.leveldb.directory`); each opening starts a new *epoch*: locks of the one before are free and
-their tokens refused, while leases live on and have one whole TTL to be kept alive, so that executors can
-report after a restart before any is declared lost. Watches reach back no further than the opening.
+One thread owns the database. Commands that arrive while it waits for the disk run as one group, and are written as one
+batch with one `fsync`. Everything is checked when the directory is opened (`onager.state_backend.leveldb.directory`).
+Each opening starts a new *epoch*: the locks of the one before are free and their tokens refused, while leases live on
+and have one whole TTL to be kept alive, so that executors can report after a restart before any is declared lost.
+Watches reach back no further than the opening.
 
-When a write fails (a full disk), the database is opened again, and what it then holds decides what the
-callers are told. While that fails, everything is refused as unavailable, and each new call tries again.
+When a write fails (a full disk), the database is opened again, and what it then holds decides the results of the
+callers. While reopening fails, everything is refused as unavailable, and each new call tries again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from onager.state_backend.local import Command, Engine, Group, LocalBackend, Wat
 T = TypeVar("T")
 
 _GROUP_COMMANDS: Final = 1024
-"""Most commands of one group, which bounds the memory of a batch (commands carry up to 1.5 MiB, most far less)."""
+"""Most commands of one group, to bound the memory of a batch (commands carry up to 1.5 MiB, most far less)."""
 _GROUP_NUMBER: Final = b"mgroup"
 _NOTHING: Final = Group({}, (), has_freed_lock=False)
 
@@ -44,18 +44,18 @@ class LevelDBBackend(LocalBackend):
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock | None = None) -> Self:
-        """Open the state directory at *path*, or make it.
+        """Open the state directory at *path*, or create it.
 
-        `StateLockedError` when it is open elsewhere, `StateNotWritableError` when it cannot be made or
-        written, `StateCorruptError` when anything in it is damaged or missing, `SchemaVersionError` when a
-        newer Onager wrote it.
+        `StateLockedError` when it is already open, `StateNotWritableError` when it cannot be created or written,
+        `StateCorruptError` when anything in it is damaged or missing, `SchemaVersionError` when a newer Onager wrote
+        it.
         """
         clock = SystemClock() if clock is None else clock
         worker = await asyncio.to_thread(lambda: _Worker(StateDirectory(path), clock))
         return cls(worker, clock)
 
     async def close(self) -> None:
-        """Finish what was asked, and release the directory."""
+        """Finish the calls in flight, and release the directory."""
         if self._is_closed:
             return
         await super().close()
@@ -89,7 +89,7 @@ class _Request:
     def run(self, run: Callable[[Callable[[Engine], Any]], Any]) -> None:
         try:
             self.result = run(self.command)
-        except Exception as error:  # noqa: BLE001 handed to the caller
+        except Exception as error:  # noqa: BLE001 passed to the caller
             self.error = error
 
 
@@ -136,13 +136,13 @@ class _Worker:
             group: Group | None = None
             try:
                 group = self._serve(requests)
-            except Exception as error:  # noqa: BLE001 told to every caller of the group, the thread lives on
+            except Exception as error:  # noqa: BLE001 every caller of the group gets it, the thread lives on
                 for request in requests:
                     request.error = error
             try:
                 self._event_loop.call_soon_threadsafe(self._settle, requests, group)
             except RuntimeError:
-                return  # the event loop is closed: nobody is left to be told
+                return  # the event loop is closed: no caller is left
 
     def _next_requests(self) -> tuple[list[_Request], bool]:
         requests: list[_Request] = []
@@ -161,7 +161,7 @@ class _Worker:
         try:
             if group is not None:
                 self._deliver(group)
-        finally:  # whoever asked is not to wait for ever
+        finally:  # the callers must not wait for ever
             for request in requests:
                 request.settle()
 
@@ -184,7 +184,7 @@ class _Worker:
                     request.error = StateUnavailableError(
                         f"{self._directory.path}: {reason(error)}; nothing was written"
                     )
-        # Reads were asked at the same time as the writes of the group: seeing all of them is linearizable.
+        # Reads and writes of the group were requested at the same time: reads that see all the writes are linearizable.
         for request in requests:
             if request.is_read:
                 request.run(lambda command: command(self.engine))
@@ -202,12 +202,12 @@ class _Worker:
                         batch.delete(raw)
                     else:
                         batch.put(raw, record)
-        except plyvel.CorruptionError as error:  # a compaction met it
+        except plyvel.CorruptionError as error:  # found by a compaction
             self._is_broken = True
             raise damaged(self._directory.path, reason(error)) from error
 
     def _has_survived(self, error: plyvel.IOError) -> bool:
-        """After a failed write, open again and return whether the group is there."""
+        """Open again after a failed write, and return whether the group was written."""
         self._is_broken = True
         number = self._group_number
         try:
@@ -226,7 +226,7 @@ class _Worker:
 
 
 class _LevelTable:
-    """The open database as the engine's table; damage found while reading is told as such."""
+    """The open database as the engine's table; damage found while reading is raised as such."""
 
     def __init__(self, directory: StateDirectory) -> None:
         self._directory = directory

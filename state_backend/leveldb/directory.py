@@ -1,4 +1,4 @@
-"""Opening a state directory: who may, whether it is whole, and what is said when it is not."""
+"""Opens a state directory: locks it, checks that it is whole, and explains what is wrong if it is not."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ SCHEMA_VERSION: Final = 1
 _SCHEMA_KEY: Final = b"mschema_version"
 _OPTIONS: Final[dict[str, Any]] = {
     "create_if_missing": True,
-    # Without it a flipped bit in the log silently drops what follows.
+    # Without it, a flipped bit in the log silently drops what follows.
     "paranoid_checks": True,
     "bloom_filter_bits": 10,
 }
@@ -48,7 +48,7 @@ class StateDirectory:
     def __init__(self, path: Path) -> None:
         self.path = _writable_directory(path)
         with _open_paths_guard:
-            # LevelDB refuses a second opening by the same process, too, but lets go of its file lock by that.
+            # LevelDB also refuses a second opening by the same process, but releases its file lock by that.
             if self.path in _open_paths:
                 raise _locked(self.path, "this process")
             _open_paths.add(self.path)
@@ -62,7 +62,7 @@ class StateDirectory:
     """The `plyvel.DB`."""
 
     def reopen(self) -> None:
-        """Open anew after a failed write; `StateUnavailableError` when that fails, for another try later."""
+        """Open again after a failed write; `StateUnavailableError` when that fails, and a later call tries again."""
         self.db.close()
         try:
             self.db = plyvel.DB(str(self.path), **_OPTIONS)
@@ -98,7 +98,7 @@ class StateDirectory:
 
 
 def damaged(path: Path, what: str) -> StateCorruptError:
-    """Return the error for a damaged directory, with the ways to go on."""
+    """Return the error for a damaged directory, with the ways to recover."""
     return StateCorruptError(
         f"state directory {path} is damaged: {what}. Restore it from a backup, or move it away "
         f"(mv {path} {path}.damaged) and start with an empty one: jobs that were running have to be submitted again"
@@ -113,20 +113,20 @@ def _locked(path: Path, by: str) -> StateLockedError:
 
 
 def reason(error: plyvel.Error) -> str:
-    """Return what LevelDB says in *error*, as text (plyvel hands on bytes)."""
+    """Return LevelDB's message in *error*, as text (plyvel passes bytes)."""
     what = error.args[0] if error.args else error
     return what.decode(errors="replace") if isinstance(what, bytes) else str(what)
 
 
 def refused(path: Path, why: str) -> StateLockedError | StateNotWritableError | StateCorruptError:
-    """Return the error for a directory that LevelDB cannot open or write, given its words."""
+    """Return the error for a directory that LevelDB cannot open or write, given LevelDB's words."""
     if "LOCK: Resource temporarily unavailable" in why or "already held by process" in why:
         return _locked(path, "another process")
     if any(os.strerror(number) in why for number in _NOT_WRITABLE):
         return StateNotWritableError(
             f"state directory {path} cannot be written ({why}): check its owner, its mode and the space on its disk"
         )
-    return damaged(path, why)  # such as a read at an offset that a flipped bit made
+    return damaged(path, why)  # such as a read at an offset with a flipped bit
 
 
 def _writable_directory(path: Path) -> Path:
@@ -146,7 +146,7 @@ def _writable_directory(path: Path) -> Path:
 
 
 def _check_files(path: Path) -> None:
-    """Raise `StateCorruptError` for damage that LevelDB passes over.
+    """Raise `StateCorruptError` for damage that LevelDB ignores.
 
     Missing files, wrong lengths of records.
     """
@@ -160,7 +160,7 @@ def _check_files(path: Path) -> None:
     if not current.startswith("MANIFEST-") or current not in names:
         raise damaged(path, f"its CURRENT names {current[:40]!r}, which is not there")
     logs = [name for name in parts if name.endswith(".log")]
-    if not logs and (parts or current != "MANIFEST-000001"):  # that one is written before the first log
+    if not logs and (parts or current != "MANIFEST-000001"):  # that manifest is written before the first log
         raise damaged(path, "its log (*.log) is missing")
     for name in [current, *logs]:
         try:
@@ -172,6 +172,6 @@ def _check_files(path: Path) -> None:
 
 
 def _count_records(db: Any) -> int:
-    """Read every block once, so that damage is told when a scheduler starts, and not in the middle of a job."""
+    """Read every block once, so that damage is found when a scheduler starts, not in the middle of a job."""
     with db.iterator(verify_checksums=True, fill_cache=False, include_value=False) as rows:
         return sum(1 for _ in rows)

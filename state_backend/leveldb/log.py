@@ -1,12 +1,12 @@
-"""Telling a torn tail from a damaged one in LevelDB's log files.
+"""Tells a torn tail from a damaged one in LevelDB's log files.
 
-LevelDB takes a record that runs past the end of its file for the last write of a process that died, and
-drops it with all that follows in its block. A flipped bit in a record's length looks the same, and silently
-loses acknowledged writes. The two can be told apart: the checksum of a record that is really there, under a
-wrong length, matches one of the beginnings of what follows.
+LevelDB takes a record that runs past the end of its file for the last write of a process that died, and drops it with
+all that follows in its block. A flipped bit in a record's length looks the same, and silently loses acknowledged
+writes. The checksum tells the two apart: if the record is really there, under a wrong length, its checksum matches that
+of some prefix of what follows.
 
-Source: github.com/google/leveldb, doc/log_format.md and db/log_reader.cc (ReadPhysicalRecord); crc32c and
-its masking in util/crc32c.h.
+Source: github.com/google/leveldb, doc/log_format.md and db/log_reader.cc (ReadPhysicalRecord); crc32c and its masking
+in util/crc32c.h.
 """
 
 import struct
@@ -18,8 +18,8 @@ _MASK_DELTA: Final = 0xA282EAD8
 
 
 def find_damage(data: bytes) -> str | None:
-    """Return what is wrong at the end of a log file that LevelDB would pass over in silence, or `None`."""
-    # Everything before the last block is LevelDB's to check: there, a wrong length is an error to it.
+    """Return the damage at the end of a log file that LevelDB would silently ignore, or `None`."""
+    # LevelDB itself checks everything before the last block: there, a wrong length is an error to it.
     offset = max(0, len(data) - 1) // _BLOCK * _BLOCK
     while len(data) - offset >= _HEADER.size:
         checksum, length, kind = _HEADER.unpack_from(data, offset)
@@ -32,7 +32,7 @@ def find_damage(data: bytes) -> str | None:
 
 
 def _is_whole(checksum: int, kind: int, rest: bytes) -> bool:
-    """Return whether *checksum* is that of any beginning of *rest*."""
+    """Return whether *checksum* is that of any prefix of *rest*."""
     rotated = (checksum - _MASK_DELTA) & 0xFFFFFFFF
     wanted = (rotated >> 17 | rotated << 15) & 0xFFFFFFFF ^ 0xFFFFFFFF
     crc = _TABLE[(0xFFFFFFFF ^ kind) & 0xFF] ^ 0x00FFFFFF

@@ -1,4 +1,4 @@
-"""What the adapters of one process share.
+"""What the adapters that run inside one process share.
 
 Transactions over an ordered table, the watch hub, and the lease sweeper.
 """

@@ -1,6 +1,6 @@
-"""The port over an engine of one's own.
+"""The port over an engine in this process.
 
-What memory and LevelDB share, whichever thread the engine lives on.
+Memory and LevelDB share it, whichever thread the engine runs on.
 """
 
 import asyncio
@@ -48,20 +48,20 @@ class LocalBackend(StateBackendClient):
 
     @abstractmethod
     async def _run(self, command: Command[T]) -> T:
-        """Run *command* after the leases that are over have ended; return once what it wrote is durable.
+        """Run *command* after expired leases have ended; return once its writes are durable.
 
-        What it changed is delivered (`deliver`) before it returns.
+        Its changes are delivered (`deliver`) before it returns.
         """
 
     @abstractmethod
     async def _query(self, command: Command[T]) -> T:
         """Run a *command* that only reads.
 
-        It sees all that was acknowledged, and leases that are over have ended.
+        It sees all acknowledged writes, and expired leases have ended.
         """
 
     def deliver(self, group: Group) -> None:
-        """Tell watches and waiters of locks what became durable."""
+        """Notify watches and waiters for locks of what became durable."""
         if group.lost_revision is not None:
             self._hub.lose(group.lost_revision)
         self._hub.publish(group.events)
@@ -99,7 +99,7 @@ class LocalBackend(StateBackendClient):
         return lease
 
     async def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again, without a write."""
+        """Renew *lease* for its whole time, without a write."""
         await self._query(lambda engine: engine.keep_alive(lease))
 
     async def revoke(self, lease: LeaseId) -> None:
@@ -117,7 +117,7 @@ class LocalBackend(StateBackendClient):
         loop = asyncio.get_running_loop()
         deadline_s = None if timeout_s is None else loop.time() + timeout_s
         while True:
-            # Listening starts before the attempt, or a release in between would go unheard.
+            # Listen before the attempt, or a release in between would be missed.
             freed = loop.create_future()
             self._lock_waiters.add(freed)
             try:
@@ -135,7 +135,7 @@ class LocalBackend(StateBackendClient):
         try:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            # The caller is gone, but the lock may still be taken in its name: give it back.
+            # The caller is gone, but the lock may still be taken in its name: release it.
             with suppress(StateBackendError):
                 if (token := await attempt) is not None:
                     await self._release(token)
@@ -149,7 +149,7 @@ class LocalBackend(StateBackendClient):
             if not freed.done():
                 freed.set_result(None)
 
-    # -- leases that end while nobody asks
+    # -- leases that end without a call
 
     def _start_sweeper(self) -> None:
         if self._sweeper is None or self._sweeper.done():
@@ -162,7 +162,7 @@ class LocalBackend(StateBackendClient):
             except StateUnavailableError:
                 deadline_s = self._clock.monotonic_s() + _SWEEP_MAX_S
             except StateBackendError:
-                return  # whoever calls next is told
+                return  # the next caller gets the error
             if deadline_s is None:
                 return
             delay_s = deadline_s - self._clock.monotonic_s()

@@ -1,10 +1,9 @@
 """Transactions, leases and locks over an ordered table.
 
-Synchronous, for one thread, no I/O but the table's.
+Synchronous, for one thread, without I/O except the table's.
 
-Commands stage their writes; those of a group pile up until the adapter takes them, writes them as one batch
-and tells what happened. A command that raises leaves nothing behind. Reads are for between groups, when
-nothing is staged.
+Commands stage their writes. Those of a group accumulate until the adapter takes them, writes them as one batch and
+publishes what happened. A command that raises leaves nothing behind. Reads run between groups, when nothing is staged.
 """
 
 import itertools
@@ -44,20 +43,19 @@ _REVISION, _EPOCH = b"mrevision", b"mepoch"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a group of commands is about to change."""
+    """The changes that a group of commands is about to make."""
 
     writes: Mapping[bytes, bytes | None]
     events: Sequence[WatchEvent]
     has_freed_lock: bool
     lost_revision: int | None = None
-    """Set when events up to this revision could not be told: the outcome of a write was unknown."""
+    """Set when events up to this revision could not be published: the outcome of a write was unknown."""
 
 
 class Engine:
-    """The state machine of a store that one process has for itself.
+    """The state machine of a store that belongs to one process.
 
-    *epoch* counts the lives of the store; it is part of lease ids and lock tokens, so that none is ever
-    issued twice.
+    *epoch* counts the lives of the store; it is part of lease ids and lock tokens, so that none is ever issued twice.
     """
 
     def __init__(self, table: Table, clock: Clock) -> None:
@@ -67,7 +65,7 @@ class Engine:
         self.reload()
 
     def reload(self) -> None:
-        """Forget what is staged and take the table's word; every lease gets its whole time again."""
+        """Drop what is staged and read the table again; every lease gets its whole time again."""
         self._staged: dict[bytes, bytes | None] = {}
         self._group: dict[bytes, bytes | None] = {}
         self._events: list[WatchEvent] = []
@@ -81,7 +79,7 @@ class Engine:
     # -- groups
 
     def run(self, command: "Callable[[Engine], T]") -> T:
-        """Run *command* and keep what it staged for the group; when it raises, drop that."""
+        """Run *command* and keep its staged writes for the group; when it raises, drop them."""
         before = self.revision, len(self._events), self._has_freed_lock
         try:
             result = command(self)
@@ -95,7 +93,7 @@ class Engine:
         return result
 
     def take(self) -> Group:
-        """Return what the group changes; from here on the table must answer for it."""
+        """Return the group's changes; from now on the table has to hold them."""
         if self._events or self._group:
             self._group[_REVISION] = b"%d" % self.revision
         group = Group(self._group, self._events, self._has_freed_lock)
@@ -105,7 +103,7 @@ class Engine:
     def start_epoch(self) -> None:
         """Begin a life of the store.
 
-        Locks of the life before are free, its tokens void, its leases have one TTL to be renewed.
+        Locks of the previous life are free, its tokens void, and its leases have one TTL to be renewed.
         """
         self.epoch += 1
         self._next_lease = 1
@@ -117,7 +115,7 @@ class Engine:
     # -- reading
 
     def read(self, keys: Collection[tuple[Keyspace, str]], ranges: Sequence[KeyRange]) -> Snapshot:
-        """Return keys and ranges as of now."""
+        """Return the current keys and ranges."""
         return Snapshot(
             self.revision,
             {(keyspace, key): self._key_value(keyspace, key) for keyspace, key in keys},
@@ -125,7 +123,7 @@ class Engine:
         )
 
     def read_keys(self, key_range: KeyRange) -> Page[str]:
-        """Return the keys of a range as of now."""
+        """Return the current keys of a range."""
         rows = self._table.keys(*_bounds(key_range))
         keys, has_more = _take(rows, key_range.limit)
         head = len(layout.data_key(key_range.keyspace, ""))
@@ -204,7 +202,7 @@ class Engine:
         return Lease(LeaseId(lease), ttl_ms / 1000)
 
     def keep_alive(self, lease: LeaseId) -> None:
-        """Give *lease* its whole time again; nothing is written for it."""
+        """Renew *lease* for its whole time; nothing is written for it."""
         self._renew(lease, self._leases[self._alive(lease)][0])
 
     def revoke(self, lease: LeaseId) -> None:
@@ -221,19 +219,19 @@ class Engine:
             else:
                 self._free(raw, lease)
         self._staged[layout.lease_key(lease)] = None
-        # A lock's waiter finds out here that its own lease is gone, too.
+        # A waiter for a lock finds out here that its own lease is gone, too.
         self._has_freed_lock = True
         if has_changes:
             self.revision = revision
 
     def expire(self) -> None:
-        """Stage the end of every lease whose time is over."""
+        """Stage the end of every expired lease."""
         now_s = self._clock.monotonic_s()
         for lease in [lease for lease, (_, deadline_s) in self._leases.items() if deadline_s <= now_s]:
             self.revoke(LeaseId(lease))
 
     def next_deadline_s(self) -> float | None:
-        """Return when the next lease ends, by the clock's steady time; `None` when there is no lease."""
+        """Return when the next lease ends, by the monotonic clock; `None` when there is no lease."""
         return min((deadline_s for _, deadline_s in self._leases.values()), default=None)
 
     def _alive(self, lease: LeaseId) -> int:
@@ -258,7 +256,7 @@ class Engine:
         return LockToken(keyspace, key, self.revision, self.epoch, lease)
 
     def unlock(self, token: LockToken) -> None:
-        """Stage the release of the very lock of *token*; when it is lost already, do nothing."""
+        """Stage the release of the lock of this very *token*; do nothing if it is lost already."""
         if self._holds(token):
             self.revision += 1
             self._free(layout.lock_key(token.keyspace, token.key), token.lease)

@@ -1,4 +1,4 @@
-"""Watches inside one process: the recent events of each keyspace, and who waits for more."""
+"""Watches inside one process: the recent events of each keyspace, and the waiting readers."""
 
 import asyncio
 from collections import deque
@@ -16,11 +16,11 @@ HISTORY_BYTES: Final = 4 * 1024 * 1024
 
 
 class WatchHub:
-    """Hands published events to watches; belongs to one event loop.
+    """Delivers published events to watches; belongs to one event loop.
 
-    A watch holds a position in its keyspace's history, not a queue of its own: one that falls behind the
-    history is told that it lost events, and costs nothing until then. What was committed before *revision*
-    is not in the history.
+    A watch holds a position in its keyspace's history, not a queue of its own. A watch that falls behind the history
+    gets an error that it lost events, and costs nothing until then. What was committed before *revision* is not in the
+    history.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class WatchHub:
         self._is_closed = False
 
     def publish(self, events: Iterable[WatchEvent]) -> None:
-        """Append *events*, which come in the order of their revisions, and wake who waits for them."""
+        """Append *events*, in the order of their revisions, and wake the waiting readers."""
         touched: dict[Keyspace, _History] = {}
         for event in events:
             history = touched.setdefault(event.keyspace, self._histories[event.keyspace])
@@ -39,12 +39,12 @@ class WatchHub:
             history.wake()
 
     def lose(self, revision: int) -> None:
-        """Forget everything up to *revision*: whoever has not listed since has lost events, and is told so."""
+        """Forget everything up to *revision*: a watch that has not listed since gets an error that it lost events."""
         for history in self._histories.values():
             history.lose(revision)
 
     def close(self) -> None:
-        """Fail every watch, and those to come."""
+        """Fail every watch, and all later ones."""
         self._is_closed = True
         for history in self._histories.values():
             history.wake()
@@ -53,7 +53,7 @@ class WatchHub:
     async def watch(
         self, keyspace: Keyspace, prefix: str, from_revision: int | None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        """Keep the promise of `StateBackendClient.watch`."""
+        """Implement `StateBackendClient.watch`."""
         history = self._histories[keyspace]
         position = history.end if from_revision is None else history.position_of(from_revision)
         events = _Watch(self, history, position, prefix, from_revision or 0)
@@ -69,7 +69,7 @@ class WatchHub:
 
 
 class _Watch(AsyncIterator[WatchEvent]):
-    """A position in a history that moves on as it is asked."""
+    """A position in a history that moves on as it is read."""
 
     def __init__(self, hub: WatchHub, history: "_History", position: int, prefix: str, from_revision: int) -> None:
         self._hub = hub
@@ -93,7 +93,7 @@ class _Watch(AsyncIterator[WatchEvent]):
         raise StopAsyncIteration
 
     def end(self) -> None:
-        """Finish whoever still iterates."""
+        """End the iteration of readers."""
         self._is_over = True
         self._history.wake()
 
@@ -121,7 +121,7 @@ class _History:
             self._drop()
 
     def lose(self, revision: int) -> None:
-        self._start = self.end + 1  # one past the end stands for what was lost
+        self._start = self.end + 1  # one past the end stands for the lost events
         self._events.clear()
         self._bytes = 0
         self._compacted = revision

@@ -1,4 +1,4 @@
-"""An ordered table of raw bytes, the only thing that the engine needs of a store, and the layout of its keys.
+"""An ordered table of raw bytes, all that the engine needs of a store, and the layout of its keys.
 
 | raw key | record |
 |---|---|

@@ -1,7 +1,7 @@
-"""Who may talk to whom, and who may listen: TLS and tokens between clients, executors and schedulers.
+"""Who may connect, and who may listen: TLS and tokens between clients, executors and schedulers.
 
-Every channel and every port is made here. Plaintext and callers without a name stay on this
-machine, unless somebody says that a network is trusted (``--insecure``).
+Every channel and every port is made here. Plaintext and anonymous callers stay on this machine, unless the operator
+declares a network trusted (``--insecure``).
 """
 
 from onager.protocol.security.clients import ClientAccess, ClientSecurity

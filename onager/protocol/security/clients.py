@@ -1,4 +1,4 @@
-"""The way to those that serve: channels, credentials, and what it means when they are refused."""
+"""Connections to servers: channels, credentials, and the meaning of a refusal."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -57,9 +57,9 @@ class ClientSecurity:
 
 
 class ClientAccess:
-    """Makes channels to schedulers, with the files that *security* names read and looked at.
+    """Makes channels to schedulers, after reading and checking the files that *security* names.
 
-    `InvalidSettingError` for a file that cannot be used, and for plaintext to another machine that nobody asked for.
+    `InvalidSettingError` for an unusable file, and for plaintext to another machine without *insecure*.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ClientAccess:
         self._credentials: grpc.ChannelCredentials | None = None
         self._has_certificate = pair is not None
         self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
-        self.metadata()  # so that a file without a line for us is told now
+        self.metadata()  # so that a file without a matching line is reported now
         if security.tls_ca is not None:
             authority = read_authority("--tls-ca", security.tls_ca)
             cert, key = pair or (None, None)
@@ -85,7 +85,7 @@ class ClientAccess:
             self.check(address)
 
     def check(self, address: str, flag: str = "--scheduler") -> None:
-        """Raise `InvalidSettingError` when plaintext would go to another machine at *address*, and nobody asked."""
+        """Raise `InvalidSettingError` if plaintext would go to another machine at *address* without *insecure*."""
         if self._keeps_to_itself and not leads_nowhere_else(address):
             raise InvalidSettingError(
                 flag,
@@ -95,7 +95,7 @@ class ClientAccess:
             )
 
     def channel(self, address: str) -> grpc.Channel:
-        """Return a channel to *address* for blocking calls, each of which carries the token."""
+        """Return a channel to *address* for blocking calls; each call carries the token."""
         if self._credentials is None:
             channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         else:
@@ -109,11 +109,11 @@ class ClientAccess:
         return grpc.aio.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what a call of an `aio_channel` must carry."""
+        """Return the metadata that a call of an `aio_channel` must carry."""
         return () if self._token is None else self._token.metadata(*self._roles)
 
     def error_of(self, error: grpc.RpcError, address: str) -> OnagerError:
-        """Return what `from_rpc_error` does, or `TlsError` where no safe connection came about."""
+        """Return what `from_rpc_error` does, or `TlsError` when no safe connection was made."""
         details = str(error.details() if hasattr(error, "details") else "") or ""
         has_tls = self._credentials is not None
         reason = reason_of(details, has_tls=has_tls, has_certificate=self._has_certificate)
@@ -122,7 +122,7 @@ class ClientAccess:
 
 @dataclass(frozen=True, slots=True)
 class _CallDetails:
-    """What gRPC wants to know of a call; it goes by the names alone."""
+    """What gRPC needs to know of a call; it looks only at the names."""
 
     method: str
     timeout: float | None
@@ -133,7 +133,7 @@ class _CallDetails:
 
 
 class _TokenBearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
-    """Puts the token, as it is in its file by now, on every call."""
+    """Adds the token, as its file has it now, to every call."""
 
     def __init__(self, metadata: Callable[[], tuple[tuple[str, str], ...]]) -> None:
         self._metadata = metadata

@@ -1,4 +1,4 @@
-"""Certificates and keys in files, looked at before gRPC gets them: it would not say what is wrong with them."""
+"""Certificates and keys in files, checked before gRPC gets them: it would not say what is wrong with them."""
 
 import os
 import ssl
@@ -9,14 +9,14 @@ from onager.errors import InvalidSettingError
 
 
 class Pair(NamedTuple):
-    """A certificate (with those between it and its authority) and its key, in PEM."""
+    """A certificate (with the chain to its authority) and its key, in PEM."""
 
     cert: bytes
     key: bytes
 
 
 def read_authority(flag: str, path: Path) -> bytes:
-    """Return the certificates of authorities in *path*; `InvalidSettingError` when there are none."""
+    """Return the authorities' certificates in *path*; `InvalidSettingError` when there are none."""
     content = _read(flag, path)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
@@ -26,9 +26,9 @@ def read_authority(flag: str, path: Path) -> bytes:
 
 
 def read_pair(cert: Path | None, key: Path | None) -> Pair | None:
-    """Return the certificate and key in two files, or None where neither is given.
+    """Return the certificate and key in two files, or None if neither is given.
 
-    `InvalidSettingError` when one of both lacks, is no PEM, has a pass phrase, or does not belong to the other.
+    `InvalidSettingError` when one of the two is missing, is no PEM, has a pass phrase, or does not belong to the other.
     """
     if cert is None and key is None:
         return None
@@ -54,7 +54,7 @@ class _PassPhraseWantedError(Exception):
 
 
 def _no_pass_phrase() -> str:
-    # Else OpenSSL would ask at the terminal.
+    # Otherwise OpenSSL would ask at the terminal.
     raise _PassPhraseWantedError
 
 

@@ -1,4 +1,4 @@
-"""Which addresses are of this machine alone."""
+"""Which addresses belong to this machine alone."""
 
 import ipaddress
 import socket
@@ -8,7 +8,7 @@ _ANY_HOST: Final = ("0.0.0.0", "[::]", "*")  # noqa: S104 - compared with, not l
 
 
 def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` can be reached from this machine only, by what it says: no name is looked up."""
+    """Whether ``host:port`` can be reached from this machine only, judged by its text: no name is looked up."""
     host = _host(address)
     if host.lower() in {"localhost", "ip6-localhost"}:
         return True
@@ -19,12 +19,12 @@ def is_loopback(address: str) -> bool:
 
 
 def leads_nowhere_else(address: str) -> bool:
-    """Whether a connection to ``host:port`` stays on this machine; that to the unspecified address does, too."""
+    """Whether a connection to ``host:port`` stays on this machine, as one to the unspecified address does."""
     return is_loopback(address) or is_unspecified(address)
 
 
 def is_unspecified(address: str) -> bool:
-    """Whether ``host:port`` names no machine, but stands for all addresses of the one where it is listened on."""
+    """Whether ``host:port`` names no machine, but all addresses of the machine that listens."""
     try:
         return ipaddress.ip_address(_host(address)).is_unspecified
     except ValueError:
@@ -32,7 +32,7 @@ def is_unspecified(address: str) -> bool:
 
 
 def reached_at(listen: str, port: int) -> str:
-    """Return where others reach who listens at *listen* (``host:port``), and got *port*."""
+    """Return the address at which others reach a server that listens at *listen* (``host:port``) and got *port*."""
     host = listen.rpartition(":")[0]
     return f"{socket.gethostname() if host in _ANY_HOST else host}:{port}"
 

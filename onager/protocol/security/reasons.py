@@ -1,4 +1,4 @@
-"""Why no safe connection came about, out of gRPC's words."""
+"""Why no safe connection was made, derived from gRPC's words."""
 
 import re
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ _CONNECTING: Final = re.compile(r"(?s)failed to connect to all addresses; last e
 
 
 class Reason(NamedTuple):
-    """What kind of trouble it is, for programs, and what to do about it, for people."""
+    """The kind of failure, for programs, and what to do about it, for people."""
 
     kind: str
     advice: str
@@ -46,12 +46,12 @@ _OF_TLS: Final = {
     "Handshake read failed": _NOT_TLS,
     "before receiving SETTINGS": _NOT_TLS,
 }
-# The other side ends the handshake when ours is over already, and its reason is lost.
+# The other side ends the handshake after ours is over, and its reason is lost.
 _OF_CERTIFICATE: Final = ("_ALERT_", "Unwrap failed", "Socket closed", "Connection reset", "End of TCP stream")
 
 
 def reason_of(details: str, *, has_tls: bool, has_certificate: bool) -> Reason | None:
-    """Return what a call's *details* say of TLS; None when the connection failed for another reason, or did not."""
+    """Return what a call's *details* say about TLS; None when TLS is not the reason for the failure."""
     found = _CONNECTING.search(details)
     if found is None:
         return None

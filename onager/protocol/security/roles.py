@@ -1,11 +1,11 @@
-"""What each token may be used for: roles of tokens, and the roles that each method takes."""
+"""Roles of tokens, and the roles that may call each method."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Role(StrEnum):
-    """Whose a token is."""
+    """The kind of caller that a token belongs to."""
 
     CLIENT = "client"
     """Submits, watches, fetches, cancels, lists."""
@@ -13,7 +13,7 @@ class Role(StrEnum):
     SCHEDULER = "scheduler"
     """Calls other schedulers, and executors in push mode."""
     ADMIN = "admin"
-    """May do what clients may, and look into the state and change it."""
+    """May do what clients may, and read and change the state."""
 
 
 _CLIENTS: Final = frozenset({Role.CLIENT, Role.ADMIN})
@@ -55,4 +55,4 @@ ROLES: Final = {
     for service, methods in _BY_SERVICE.items()
     for method, roles in methods.items()
 }
-"""Which roles may call a method, by its full name; one that is not here takes only tokens without a role."""
+"""The roles that may call a method, by its full name; a method that is not here takes only tokens without a role."""

@@ -1,4 +1,4 @@
-"""The port of a scheduler: TLS with certificates that may be renewed, and callers that show a token."""
+"""A scheduler's port: TLS with renewable certificates, and callers that present a token."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSecurity:
-    """What was said about who may call a scheduler."""
+    """The settings of who may call a scheduler."""
 
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
-    """Certificates of authorities; with it, every caller has to show a certificate of one of them."""
+    """Certificates of authorities; with it, every caller has to present a certificate of one of them."""
     auth_token_file: Path | None = None
-    """Every call but that for health has to carry one of its tokens."""
+    """Every call except health has to carry one of its tokens."""
     insecure: bool = False
-    """Whether other machines may call without TLS, and without anything that says who they are."""
+    """Whether other machines may call without TLS, and without identifying themselves."""
 
 
 class ServerAccess:
-    """Opens ports for a server, with the files that *security* names read and looked at.
+    """Opens ports for a server, after reading and checking the files that *security* names.
 
-    `InvalidSettingError` for a file that cannot be used, and for *listen* being an address that other machines reach
-    where TLS lacks, or both a token and certificates of callers do, and nobody said that this is meant.
+    `InvalidSettingError` for an unusable file, and if other machines can reach *listen* without TLS, or with neither a
+    token nor a client certificate, unless *insecure* is set.
     """
 
     def __init__(self, security: ServerSecurity, listen: str) -> None:
@@ -52,11 +52,11 @@ class ServerAccess:
 
     @property
     def interceptors(self) -> "tuple[grpc.aio.ServerInterceptor[Any, Any], ...]":
-        """What the server has to be made with."""
+        """The interceptors that the server needs."""
         return () if self._token is None else (_TokenGuard(self._token),)
 
     def add_port(self, server: grpc.aio.Server, listen: str) -> int:
-        """Let *server* listen; return the port. `RuntimeError` or 0 when it is taken, as gRPC has it."""
+        """Open the port of *server* and return it; `RuntimeError` or 0 when it is taken, as in gRPC."""
         if self._last is None:
             return server.add_insecure_port(listen)
         credentials = grpc.dynamic_ssl_server_credentials(
@@ -67,14 +67,14 @@ class ServerAccess:
         return server.add_secure_port(listen, credentials)
 
     def _look_again(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the files' content if it is new, else None.
+        """Return the files' content if it has changed, else None.
 
-        gRPC asks at every handshake, in a thread of its own.
+        gRPC calls this at every handshake, in a thread of its own.
         """
         try:
             now = _Configuration.read(self._security)
         except InvalidSettingError as error:
-            # As when the certificate is new and the key is not yet: the next handshake will find both.
+            # For example, the certificate is new and the key is not yet: the next handshake will find both.
             log.warning("certificates_not_read_again", error=str(error))
             return None
         if now is None or now == self._last:
@@ -122,7 +122,7 @@ class _Configuration:
 
 
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses every call, but those for health, that carries none of the tokens, or one of another role."""
+    """Refuses every call, except health, without a valid token, or with one of another role."""
 
     def __init__(self, token: TokenFile) -> None:
         self._token = token
@@ -136,7 +136,7 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if method.startswith(_HEALTH):
             return await continuation(handler_call_details)
         shown = [value for key, value in handler_call_details.invocation_metadata or () if key == HEADER]
-        # A call with several would leave it open which one counts.
+        # With several tokens it would be unclear which one counts.
         found = self._token.find(str(shown[0])) if len(shown) == 1 else None
         if found is None:
             return _refusal(method, TokenRefusedError() if shown else TokenMissingError())
@@ -150,6 +150,6 @@ def _refusal(method: str, error: OnagerError, **more: str) -> "grpc.RpcMethodHan
         log.warning("caller_refused", call=method, peer=context.peer(), why=type(error).__name__, **more)
         await abort(context, error)
 
-    # To its caller, an error before the first message looks alike for all methods; and gRPC reads a stream of requests
-    # only when it is asked to, so that nothing is taken from who may not call.
+    # An error before the first message looks the same to a caller for all kinds of methods. And gRPC reads a stream of
+    # requests only on demand, so nothing is read from a refused caller.
     return grpc.stream_stream_rpc_method_handler(refuse)

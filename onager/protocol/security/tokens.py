@@ -31,24 +31,24 @@ _Stamp = tuple[int, int, int]
 
 
 class Token(NamedTuple):
-    """One line of a file: ``NAME ROLE TOKEN``, or a token alone, which is good for everything."""
+    """One line of a file: ``NAME ROLE TOKEN``, or a token alone, which is valid for every role."""
 
     value: bytes
     name: str = ""
     role: Role | None = None
 
     def __repr__(self) -> str:
-        """Say whose it is, and never what it is."""
+        """Return whose token it is, and never the token itself."""
         return f"Token({self.name or 'without a name'}, {self.role or 'every role'})"
 
 
 class TokenFile:
-    """The tokens of a file, one a line, read again whenever the file has changed.
+    """The tokens of a file, one per line, read again whenever the file has changed.
 
-    Who serves takes each of them. Who calls sends the only one, or of several the first that has no role, or the
-    caller's. So a token is replaced without a pause: add the new one as a further line where it is taken, put it first
-    where it is sent, then take the old one away. A file that cannot be used any more leaves the tokens that were read
-    last, and is told once in the log.
+    A server accepts each of them. A caller sends the only one, or of several the first that has no role or the
+    caller's. So a token is replaced without a pause: add the new one as another line on servers, put it first for
+    callers, then remove the old one. If the file becomes unusable, the tokens that were read last remain, and this is
+    logged once.
     """
 
     def __init__(self, path: Path, flag: str = "--auth-token-file") -> None:
@@ -59,7 +59,7 @@ class TokenFile:
         self._is_trouble_told = False
 
     def metadata(self, *roles: Role) -> tuple[tuple[str, str], ...]:
-        """Return what a call carries of who has one of *roles*; `InvalidSettingError` where no line is for that."""
+        """Return the metadata of a caller with one of *roles*; `InvalidSettingError` if no line is for these."""
         tokens = self._current()
         fitting = [token for token in tokens if token.role is None or token.role in roles]
         if not fitting and len(tokens) > 1:
@@ -68,7 +68,7 @@ class TokenFile:
         return ((HEADER, _SCHEME + (fitting or tokens)[0].value.decode()),)
 
     def find(self, shown: str) -> Token | None:
-        """Return the token that *shown* (``Bearer TOKEN``) is; takes the same time whichever it is not."""
+        """Return the token that *shown* (``Bearer TOKEN``) is; a mismatch takes the same time for every token."""
         offered = shown.encode(errors="replace")
         scheme = _SCHEME.encode()
         found = None
@@ -78,7 +78,7 @@ class TokenFile:
         return found
 
     def warn(self) -> None:
-        """Tell in the log of tokens that are good for everything, and of a file that everybody can read."""
+        """Log a warning about tokens that are valid for every role, and a file that everybody can read."""
         if self._path.stat().st_mode & stat.S_IROTH:
             log.warning("everybody_reads_tokens", file=str(self._path), advice=f"chmod o-rwx {self._path}")
         alone = sum(token.role is None for token in self._current())
@@ -117,7 +117,7 @@ class TokenFile:
         except OSError as error:
             raise self._unreadable(error) from error
         except UnicodeDecodeError:
-            # Without its cause, which holds what is in the file.
+            # Without its cause, which contains parts of the file.
             raise InvalidSettingError(self._flag, str(self._path), f"it is not ASCII text; {_ADVICE}") from None
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         if not lines:
