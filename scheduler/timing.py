@@ -93,7 +93,10 @@ METRICS_JOIN_S: Final = 2.0
 def check(forward_timeout_ms: int) -> None:
     """Raise `InvalidSettingError` for a setting that breaks what must hold between it and the intervals here."""
     for most_s, why in (
-        (EXECUTOR_CALL_S / 2, "an executor that reports would give its call up before this scheduler acts itself"),
+        (
+            EXECUTOR_CALL_S / 2,
+            "an executor that reports would give its call up before this scheduler drives its job itself",
+        ),
         (MEMBER_PASSED_OVER_S, "a scheduler that does not answer would never be passed over"),
     ):
         if forward_timeout_ms >= 1000 * most_s:

@@ -52,7 +52,7 @@ class Comparison:
         run = run_graph(self._frame, graph, config, plant)
         how = difference(run.table, expected, self._order, ordered=config.ordered, tolerance=config.relative_tolerance)
         if how is not None:
-            raise AssertionError(f"run in pieces, the query gives another result: {how}\n\n{graph}")
+            raise AssertionError(f"distributed, the query gives another result: {how}\n\n{graph}")
         return run
 
     @cached_property
@@ -65,7 +65,7 @@ def _cut(frame: DataFrame, analyzed: Any, names: list[str], config: HarnessConfi
     try:
         graph = cut(frame, analyzed, names, config)
     except UnsupportedPlanError as e:
-        raise AssertionError(f"the query cannot be run in pieces, so there is nothing to compare: {e}") from e
+        raise AssertionError(f"the query cannot be distributed, so there is nothing to compare: {e}") from e
     if not graph.is_cut and not config.single_stage:
         raise AssertionError(
             "the query is one stage, so nothing was exchanged and the comparison says little; if that is as it should "

@@ -109,7 +109,7 @@ class TaskManager:
             try:
                 return await driver.fill(job_id, reservations)
             except NotDrivingError as error:
-                log.info("acting_for_another", job_id=job_id, slots=len(reservations), why=str(error))
+                log.info("driving_for_another", job_id=job_id, slots=len(reservations), why=str(error))
         try:
             return await self._local.fill(job_id, reservations)
         except NotDrivingError:
@@ -150,7 +150,7 @@ class TaskManager:
         try:
             updated = await driver.update(executor, reports, freed)
         except NotDrivingError as error:
-            log.info("acting_for_another", executor_id=executor.executor_id, reports=len(reports), why=str(error))
+            log.info("driving_for_another", executor_id=executor.executor_id, reports=len(reports), why=str(error))
             return await self._local.update(executor, reports, freed)
         if len(updated.acknowledged) == len(reports):
             return updated

@@ -1,4 +1,4 @@
-"""Every type of join by every way of joining, and every type of column through every exchange, in pieces."""
+"""Every type of join by every way of joining, and every type of column through every exchange, distributed."""
 
 import pytest
 

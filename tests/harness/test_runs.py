@@ -119,7 +119,7 @@ def test_what_cannot_be_cut_is_named(spark, tables):
         return x in seen.value
 
     spark.udf.register("look", look, "boolean")
-    with pytest.raises(AssertionError, match="cannot be run in pieces, so there is nothing to compare"):
+    with pytest.raises(AssertionError, match="cannot be distributed, so there is nothing to compare"):
         assert_distributed_eq(spark.sql("select look(k), count(*) from sales group by 1"))
 
 
@@ -228,7 +228,7 @@ def test_a_project_finds_the_fixtures_and_reads_what_is_wrong(tmp_path):
     told = done.stdout
     assert "PASSED test_queries.py::test_right" in told, told + done.stderr
     assert "FAILED test_queries.py::test_function_that_counts" in told, told
-    assert "AssertionError: run in pieces, the query gives another result" in told, told
+    assert "AssertionError: distributed, the query gives another result" in told, told
     assert "FAILED test_queries.py::test_forgotten_mark" in told, told
     assert "AssertionError: the query is one stage" in told, told
     assert "onager/testing" not in told, told

@@ -1,4 +1,4 @@
-"""Every shape of plan that a query can have, run in pieces with channels of one small frame."""
+"""Every shape of plan that a query can have, distributed, with channels of one small frame."""
 
 import dataclasses
 

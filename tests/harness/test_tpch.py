@@ -1,4 +1,4 @@
-"""The 22 queries of TPC-H give plain Spark's rows in pieces, with channels of one frame and of many.
+"""The 22 queries of TPC-H give plain Spark's rows when distributed, with channels of one frame and of many.
 
 Each with one of the two, in turns; with ``ONAGER_TESTS=all`` (`make test-all`) each with both.
 """

@@ -131,7 +131,7 @@ class Cutter:
     def cut(self) -> list[CutStage]:
         """Return the stages, producers before consumers, the result's last.
 
-        Raises `UnsupportedPlanError`, which names the operator, when a part of the plan cannot be run in pieces.
+        Raises `UnsupportedPlanError`, which names the operator, when a part of the plan cannot be distributed.
         """
         for node in self._outline.nodes:
             self._check(node)

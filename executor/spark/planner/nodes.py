@@ -1,4 +1,4 @@
-"""The operators of Spark's physical plans that Onager runs in pieces, and what cutting needs to know of each.
+"""The operators of Spark's physical plans that Onager distributes, and what cutting needs to know of each.
 
 A plan with any other operator is run whole, on one executor: an operator that nobody has looked at could depend on
 running in one process, and give a wrong answer without a sign. Every row of the table has a test.
@@ -90,4 +90,4 @@ ADVICE: dict[str, str] = {
     "AttachDistributedSequenceExec": "give the frame an index column instead of pandas-on-Spark's default index",
     "UnionLoopExec": "write the recursion out, or materialise its result as files first",
 }
-DEFAULT_ADVICE = "it is not among the operators that can be run in pieces; rewrite the query without it"
+DEFAULT_ADVICE = "it is not among the operators that can be distributed; rewrite the query without it"

@@ -85,7 +85,7 @@ def plan_job(
 ) -> pb.PlanOutcome:
     """Plan a job in a session of its own, and run it as well when it reads little (``onager.fusion.maxBytes``).
 
-    What cannot be run in pieces is run here as well, however much it reads, and the plan says why. *cluster_slots*
+    What cannot be distributed is run here as well, however much it reads, and the plan says why. *cluster_slots*
     sizes the tasks of what is cut; nothing is written at *private* paths. Nothing outside of the session changes.
     Raises `PlanningError` and its kinds for what cannot be planned, `InvalidSettingError` for the conf, `SinkError` for
     a target that cannot be published or may not be replaced, and Spark's own exceptions for what Spark does not take.
@@ -239,7 +239,7 @@ class _Planning:
         name = WHOLE
         if because_of is not None:
             name = f"{WHOLE}, because of {because_of.construct}"
-            text = f"{name}.\nTo have it run in pieces: {because_of.advice}.\n\n{text}"
+            text = f"{name}.\nTo have it distributed: {because_of.advice}.\n\n{text}"
         stage = pb.PlannedStage(
             stage_id=1,
             name=name,

@@ -1,4 +1,4 @@
-"""Queries that nobody wrote: drawn, run in pieces, and compared with plain Spark.
+"""Queries that nobody wrote: drawn, distributed, and compared with plain Spark.
 
 The gate runs the same few each time; to look for more, for as long as you like:
 
@@ -24,7 +24,7 @@ RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthChec
 
 
 def holds(executor: OneExecutor, views: list[pb.View], query: DrawnQuery) -> None:
-    """Fail unless *query* gives plain Spark's rows when it is run in pieces."""
+    """Fail unless *query* gives plain Spark's rows when it is distributed."""
     expected = plain_rows(executor.spark, query)
     outcome = executor.plan_sql(query.text, views=views, conf=CUT | query.conf)
     assert not outcome.HasField("fused_output")

@@ -1,4 +1,4 @@
-"""What a plan says: fused or cut, how many tasks, which stages repeat their rows, what cannot be run in pieces."""
+"""What a plan says: fused or cut, how many tasks, which stages repeat their rows, what cannot be distributed."""
 
 import json
 from pathlib import Path
