@@ -146,14 +146,18 @@ def _print_sink(progress: JobProgress, output_format: str) -> None:
             }
         )
     else:
-        print(f"{progress.result_rows:,} rows written to {progress.sink_path}")
+        print(_written(progress.result_rows, progress.sink_path))
+
+
+def _written(rows: int, where: str) -> str:
+    return f"{rows:,} {'row' if rows == 1 else 'rows'} written to {where}"
 
 
 def _print_result(client: OnagerClient, job: JobHandle, output_format: str, arrow: str | None) -> None:
     reader = client.results(job.id)
     if arrow is not None:
         rows = output.write_arrow(Path(arrow), lambda: reader.schema, reader.batches())
-        print(f"{rows:,} rows written to {arrow}", file=sys.stderr)
+        print(_written(rows, arrow), file=sys.stderr)
         return
     write = {"json": output.write_json, "csv": output.write_csv}.get(output_format, output.write_table)
     write(_schema_of(reader), reader.batches())

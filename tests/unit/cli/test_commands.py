@@ -105,6 +105,8 @@ def test_a_sink_says_where_it_wrote(onager, job):
     job.progress[-1].sink_path, job.progress[-1].result_rows = "/data/out", 1234
     common = ("submit", "-e", "SELECT 1", "--output", "/data/out", "--scheduler", job.address)
     assert onager(*common).out == "1,234 rows written to /data/out\n"
+    job.progress[-1].result_rows = 1
+    assert onager(*common).out == "1 row written to /data/out\n"
     assert json.loads(onager(*common, "-o", "json").out)["sink_path"] == "/data/out"
 
 
