@@ -181,8 +181,8 @@ class ScriptedWorker:
         with self.lock:
             self.assignments.append(assignment)
             for k in task_keys(assignment.task_set):
-                self.started.append(k)
                 self.running[k] = on_report
+                self.started.append(k)
 
     def cancel(self, tasks) -> None:
         self.cancelled.extend(tasks)

@@ -113,7 +113,7 @@ async def test_a_report_whose_answer_is_lost_is_sent_again_and_offers_its_slot_o
 async def test_a_poll_that_waits_meanwhile_is_made_again_with_the_slot_that_no_report_offered():
     async with rig(poll_wait_ms=30_000) as r:
         await r.gateway.launches.put(task_set(0))
-        await until(lambda: len(r.gateway.polls) == 2)
+        await until(lambda: len(r.gateway.polls) == 2 and r.worker.started)
         assert r.gateway.polls[1].free_slots == 1
         r.gateway.after["report"] = lose(times=1)
         r.worker.succeed(key(0))

@@ -57,7 +57,7 @@ async def test_it_registers_with_its_address_and_polls_with_all_that_it_has():
 async def test_a_poll_waits_even_without_a_free_slot_so_that_tasks_are_stopped_at_once():
     async with pushed(poll_wait_ms=30_000, slots=1) as (r, stub):
         await stub.AnswerPoll(answer(r, task_set(0)))
-        await until(lambda: len(r.gateway.polls) == 2)
+        await until(lambda: len(r.gateway.polls) == 2 and r.worker.started)
         assert (r.gateway.polls[1].free_slots, r.gateway.polls[1].wait_ms) == (0, 30_000)
         await stub.AnswerPoll(answer(r, cancel=[task_id(key(0))]))
         await until(lambda: r.gateway.reports)
@@ -74,7 +74,7 @@ async def test_a_poll_is_made_elsewhere_as_soon_as_its_scheduler_has_died():
     async with pushed(poll_wait_ms=30_000, schedulers=2) as (r, _):
         polled = next(n for n, gateway in enumerate(r.gateways) if gateway.polls)
         await r.servers[polled].stop(None)
-        await until(lambda: r.gateways[1 - polled].polls, within_s=2.0)
+        await until(lambda: r.gateways[1 - polled].polls)
 
 
 async def test_an_answer_that_comes_twice_or_late_runs_once():
