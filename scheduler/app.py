@@ -115,20 +115,21 @@ class Replica:
             on_room=self._wake_for_tasks,
         )
         self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
+        peers = ClientAccess(settings.peer_security, (), [Role.SCHEDULER])
         self.forwarding = Forwarding(
             self.members,
             self.ownership,
             self.loads,
             MemberCalls(
                 self.members,
-                ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
+                peers,
                 clock,
                 timeout_s=settings.forward_timeout_ms / 1000,
             ),
         )
         self.member_watch = MemberWatch(
             self.members,
-            ClientAccess(settings.peer_security, (), [Role.SCHEDULER]),
+            peers,
             timeout_s=settings.forward_timeout_ms / 1000,
         )
         fitness = Fitness(
@@ -175,7 +176,7 @@ class Replica:
             clock,
         )
         self.clean_ups = CleanUps(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
-        self.calls = ExecutorCalls(ClientAccess(settings.peer_security, (), [Role.SCHEDULER]), clock)
+        self.calls = ExecutorCalls(peers, clock)
         self.polls = Polls(
             self.executors,
             self.lists,

@@ -20,6 +20,7 @@ from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
 from onager.scheduler.jobs.results import ResultStore
+from onager.scheduler.policy.distribution import TaskDistribution
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.supervision import LoopEndedError
@@ -110,6 +111,24 @@ async def test_tasks_are_spread_over_the_executors_that_wait(hall):
     await asyncio.sleep(0)
     await hall.writers.record(JOB, lambda _: Decision([planned(4)]))
     assert [len(partitions(found)) for found in await asyncio.gather(*waiting)] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "given"), [(TaskDistribution.BIAS, [2, 0]), (TaskDistribution.LOCALITY, [0, 2])], ids=str
+)
+async def test_tasks_go_where_the_policy_says(backend, clock, policy, given):
+    made = Hall(backend, clock)
+    near_e2 = {"e1": 0.2, "e2": 0.8}
+    made.dispatcher = Dispatcher(made.tasks, made.queue, clock, policy=policy, affinity=lambda _, e: near_e2[e])
+    async with made.open() as hall:
+        await hall.jobs.submit(graph())
+        await hall.tasks.fill_reservations([_reservation(session_of())])
+        waiting = [asyncio.create_task(polled(hall.dispatcher, session_of(e), 4, 60)) for e in ("e1", "e2")]
+        await asyncio.sleep(0)
+        await hall.writers.record(JOB, lambda _: Decision([planned(2)]))
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        hall.dispatcher.nudge(lambda _: True)
+        assert [len(partitions(found)) for found in await asyncio.gather(*waiting)] == given
 
 
 async def test_credit_goes_to_the_poll_that_waits(hall):
