@@ -123,7 +123,7 @@ def _warn_of_exchange(settings: ExecutorSettings) -> None:
 
 def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:
     # Imported late, so that a refused setting does not wait for Spark.
-    from onager.executor.spark.streams import StreamSettings
+    from onager.executor.spark.running.streams import StreamSettings
     from onager.executor.spark.worker import SparkWorker
 
     worker = SparkWorker(

@@ -25,8 +25,8 @@ from benchmarks.exchange.runner_process import RunnerOptions, RunnerProcess
 from benchmarks.exchange.stages import CONF, ROW_BYTES
 from benchmarks.tpch.data import generate
 from onager.executor.spark import plan_codec
+from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
-from onager.executor.spark.streams import StreamSettings
 from onager.protocol import onager_pb2 as pb
 
 COLUMNS: Final = ("exchange", "rows", "bytes", "seconds", "mb_per_s", "fixed_ms", "peak_mb")

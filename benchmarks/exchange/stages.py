@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.planner.cutter import Cutter
+from onager.executor.spark.planning.cutter import Cutter
 
 CONF = {"spark.sql.adaptive.enabled": "false", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
 ROW_BYTES = 40

@@ -1,1 +1,1 @@
-"""What touches Spark: its session, the planner, the task runner and the Java kernel."""
+"""What touches Spark: its session, planning, running and the Java kernel."""

@@ -32,12 +32,12 @@ from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema, check_lookups
 from onager.executor.spark.plan_codec import decode, digest
-from onager.executor.spark.planner import FusedRun, cutter, plan_job, sql_script
-from onager.executor.spark.planner.sizing import check_settings_known
+from onager.executor.spark.planning import FusedRun, cutter, plan_job, sql_script
+from onager.executor.spark.planning.sizing import check_settings_known
+from onager.executor.spark.running.streams import StreamSettings
+from onager.executor.spark.running.task_runner import StageRunner
+from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
-from onager.executor.spark.streams import StreamSettings
-from onager.executor.spark.task_runner import StageRunner
-from onager.executor.spark.whole import run_whole
 from onager.executor.work import Assignment, OnReport, WorkerDiedError
 from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
 from onager.private_paths import NO_PATHS, PrivatePaths

@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame
 
 from onager.executor.spark import plan_codec
 from onager.executor.spark.kernel import arrow_schema, jvm_session
-from onager.executor.spark.planner.cutter import CutStage, cut_plan
-from onager.executor.spark.planner.job_session import changed_settings, own_settings
-from onager.executor.spark.planner.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
+from onager.executor.spark.planning.cutter import CutStage, cut_plan
+from onager.executor.spark.planning.job_session import changed_settings, own_settings
+from onager.executor.spark.planning.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
 from onager.executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,

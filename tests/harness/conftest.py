@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 # As the plugin gives them where Onager is installed anew; an older installation does not know of it.
 from onager.testing.kernel import jvm_with_kernel
 from onager.testing.plugin import assert_distributed_eq, onager_config
-from tests.integration.planner.small_tables import FORMATS, write_tables
+from tests.integration.planning.small_tables import FORMATS, write_tables
 from tests.support.spark.one_spark import stop_with_its_jvm
 
 __all__ = ["assert_distributed_eq", "onager_config"]

@@ -3,8 +3,8 @@
 import pytest
 
 from onager.testing import HarnessConfig, assert_distributed_eq
-from tests.integration.planner.joins import WAYS, joined
-from tests.integration.planner.types_of_columns import COLUMNS, carried
+from tests.integration.planning.joins import WAYS, joined
+from tests.integration.planning.types_of_columns import COLUMNS, carried
 
 TINY = HarnessConfig(tasks=2, channel_frames=1, frame_bytes=256)
 

@@ -6,8 +6,8 @@ import dataclasses
 import pytest
 
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
-from tests.integration.planner.python_jobs import as_before, query_of
-from tests.integration.planner.small_tables import FORMATS
+from tests.integration.planning.python_jobs import as_before, query_of
+from tests.integration.planning.small_tables import FORMATS
 
 FUNCTIONS = {
     "pandas, a series at a time": """

@@ -15,7 +15,7 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming import DataStreamWriter
 
 from onager.errors import SideEffectError
-from onager.executor.spark.planner.sql_script import refuse_commands
+from onager.executor.spark.planning.sql_script import refuse_commands
 
 RETURN_IT = "return the DataFrame instead; where its result goes is said when the job is submitted (--output)"
 REFUSED: dict[type, tuple[str, ...]] = {

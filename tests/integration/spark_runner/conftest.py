@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from onager.clock import SystemClock
+from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
-from onager.executor.spark.task_runner import StageRunner
 from onager.private_paths import PrivatePaths
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.spark.runner import PLANNING_CONF, JobRun

@@ -10,8 +10,8 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
 from onager.clock import SystemClock
+from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
-from onager.executor.spark.task_runner import StageRunner
 from tests.support.spark.runner import PLANNING_CONF, JobRun, cut
 
 

@@ -10,7 +10,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from onager.executor.spark import failures
-from onager.executor.spark.binder import stage_key
+from onager.executor.spark.running.binder import stage_key
 from tests.support.spark.runner import cut
 
 MIB = 1024 * 1024

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onager.executor.spark.planner.sizing import HASHED_BYTES
+from onager.executor.spark.planning.sizing import HASHED_BYTES
 from tests.support.spark.runner import cut, settings
 
 SORTED_SIDES = {"spark.sql.autoBroadcastJoinThreshold": "-1"}

@@ -16,7 +16,7 @@ from onager.errors import VersionMismatchError
 from onager.executor.spark.control_tasks import ControlTasks
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import check_lookups
-from onager.executor.spark.planner import cutter, sizing, sql_script
+from onager.executor.spark.planning import cutter, sizing, sql_script
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.exchange.runner_process import RunnerOptions, RunnerProcess
 from onager.clock import SystemClock
+from onager.executor.spark.running.streams import StreamSettings
+from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
-from onager.executor.spark.streams import StreamSettings
-from onager.executor.spark.task_runner import StageRunner
 from tests.integration.spark_streams.pipelined import PipelinedJob, StartOther
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.spark.runner import PLANNING_CONF

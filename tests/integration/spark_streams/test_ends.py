@@ -11,7 +11,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from onager.executor.spark.streams import StreamSettings
+from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS, TOKENS
 from tests.integration.spark_streams.pipelined import await_true, busy, stream_use
 from tests.support.processes.tcp_proxy import TcpProxy

@@ -6,7 +6,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from onager.executor.spark.streams import StreamSettings
+from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS
 from tests.integration.spark_streams.pipelined import await_true, stream_use
 from tests.support.spark.runner import cut

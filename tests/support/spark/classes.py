@@ -13,8 +13,8 @@ from pyspark.sql.functions import col, udf
 
 from onager.clock import SystemClock
 from onager.executor.spark.kernel_jar import kernel_jar
+from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session, warm_up
-from onager.executor.spark.task_runner import StageRunner
 from tests.support.spark.jvm_options import CLASSES, QUICK, SILENT
 from tests.support.spark.runner import PLANNING_CONF, JobRun, cut
 

@@ -19,10 +19,10 @@ from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema
-from onager.executor.spark.planner import FusedRun, plan_job
+from onager.executor.spark.planning import FusedRun, plan_job
+from onager.executor.spark.running.task_runner import StageRunner
+from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import start_session
-from onager.executor.spark.task_runner import StageRunner
-from onager.executor.spark.whole import run_whole
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 

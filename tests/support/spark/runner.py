@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from onager.exchange_layout import result_file
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.planner.cutter import CutStage, Cutter
+from onager.executor.spark.planning.cutter import CutStage, Cutter
+from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
-from onager.executor.spark.task_runner import StageRunner
 from onager.protocol import onager_pb2 as pb
 
 PLANNING_CONF = {

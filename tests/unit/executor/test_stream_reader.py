@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from onager.executor.spark.streams import StreamSettings, check_reader
+from onager.executor.spark.running.streams import StreamSettings, check_reader
 
 
 def test_plaintext_from_another_machine_is_not_read():

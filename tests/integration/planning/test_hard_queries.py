@@ -4,7 +4,7 @@
 import pytest
 
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.shop_tables import NAMES, write_shop
+from tests.integration.planning.shop_tables import NAMES, write_shop
 from tests.support.spark.one_executor import CUT, as_multiset, rows_of
 
 QUERIES = {

@@ -3,8 +3,8 @@
 from collections.abc import Set as AbstractSet
 
 from onager.executor.spark.leaves import LEAVES, DescribedLeaf
-from onager.executor.spark.planner.nodes import EXCHANGES, KNOWN
-from onager.executor.spark.planner.outline import Outline, PlanNode
+from onager.executor.spark.planning.nodes import EXCHANGES, KNOWN
+from onager.executor.spark.planning.outline import Outline, PlanNode
 
 MOST_PARTS = 6
 

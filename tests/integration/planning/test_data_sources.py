@@ -9,8 +9,8 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import jvm_session
 from onager.executor.spark.leaves import rebuild
 from onager.executor.spark.plan_codec import decode
-from onager.executor.spark.planner import plan_job
-from tests.integration.planner.python_jobs import compare, source
+from onager.executor.spark.planning import plan_job
+from tests.integration.planning.python_jobs import compare, source
 
 NUMBERS = """
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition

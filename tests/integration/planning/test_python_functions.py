@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 
 from onager.errors import PlanningError, PlanningTimeoutError, SideEffectError, UserCodeError
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.python_jobs import compare, source
+from tests.integration.planning.python_jobs import compare, source
 from tests.support.spark.one_executor import CUT
 
 SHAPES = {

@@ -29,11 +29,11 @@ from onager.exchange_layout import local_path, stage_directory, staging_director
 from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
-from onager.executor.spark.binder import Binder, StageKey, stage_key
 from onager.executor.spark.kernel import Kernel
+from onager.executor.spark.running.binder import Binder, StageKey, stage_key
+from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
-from onager.executor.spark.streams import StreamSettings, check_reader, open_streams
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
 

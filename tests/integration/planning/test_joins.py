@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.integration.planner.joins import LEFT, OPERATORS, RIGHT, WAYS, joined
+from tests.integration.planning.joins import LEFT, OPERATORS, RIGHT, WAYS, joined
 
 PLAIN_MERGE = {"spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "0"}
 """Otherwise sides that turn out small are hashed after all."""

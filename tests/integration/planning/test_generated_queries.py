@@ -2,7 +2,7 @@
 
 The gate runs the same few each time; to look for more, for as long as you like:
 
-    python -m tests.integration.planner.test_generated_queries 500 [seed]
+    python -m tests.integration.planning.test_generated_queries 500 [seed]
 """
 
 import sys
@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from pyspark.sql import SparkSession
 
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.drawn_queries import DrawnQuery, queries
-from tests.integration.planner.small_tables import make_views
+from tests.integration.planning.drawn_queries import DrawnQuery, queries
+from tests.integration.planning.small_tables import make_views
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 from tests.support.spark.one_spark import stop_with_its_jvm
 

@@ -3,8 +3,8 @@ import os
 import pytest
 from pyspark.sql.types import LongType, StructType
 
-from onager.executor.spark.planner import view_schemas
-from onager.executor.spark.planner.view_schemas import ViewSchemas, schema_key
+from onager.executor.spark.planning import view_schemas
+from onager.executor.spark.planning.view_schemas import ViewSchemas, schema_key
 
 
 def key(path, **changes):

@@ -1,9 +1,16 @@
 import pytest
 
 from onager.errors import InvalidSettingError
-from onager.executor.spark.planner.cutter import combined
-from onager.executor.spark.planner.nodes import KNOWN, Tasks
-from onager.executor.spark.planner.sizing import MIB, is_fused, samples_of_run, setting_bytes, shuffle_partitions, sizes
+from onager.executor.spark.planning.cutter import combined
+from onager.executor.spark.planning.nodes import KNOWN, Tasks
+from onager.executor.spark.planning.sizing import (
+    MIB,
+    is_fused,
+    samples_of_run,
+    setting_bytes,
+    shuffle_partitions,
+    sizes,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ again whole when any of its output is lost.
 from collections.abc import Set as AbstractSet
 
 from onager.executor.spark.leaves import LEAVES, SOURCE_LEAF
-from onager.executor.spark.planner.nodes import EXCHANGES, KNOWN
-from onager.executor.spark.planner.outline import Outline, PlanNode
+from onager.executor.spark.planning.nodes import EXCHANGES, KNOWN
+from onager.executor.spark.planning.outline import Outline, PlanNode
 from onager.executor.spark.stage_plan import RoundRobinOutput, StageOutput
 
 

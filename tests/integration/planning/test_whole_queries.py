@@ -6,10 +6,10 @@ import pytest
 
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import leaves
-from onager.executor.spark.planner import plan_job
-from onager.executor.spark.planner.nodes import KNOWN
+from onager.executor.spark.planning import plan_job
+from onager.executor.spark.planning.nodes import KNOWN
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.python_jobs import compare, source
+from tests.integration.planning.python_jobs import compare, source
 
 RECURSION = """
 with recursive t(n) as (select 1 union all select n + 1 from t where n < 5)

@@ -20,10 +20,10 @@ from onager.errors import UnsupportedPlanError
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PlanTools, jvm_session
-from onager.executor.spark.planner.determinism import is_deterministic
-from onager.executor.spark.planner.job_session import planned_settings
-from onager.executor.spark.planner.naming import stage_name
-from onager.executor.spark.planner.nodes import (
+from onager.executor.spark.planning.determinism import is_deterministic
+from onager.executor.spark.planning.job_session import planned_settings
+from onager.executor.spark.planning.naming import stage_name
+from onager.executor.spark.planning.nodes import (
     ADVICE,
     DEFAULT_ADVICE,
     EXCHANGES,
@@ -32,9 +32,9 @@ from onager.executor.spark.planner.nodes import (
     SUBQUERIES,
     Tasks,
 )
-from onager.executor.spark.planner.outline import Outline, PlanNode
-from onager.executor.spark.planner.python_code import check_python_functions
-from onager.executor.spark.planner.sizing import samples_of_run
+from onager.executor.spark.planning.outline import Outline, PlanNode
+from onager.executor.spark.planning.python_code import check_python_functions
+from onager.executor.spark.planning.sizing import samples_of_run
 from onager.executor.spark.stage_plan import (
     PLACEHOLDER_PREFIX,
     ExchangeInput,

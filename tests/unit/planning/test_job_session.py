@@ -3,7 +3,7 @@
 import pytest
 
 from onager.errors import InvalidSettingError
-from onager.executor.spark.planner.job_session import apply_settings
+from onager.executor.spark.planning.job_session import apply_settings
 from onager.job_settings import PLANNERS, SCHEDULERS
 
 NO_SESSION = None

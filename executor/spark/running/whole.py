@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from onager.exchange_layout import stage_directory, staging_directory
 from onager.executor.spark.kernel import Kernel, jvm_session
-from onager.executor.spark.planner import FusedRun
+from onager.executor.spark.planning import FusedRun
 from onager.ids import JobId, new_nonce
 from onager.protocol import onager_pb2 as pb
 

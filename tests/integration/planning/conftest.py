@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onager.protocol import onager_pb2 as pb
-from tests.integration.planner.small_tables import make_views
+from tests.integration.planning.small_tables import make_views
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 from tests.support.spark.one_spark import stop_with_its_jvm
 

@@ -9,8 +9,8 @@ import pyarrow.ipc
 
 from onager.clock import SystemClock
 from onager.executor.spark.plan_codec import decode, digest
+from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.session import start_session
-from onager.executor.spark.task_runner import StageRunner
 from onager.protocol import onager_pb2 as pb
 
 

@@ -14,16 +14,16 @@ from onager.executor.exchange import check_appended, check_target
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import QueryTools, jvm_session
-from onager.executor.spark.planner.cutter import CutStage, cut_plan
-from onager.executor.spark.planner.formats import check_options, completed
-from onager.executor.spark.planner.job_session import (
+from onager.executor.spark.planning.cutter import CutStage, cut_plan
+from onager.executor.spark.planning.formats import check_options, completed
+from onager.executor.spark.planning.job_session import (
     changed_settings,
     job_session,
     planned_settings,
     register_views,
 )
-from onager.executor.spark.planner.sizing import CUT_SETTINGS, fuses, is_fused, setting_bytes, sizes
-from onager.executor.spark.planner.sql_script import plan_script
+from onager.executor.spark.planning.sizing import CUT_SETTINGS, fuses, is_fused, setting_bytes, sizes
+from onager.executor.spark.planning.sql_script import plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.job_settings import SORT_PARALLEL_FROM_BYTES
 from onager.private_paths import NO_PATHS, PrivatePaths

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.planner.types_of_columns import AS_TEXT, COLUMNS, SHOWN, carried
+from tests.integration.planning.types_of_columns import AS_TEXT, COLUMNS, SHOWN, carried
 
 AS_KEY = """
 with t as (select id, {values} from range(0, 30, 1, 3))

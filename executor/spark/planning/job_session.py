@@ -17,8 +17,8 @@ from onager.exchange_layout import has_scheme
 from onager.executor.exchange import Description, null_text, read_description
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PlanTools, jvm_session
-from onager.executor.spark.planner.formats import check_options, merged, says
-from onager.executor.spark.planner.view_schemas import ViewSchemas, schema_key
+from onager.executor.spark.planning.formats import check_options, merged, says
+from onager.executor.spark.planning.view_schemas import ViewSchemas, schema_key
 from onager.job_settings import PREFIX, check_known
 from onager.protocol import onager_pb2 as pb
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from onager.executor.spark.failures import from_exception
-from tests.integration.planner.script_corpus import Script, scripts
+from tests.integration.planning.script_corpus import Script, scripts
 from tests.support.spark.one_executor import OneExecutor, as_multiset, rows_of
 
 PARTS = 4
