@@ -4,10 +4,10 @@ A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer
 a newer minor version added. Each record is written under the lowest version that reads it correctly, so the previous
 version can still read records that use nothing new:
 
-    1.4    all but what follows; with it came causes of failures, which a reader of 1.3 does without (1.3: that a job
-           says why it streams no more; 1.2: pauses before retries)
-    2.3    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
-    3.1    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
+    1.5    all but what follows; with it came who wrote a batch, which a reader of 1.4 does without (1.4: causes of
+           failures; 1.3: that a job says why it streams no more; 1.2: pauses before retries)
+    2.4    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
+    3.2    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -17,7 +17,7 @@ import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from immutables import Map
 from pydantic import TypeAdapter, ValidationError
@@ -26,6 +26,7 @@ from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.encoding import encoder
 from onager.execution_graph.events import Event, PipelineAbandoned, StragglersFound, TasksSpeculated
 from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
 
 SCHEMA_MAJOR = 3
@@ -34,7 +35,7 @@ SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
 PIPELINED_MAJOR = 3
 """The version of records of jobs whose stages run together, for as long as they do."""
-_MINORS = {1: 4, 2: 3, 3: 1}
+_MINORS = {1: 5, 2: 4, 3: 2}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -55,6 +56,8 @@ class EventBatch:
     batch_id: str
     """Drawn by the writer: tells whether a write of unknown outcome was this one."""
     events: tuple[Event, ...]
+    writer: Annotated[str, SPARSE] = ""
+    """The scheduler that committed it; empty if a version before 1.5 wrote it."""
 
 
 def encode_graph(graph: ExecutionGraph) -> bytes:

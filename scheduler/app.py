@@ -67,7 +67,7 @@ class Replica:
         self.precedence = Precedence(self.members)
         self.ownership = Ownership(self.members)
         self.heads = JobHeads(backend, clock, interval_ms=settings.heads_interval_ms)
-        self.jobs = JobStore(backend, self.heads, clock)
+        self.jobs = JobStore(backend, self.heads, clock, settings.scheduler_id)
         self.writers = JobWriters(self.jobs, clock, self.ownership.follows)
         self.blobs = BlobStore(backend)
         self.results = ResultStore(backend)

@@ -26,6 +26,7 @@ class Keyspace(StrEnum):
     Results = "Results"
     CompletedJobs = "CompletedJobs"
     FailedJobs = "FailedJobs"
+    History = "History"
     Admin = "Admin"
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 

@@ -30,7 +30,7 @@ _REMOVED_AT_ONCE: Final = 16
 """Jobs removed by one transaction; each takes seven operations."""
 _BATCHES_AT_ONCE: Final = 12
 """Transactions in flight: the store writes concurrent ones together."""
-_PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.Results)
+_PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspace.Results)
 
 
 class Retention:

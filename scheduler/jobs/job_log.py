@@ -3,6 +3,7 @@
     ActiveJobs/job                  header: generation, the log position that the snapshot covers, its chunks
     GraphChunks/job/snapshot/n      the graph at that position
     JobLog/job/generation/seq       batches of events after it, create-only
+    History/job/seq                 all batches before them (`onager.scheduler.jobs.history`)
 
 Every snapshot starts a generation of the log. A snapshot is committed at the very end of the log (its transaction
 expects the next entry to be absent), so a generation is covered whole by the next snapshot and goes by one range

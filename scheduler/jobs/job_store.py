@@ -24,7 +24,7 @@ from onager.errors import (
 )
 from onager.execution_graph import Event, EventBatch, ExecutionGraph, encode_batch
 from onager.ids import JobId
-from onager.scheduler.jobs import job_log
+from onager.scheduler.jobs import history, job_log
 from onager.scheduler.jobs.blobs import BlobWrites
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.held_tasks import HeldTasks
@@ -66,8 +66,9 @@ MAX_BATCH_BYTES: Final = 1024 * 1024
 """A larger batch is committed as a snapshot, whose chunks have no total limit."""
 COMPRESS_BATCH_ABOVE_BYTES: Final = 2 * 1024
 """Most writes are batches, whose events are alike: they shrink to a fifth."""
-_INLINE_CHUNK_BYTES: Final = 1024 * 1024
-"""A snapshot up to this size shares the transaction of its header."""
+_INLINE_BYTES: Final = 1024 * 1024
+_INLINE_OPS: Final = 64
+"""A snapshot, and history, of up to so many bytes and keys share the transaction of their header."""
 _ENDED_IN_CACHE: Final = 64
 _READ_AT_ONCE: Final = 8
 """Jobs read in one round: each may be a large one."""
@@ -96,8 +97,10 @@ CommitListener = Callable[[StoredJob, JobHead], None]
 class JobStore:
     """The jobs of one namespace, with this scheduler's cache of their graphs."""
 
-    def __init__(self, backend: StateBackendClient, heads: JobHeads, clock: Clock) -> None:
+    def __init__(self, backend: StateBackendClient, heads: JobHeads, clock: Clock, writer: str = "") -> None:
+        """Make it for the scheduler *writer*, whose id its batches bear."""
         self.heads = heads
+        self._writer = writer
         self._backend = backend
         self._clock = clock
         self._active: dict[JobId, StoredJob] = {}
@@ -293,14 +296,14 @@ class JobStore:
         """
         job_id = JobId(job.header.job_id)
         batch_id = secrets.token_hex(8)
-        plain = encode_batch(EventBatch(batch_id=batch_id, events=events))
+        plain = encode_batch(EventBatch(batch_id=batch_id, events=events, writer=self._writer))
         value = pack(plain, above_bytes=COMPRESS_BATCH_ABOVE_BYTES)
         log_bytes = job.log_bytes + len(plain)
         threshold = max(SNAPSHOT_MIN_LOG_BYTES, SNAPSHOT_LOG_RATIO * job.header.snapshot_bytes)
         if not graph.is_active or len(value) > MAX_BATCH_BYTES or log_bytes > threshold:
             self._snapshots_under_way[job_id] = done = asyncio.Event()
             try:
-                return await self._commit_snapshot(job, batch_id, events, graph)
+                return await self._commit_snapshot(job, batch_id, events, graph, plain)
             finally:
                 self._snapshots_under_way.pop(job_id, None)
                 done.set()
@@ -320,10 +323,16 @@ class JobStore:
         return Committed(after)
 
     async def _commit_snapshot(
-        self, job: StoredJob, batch_id: str, events: tuple[Event, ...], graph: ExecutionGraph
+        self, job: StoredJob, batch_id: str, events: tuple[Event, ...], graph: ExecutionGraph, batch: bytes
     ) -> Committed | Lost:
-        """Commit a batch by writing the graph that it leads to: when the log is too large, and at the job's end."""
+        """Commit a batch by writing the graph that it leads to: when the log is too large, and at the job's end.
+
+        *batch* is the batch as JSON, for the job's history.
+        """
         old = job.header
+        parts = await self._history(job, batch)
+        if parts is None:
+            return Lost()
         generation = old.generation + 1
         snapshot = _snapshot_name(generation)
         chunks, size = await in_portions(job_log.snapshot_ops(old.job_id, snapshot, graph))
@@ -351,17 +360,25 @@ class JobStore:
         else:
             ops.append(Delete(Keyspace.ActiveJobs, old.job_id))
             ops.append(DeleteRange(Keyspace.JobLog, f"{old.job_id}/"))
-        if sum(map(op_bytes, chunks)) <= _INLINE_CHUNK_BYTES:
-            ops = [*chunks, *ops]
+        # Names of chunks are unique to their snapshot, and parts of the history but the last are the same whoever writes
+        # them: both may be written before the transaction, and again.
+        before, last = [*chunks, *parts[:-1]], parts[-1]
+        if len(before) < _INLINE_OPS and sum(map(op_bytes, before)) <= _INLINE_BYTES - op_bytes(last):
+            ops = [*before, *ops]
         else:
-            for chunk in chunks:
-                await self._put_chunk(chunk)
+            for op in before:
+                await self._put(op)
+        is_too_large = op_bytes(last) > _INLINE_BYTES
+        if not is_too_large:
+            ops.append(last)
         tip = job_log.log_key(old.job_id, old.generation, job.seq + 1)
         expect = {(Keyspace.ActiveJobs, old.job_id): job.header_revision, (Keyspace.JobLog, tip): ABSENT}
         revision = await self._settle(ops, expect, lambda: self._has_header(keyspace, header))
         if revision is None:
             return Lost()
         after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
+        if is_too_large:
+            await self._put(last)  # should this scheduler end right here, the history has a gap
         self._learn(after, head, revision, events)
         if not graph.is_active:
             log.info("job_ended", job_id=old.job_id, state=head.state.value, seq=after.seq)
@@ -404,12 +421,26 @@ class JobStore:
             return None
         return found.mod_revision
 
-    async def _put_chunk(self, chunk: Op) -> None:
-        # Chunk names are unique to their snapshot, so writing them again is harmless.
+    async def _put(self, op: Op) -> None:
         for _ in range(_TRIES):
-            if isinstance(await self._backend.put_txn([chunk]), TxnCommitted):
+            if isinstance(await self._backend.put_txn([op]), TxnCommitted):
                 return
-        raise OutcomeUnknownError("a chunk of a snapshot could not be stored")
+        raise OutcomeUnknownError("a part of a snapshot could not be stored")
+
+    async def _history(self, job: StoredJob, batch: bytes) -> list[Put] | None:
+        """Return the parts of the history that the generation of the log and *batch*, which closes it, make.
+
+        None if another writer has closed it.
+        """
+        header = job.header
+        entries: Sequence[KeyValue] = ()
+        if job.seq > header.seq:
+            prefix = job_log.log_prefix(header.job_id, header.generation)
+            found = await self._backend.get_from_prefix(Keyspace.JobLog, prefix)
+            entries = found.items[: job.seq - header.seq]
+            if not entries or entries[-1].key != job_log.log_key(header.job_id, header.generation, job.seq):
+                return None
+        return await in_portions(history.parts(header.job_id, entries, header.seq, batch))
 
     async def mend_heads(self) -> None:
         """Write unreadable heads again from the jobs' records; where those are unreadable, too, mark the job broken.

@@ -249,9 +249,9 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    version = {speculating: b"2.3", pipelined: b"3.1"}.get(make, b"1.4")
+    version = {speculating: b"2.4", pipelined: b"3.2"}.get(make, b"1.5")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
-    version = {speculating: b"2.3", abandoned: b"3.1"}.get(make, b"1.4")
+    version = {speculating: b"2.4", abandoned: b"3.2"}.get(make, b"1.5")
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
         b'{"schema_version":"%b",' % version
     )
@@ -259,34 +259,34 @@ def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: t
 
 def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:
     job = Job(graph=new_graph(pipeline=Pipeline()))
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.1",'), "others would plan it as they know it"
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.2",'), "others would plan it as they know it"
     job.launch("a")
     job.feed(job.plan(*chain(2)))
     job.finish()
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.4",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.5",')
     again = abandoned()
-    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.4",')
+    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.5",')
 
 
 def test_a_job_that_needed_not_all_of_its_rows_is_news_when_it_has_ended_too() -> None:
     job = pipelined()
     job.succeed(3, 0, 1)
     assert not job.graph.is_active
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.1",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.2",')
 
 
 def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None:
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.4",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.5",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.3",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.3",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.4",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.4",')
 
 
-@pytest.mark.parametrize("version", ["1.5", "2.4", "3.2"])
+@pytest.mark.parametrize("version", ["1.6", "2.5", "3.3"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):

@@ -100,9 +100,9 @@ def session_of(executor_id="e1", state="alive", *, list_number=0):
     return ExecutorSession(record=record, seen_s=0, seen_ms=0, renewed_s=0, list_number=list_number)
 
 
-def store(backend, clock):
+def store(backend, clock, writer=""):
     heads = JobHeads(backend, clock, interval_ms=500)
-    return JobStore(backend, heads, clock)
+    return JobStore(backend, heads, clock, writer)
 
 
 def acting_alone(backend, clock):

@@ -172,7 +172,7 @@ async def test_the_end_moves_the_header_and_leaves_no_log(backend, clock):
     job = await running(jobs, 1)
     job = await step(jobs, job, [succeeded(1, 0)])
     found = await keys(backend)
-    assert {k.split("/")[0] for k in found} == {"CompletedJobs", "GraphChunks", "JobHeads"}
+    assert {k.split("/")[0] for k in found} == {"CompletedJobs", "GraphChunks", "History", "JobHeads"}
     assert len([k for k in found if k.startswith("GraphChunks")]) == 1
     assert jobs.heads.get(JOB).state.value == "successful"
     assert (await store(backend, clock).load(JOB)).graph == job.graph
@@ -294,7 +294,7 @@ async def test_bytes_per_task_do_not_grow_with_the_job(backend, clock):
 
 
 async def test_a_graph_too_large_for_one_transaction_goes_in_chunks(backend, clock, monkeypatch):
-    monkeypatch.setattr(job_store, "_INLINE_CHUNK_BYTES", 10)
+    monkeypatch.setattr(job_store, "_INLINE_BYTES", 10)
     jobs = store(backend, clock)
     job = await running(jobs, 1)
     job = await step(jobs, job, [succeeded(1, 0)])

@@ -1,0 +1,141 @@
+"""What a job did: the batches of its log, kept beyond the snapshots and the end that remove the log.
+
+    History/job/position    the batches from that log position on, one a line, compressed
+
+The transaction of a snapshot, or of a job's end, puts the generation of the log that it closes here, together with its
+own batch, which is in no log. So positions go on from one part to the next, and from the last part to the log. Parts
+are cut by size alone: two schedulers that close the same generation write the same parts, but for the last one, which
+holds the batch that only one of them commits.
+"""
+
+from bisect import bisect_right
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from onager.errors import JobNotFoundError
+from onager.execution_graph import EventBatch, decode_batch
+from onager.ids import JobId
+from onager.protocol.apart import apart
+from onager.scheduler.jobs import job_log
+from onager.scheduler.records import pack, unpack
+from onager.state_backend import KeyRange, Keyspace, KeyValue, Put, StateBackendClient
+
+_PART_BYTES: Final = 256 * 1024
+"""Bytes of batches, before compression, after which the next part begins: to read a page, one or two are read."""
+_COMPRESS_ABOVE_BYTES: Final = 512
+_PAGE_KEYS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A batch of a job's log, at its position; None where it was not kept."""
+
+    position: int
+    batch: EventBatch | None
+
+
+def prefix(job_id: str) -> str:
+    """Return the prefix of a job's history."""
+    return f"{job_id}/"
+
+
+def key(job_id: str, position: int) -> str:
+    """Return the key of the part that begins at a log position."""
+    return f"{prefix(job_id)}{position:012d}"
+
+
+def parts(job_id: str, entries: Sequence[KeyValue], after: int, last: bytes) -> Generator[None, None, list[Put]]:
+    """Return the parts that hold the log's *entries*, whose positions follow *after*, and *last*, a batch's JSON.
+
+    Works in portions.
+    """
+    made: list[Put] = []
+    lines: list[bytes] = []
+    begins, size = after + 1, 0
+    for position, line in enumerate((*_lines(entries), last), after + 1):
+        if size >= _PART_BYTES:
+            made.append(_part(job_id, begins, lines))
+            begins, lines, size = position, [], 0
+            yield
+        lines.append(line)
+        size += len(line)
+    return [*made, _part(job_id, begins, lines)]
+
+
+def _lines(entries: Sequence[KeyValue]) -> Generator[bytes, None, None]:
+    for entry in entries:
+        yield unpack(entry.value, f"batch {entry.key}")
+
+
+def _part(job_id: str, begins: int, lines: Sequence[bytes]) -> Put:
+    return Put(Keyspace.History, key(job_id, begins), pack(b"\n".join(lines), above_bytes=_COMPRESS_ABOVE_BYTES))
+
+
+def read_part(item: KeyValue) -> list[Entry]:
+    """Return the entries of a part; `StateCorruptError` or `SchemaVersionError` when it cannot be read."""
+    begins = int(item.key.rpartition("/")[2])
+    lines = unpack(item.value, f"history {item.key}").split(b"\n")
+    return [Entry(position, decode_batch(line)) for position, line in enumerate(lines, begins)]
+
+
+class JobHistory:
+    """The histories of jobs."""
+
+    def __init__(self, backend: StateBackendClient) -> None:
+        self._backend = backend
+
+    async def after(self, job_id: JobId, position: int, limit: int) -> list[Entry]:
+        """Return entries after *position*, up to about *limit* events; none at the end of what is known.
+
+        A gap in what was kept is an entry without a batch, at the last position that it covers. `JobNotFoundError` when
+        there is no such job; `StateCorruptError` or `SchemaVersionError` when what is stored cannot be read.
+        """
+        while True:
+            found, is_moving = await self._look(job_id, position)
+            if not is_moving:
+                break
+        entries: list[Entry] = []
+        events = 0
+        for entry in found:
+            if entry.position <= position:
+                continue
+            if events >= limit:
+                break
+            if entry.position > position + 1:
+                entries.append(Entry(entry.position - 1, None))
+            entries.append(entry)
+            position = entry.position
+            events += len(entry.batch.events) if entry.batch is not None else 0
+        return entries
+
+    async def _look(self, job_id: JobId, position: int) -> tuple[list[Entry], bool]:
+        """Return the entries of the part, or of the log, in which *position* is followed by another.
+
+        Also whether the log went into the history meanwhile: then look again.
+        """
+        keys = (await self._backend.scan_keys(Keyspace.History, prefix(job_id), limit=_PAGE_KEYS)).items
+        # A part goes on until the next one begins.
+        first = max(0, bisect_right(keys, key(job_id, position + 1)) - 1)
+        for name in keys[first : first + 2]:
+            stored = await self._backend.get(Keyspace.History, name)
+            if stored is None:
+                continue  # its retention is over
+            entries = await apart(len(stored.value), read_part, stored)
+            if entries[-1].position > position:
+                return entries, False
+        headers, ranges = [(keyspace, str(job_id)) for keyspace in job_log.HEADER_KEYSPACES], []
+        ranges = [KeyRange(Keyspace.JobLog, prefix(job_id))]
+        seen = await self._backend.read_txn(headers, ranges)
+        if not any(seen.values.values()):
+            raise JobNotFoundError(job_id)
+        log = [item for item in seen.ranges[0].items if int(item.key.rpartition("/")[2]) > position]
+        if not log or int(log[0].key.rpartition("/")[2]) > position + 1:
+            later = (await self._backend.scan_keys(Keyspace.History, prefix(job_id), limit=_PAGE_KEYS)).items
+            if later != keys:
+                return [], True
+        return await apart(sum(len(item.value) for item in log), _read_log, log), False
+
+
+def _read_log(items: Sequence[KeyValue]) -> list[Entry]:
+    return [Entry(int(item.key.rpartition("/")[2]), job_log.read_batch(item)) for item in items]

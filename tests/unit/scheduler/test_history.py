@@ -1,0 +1,106 @@
+"""What a job did, beyond the log that its snapshots and its end remove."""
+
+import pytest
+
+from onager.errors import JobNotFoundError
+from onager.execution_graph import JobCancelled, apply_all
+from onager.ids import JobId
+from onager.scheduler.jobs import history, job_store
+from onager.scheduler.jobs.history import JobHistory
+from onager.scheduler.jobs.job_store import Lost
+from onager.state_backend import Keyspace
+from tests.unit.scheduler.small_graphs import append, graph, keys, store, succeeded
+from tests.unit.scheduler.test_job_store import running, step
+
+JOB = JobId("job-1")
+
+
+async def whole(backend, limit=1, after=0):
+    """Read a history page by page."""
+    found = []
+    while page := await JobHistory(backend).after(JOB, found[-1].position if found else after, limit):
+        found += page
+    return found
+
+
+def replayed(entries):
+    """The graph that the entries lead to."""
+    return apply_all(graph(), [event for entry in entries for event in entry.batch.events])
+
+
+@pytest.fixture
+def short_logs(monkeypatch):
+    """Snapshots, and parts of the history, after a few batches."""
+    monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
+    monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 1)
+    monkeypatch.setattr(history, "_PART_BYTES", 1_000)
+
+
+@pytest.mark.parametrize("inline_ops", [0, 64], ids=["parts before", "one transaction"])
+async def test_the_history_of_a_job_leads_to_its_graph_before_and_after_its_end(
+    backend, clock, short_logs, monkeypatch, inline_ops
+):
+    monkeypatch.setattr(job_store, "_INLINE_OPS", inline_ops)
+    jobs = store(backend, clock)
+    job = await running(jobs, 100)
+    for partition in range(99):
+        job = await step(jobs, job, [succeeded(1, partition)])
+    assert job.header.generation > 2, "there were snapshots"
+    assert len(await keys(backend, Keyspace.History)) > job.header.generation
+    assert await keys(backend, Keyspace.JobLog), "and there is a log"
+    found = await whole(backend)
+    assert [entry.position for entry in found] == list(range(1, job.seq + 1))
+    assert replayed(found) == job.graph
+    job = await step(jobs, job, [succeeded(1, 99)])
+    assert not await keys(backend, Keyspace.JobLog)
+    found = await whole(backend, limit=7)
+    assert [entry.position for entry in found] == list(range(1, job.seq + 1))
+    assert replayed(found) == job.graph
+
+
+async def test_a_page_begins_at_any_position(backend, clock, short_logs):
+    jobs = store(backend, clock)
+    job = await running(jobs, 30)
+    for partition in range(20):
+        job = await step(jobs, job, [succeeded(1, partition)])
+    for after in range(job.seq + 1):
+        found = await whole(backend, after=after)
+        assert [entry.position for entry in found] == list(range(after + 1, job.seq + 1))
+
+
+async def test_it_says_who_wrote(backend, clock):
+    first = store(backend, clock, "s1")
+    await running(first, 3)
+    second = store(backend, clock, "s2")
+    await step(second, await second.load(JOB), [JobCancelled(reason="enough", at_ms=8)])
+    writers = [entry.batch.writer for entry in await whole(backend)]
+    assert writers == ["s1"] * (len(writers) - 1) + ["s2"]
+
+
+async def test_who_loses_the_end_leaves_nothing_in_the_history(backend, clock, short_logs):
+    late, jobs = store(backend, clock, "late"), store(backend, clock, "s1")
+    stale = await running(late, 3)
+    job = await step(jobs, await jobs.load(JOB), [succeeded(1, 0)])
+    job = await step(jobs, job, [JobCancelled(reason="enough", at_ms=8)])
+    assert isinstance(await append(late, stale, [JobCancelled(reason="too late", at_ms=9)]), Lost)
+    found = await whole(backend)
+    assert replayed(found) == job.graph
+    assert found[-1].batch.writer == "s1"
+
+
+async def test_what_was_not_kept_is_told(backend, clock, short_logs):
+    jobs = store(backend, clock)
+    job = await running(jobs, 100)
+    for partition in range(100):
+        job = await step(jobs, job, [succeeded(1, partition)])
+    parts = sorted(await keys(backend, Keyspace.History))
+    gone, after = (int(part.rpartition("/")[2]) for part in parts[1:3])
+    await backend.delete(Keyspace.History, history.key(JOB, gone))
+    found = await whole(backend)
+    assert [(entry.position, entry.batch) for entry in found if entry.batch is None] == [(after - 1, None)]
+    assert [entry.position for entry in found] == [*range(1, gone), *range(after - 1, job.seq + 1)]
+
+
+async def test_a_job_that_is_not_there_has_no_history(backend):
+    with pytest.raises(JobNotFoundError):
+        await JobHistory(backend).after(JobId("none"), 0, 10)
