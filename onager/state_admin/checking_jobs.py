@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from onager.execution_graph import (
@@ -13,6 +14,7 @@ from onager.execution_graph import (
     lives_at_work,
     violations,
 )
+from onager.scheduler.jobs.history import read_part
 from onager.scheduler.jobs.job_heads import JobHead, head_of
 from onager.scheduler.jobs.job_log import (
     HEADER_KEYSPACES,
@@ -46,9 +48,8 @@ class Job:
 
 def check_jobs(store: StoreContents, found: Findings) -> list[Job]:
     """Add the errors of jobs to *found*; return the jobs that have a header."""
-    parts = {
-        keyspace: _by_job(store.records[keyspace].values()) for keyspace in (Keyspace.GraphChunks, Keyspace.JobLog)
-    }
+    of_jobs = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History)
+    parts = {keyspace: _by_job(store.records[keyspace].values()) for keyspace in of_jobs}
     heads = {key: _read_head(item, found) for key, item in store.records[Keyspace.JobHeads].items()}
     jobs: list[Job] = []
     headed = dict.fromkeys(key for keyspace in HEADER_KEYSPACES for key in store.records[keyspace])
@@ -63,6 +64,7 @@ def check_jobs(store: StoreContents, found: Findings) -> list[Job]:
             check.run(store.records[places[0]][job_id])
         except Exception as error:  # noqa: BLE001 - damage can take any shape, and must not end the check of the rest
             found.error("undecodable", job.keyspace, job_id, f"the job cannot be checked: {error!r}")
+        _check_history(parts[Keyspace.History][job_id], found)
         if job_id not in heads:
             found.error("missing", Keyspace.JobHeads, job_id, "the job has no head: no scheduler works on it")
     for job_id in heads:
@@ -90,6 +92,16 @@ def _read_head(item: KeyValue, found: Findings) -> JobHead | None:
     if head is not None and head.broken is not None:
         found.error("marked", Keyspace.JobHeads, item.key, f"a scheduler found the job's record damaged: {head.broken}")
     return head
+
+
+def _check_history(parts: Sequence[KeyValue], found: Findings) -> None:
+    position = 0
+    for part in parts:
+        entries = found.read(Keyspace.History, part.key, partial(read_part, part))
+        if entries is not None and entries[0].position > position + 1 and position:
+            message = f"positions {position + 1} to {entries[0].position - 1} were not kept"
+            found.warn("gap", Keyspace.History, part.key, message)
+        position = entries[-1].position if entries else 0
 
 
 class _JobCheck:

@@ -36,6 +36,8 @@ def decoded(keyspace: Keyspace, key: str, value: bytes) -> str:
         case Keyspace.GraphChunks if len(value) == VALUE_CHUNK_BYTES or not path.endswith("/0000"):
             # Cut after packing, so it can be read only with the others, as `onager state get` does.
             return _json({"chunk_of": path.rpartition("/")[0], "size_bytes": len(value)})
+        case Keyspace.History:
+            return content(b'{"batches":[%b]}' % unpack(value, path).replace(b"\n", b","))
         case Keyspace.Plans if not value:
             return _json({"job_id": key.rpartition("/")[2]})
         case _:

@@ -30,6 +30,7 @@ _REMOVED_AT_ONCE: Final = 16
 """Jobs removed by one transaction; each takes seven operations."""
 _BATCHES_AT_ONCE: Final = 12
 """Transactions in flight: the store writes concurrent ones together."""
+_PAGE: Final = 1_000
 _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspace.Results)
 
 
@@ -58,6 +59,7 @@ class Retention:
         self._awaited: set[JobId] = set()
         """The jobs in `_due`, each once."""
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
+        self._histories: set[str] = set()
         self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
@@ -177,4 +179,20 @@ class Retention:
         await self._blobs.release_all(gone)
         await self._blobs.collect(left)
         self._orphans = (references - gone, unnamed - left)
+        histories = await self._histories_without_a_job()
+        for job_id in histories & self._histories:
+            await self._backend.delete_range(Keyspace.History, f"{job_id}/")
+        self._histories = histories - self._histories
         return len(gone) + len(left)
+
+    async def _histories_without_a_job(self) -> set[str]:
+        """Return the jobs that are gone but for their histories, of which an earlier version does not know."""
+        found: set[str] = set()
+        start_after: str | None = None
+        while True:
+            page = await self._backend.scan_keys(Keyspace.History, limit=_PAGE, start_after=start_after)
+            jobs = {key.partition("/")[0] for key in page}
+            found |= {job_id for job_id in jobs if self._heads.get(JobId(job_id)) is None}
+            if not page.has_more:
+                return found
+            start_after = page.items[-1]

@@ -360,8 +360,8 @@ class JobStore:
         else:
             ops.append(Delete(Keyspace.ActiveJobs, old.job_id))
             ops.append(DeleteRange(Keyspace.JobLog, f"{old.job_id}/"))
-        # Names of chunks are unique to their snapshot, and parts of the history but the last are the same whoever writes
-        # them: both may be written before the transaction, and again.
+        # Names of chunks are unique to their snapshot, and all parts of the history but the last are the same whoever
+        # writes them: these may be written before the transaction, and again.
         before, last = [*chunks, *parts[:-1]], parts[-1]
         if len(before) < _INLINE_OPS and sum(map(op_bytes, before)) <= _INLINE_BYTES - op_bytes(last):
             ops = [*before, *ops]

@@ -2,8 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from immutables import Map
 
 from onager.execution_graph import (
     PIPELINED_MAJOR,
@@ -21,6 +23,7 @@ from onager.execution_graph import (
     TaskFailed,
     TasksSpeculated,
     apply,
+    apply_all,
     decode_graph,
     is_streaming,
     running_count,
@@ -31,6 +34,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.history import read_part
 from onager.scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, read_batch, snapshot_prefix
 from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
@@ -45,6 +49,12 @@ SET_ASIDE_S = 8
 
 class Violation(AssertionError):  # noqa: N818
     """An oracle says that something went wrong."""
+
+
+def _as_before(graph: ExecutionGraph) -> ExecutionGraph:
+    """Return what a scheduler of the version before writes of *graph*."""
+    stages = [replace(stage, ledger=replace(stage.ledger, durations_ms=Map())) for stage in graph.stages]
+    return replace(graph, stages=tuple(stages), speculation=None, pipeline=None)
 
 
 @dataclass(slots=True)
@@ -67,6 +77,7 @@ class SeenJob:
     """How many tasks were handed out."""
     launched_at: Counter[str] = field(default_factory=Counter)
     """To which executors they were."""
+    submitted: ExecutionGraph | None = None
     final: ExecutionGraph | None = None
     is_removed: bool = False
 
@@ -87,6 +98,7 @@ class Observer(RunLedger):
         self._hearts: dict[str, bytes] = {}
         self._executors: dict[str, ExecutorRecord] = {}
         self._chunks: dict[str, bytes] = {}
+        self._history: dict[str, bytes] = {}
         self._log: set[str] = set()
         self._plans: set[str] = set()
         self.stored: dict[Keyspace, dict[str, int]] = {keyspace: {} for keyspace in WATCHED}
@@ -117,10 +129,11 @@ class Observer(RunLedger):
         for event in group.events:
             key, is_put = event.key, event.kind is EventKind.PUT
             self._trace(f"store r{event.mod_revision} {'put' if is_put else 'del'} {event.keyspace}/{key}")
-            if event.keyspace is Keyspace.GraphChunks:
-                self._chunks[key] = event.value
+            if event.keyspace in (Keyspace.GraphChunks, Keyspace.History):
+                kept = self._chunks if event.keyspace is Keyspace.GraphChunks else self._history
+                kept[key] = event.value
                 if not is_put:
-                    del self._chunks[key]
+                    del kept[key]
             elif event.keyspace is Keyspace.JobLog:
                 if is_put and key in self._log:
                     self.fail(f"the log entry {key} was written over")
@@ -270,8 +283,24 @@ class Observer(RunLedger):
             return
         graph = decode_graph(unpack(b"".join(chunks), job_id))
         job.header, job.seq = header, header.seq
+        if header.seq == 0:
+            job.submitted = graph
         self.counts["snapshots"] += 1
+        self._history_leads_to(job, graph)
         self._moved(job, graph)
+
+    def _history_leads_to(self, job: SeenJob, graph: ExecutionGraph) -> None:
+        """All that led to a snapshot is in the history, and nothing else."""
+        found = sorted(self._history.items())
+        parts = [KeyValue(key, part, 0) for key, part in found if key.startswith(f"{job.job_id}/")]
+        entries = [entry for part in parts for entry in read_part(part)]
+        if [entry.position for entry in entries] != list(range(1, job.seq + 1)):
+            self.fail(f"the history of {job.job_id} has {[e.position for e in entries]} of {job.seq} batches")
+            return
+        assert job.submitted is not None
+        events = [event for entry in entries if entry.batch is not None for event in entry.batch.events]
+        if _as_before(apply_all(job.submitted, events)) != _as_before(graph):
+            self.fail(f"the history of {job.job_id} does not lead to its graph")
 
     def _headers_of(self, job: SeenJob) -> None:
         if job.keyspace is None and not job.is_removed:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _TOLD = {JobState.SUCCESSFUL: pb.SUCCESSFUL, JobState.FAILED: pb.FAILED, JobState.CANCELLED: pb.CANCELLED}
+_OF_JOBS = (
+    "JobHeads/", "ActiveJobs/", "CompletedJobs/", "FailedJobs/", "JobLog/", "GraphChunks/", "Results/", "History/"
+)  # fmt: skip
 
 
 class Oracles:
@@ -188,7 +191,16 @@ class Oracles:
 
     def are_records_gone(self) -> bool:
         """Return whether the store knows of no job any more."""
-        of_jobs = ("JobHeads/", "ActiveJobs/", "CompletedJobs/", "FailedJobs/", "JobLog/", "GraphChunks/", "Results/")
+        of_jobs = (
+            "JobHeads/",
+            "ActiveJobs/",
+            "CompletedJobs/",
+            "FailedJobs/",
+            "JobLog/",
+            "GraphChunks/",
+            "Results/",
+            "History/",
+        )
         return not any(key.startswith(of_jobs) for key in self._keys())
 
     def is_only_scheduler_left(self) -> bool:

@@ -1,6 +1,6 @@
 """Bugs in what is written, read and told of jobs and executors that others have had; see `planted`."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -12,16 +12,17 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.engine.query_coordinator import QueryCoordinator
 from onager.scheduler.engine.stage_coordinator import StageCoordinator
 from onager.scheduler.executors.manager import ExecutorManager
-from onager.scheduler.jobs import job_log
+from onager.scheduler.jobs import history, job_log
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.policy.reservations import Launch
-from onager.state_backend import ABSENT, Conflict, KeyValue
+from onager.state_backend import ABSENT, Conflict, KeyValue, Put
 
 _blob_store = BlobStore.__init__
 _register = ExecutorManager.register
 _decoding_graph = job_log.decoding_graph
 _take = JobHeads._take
+_history_parts = history.parts
 
 
 def _registration_comes_in_parts() -> AbstractContextManager[Any]:
@@ -138,6 +139,15 @@ def _newest_is_written_at_once() -> AbstractContextManager[Any]:
     return mock.patch.object(Members, "writes_major", SCHEMA_MAJOR)
 
 
+def _history_lacks_the_last_entry() -> AbstractContextManager[Any]:
+    """The batch before that of a snapshot is not kept: the log is read up to the snapshot's position, exclusively."""
+
+    def parts(job_id: str, entries: Sequence[KeyValue], after: int, last: bytes) -> Generator[None, None, list[Put]]:
+        return _history_parts(job_id, entries[:-1], after, last)
+
+    return mock.patch.object(history, "parts", parts)
+
+
 OF_RECORDS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "registration-in-parts": _registration_comes_in_parts,
     "running-read-as-resolved": _running_is_read_as_resolved,
@@ -145,5 +155,6 @@ OF_RECORDS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "partition-one-off": _partition_is_one_off,
     "one-head-fails-all": _one_head_fails_all,
     "blob-named-unseen": _known_blob_is_named_unseen,
+    "history-lacks-an-entry": _history_lacks_the_last_entry,
     "newest-written-at-once": _newest_is_written_at_once,
 }
