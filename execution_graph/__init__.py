@@ -14,6 +14,7 @@ from onager.execution_graph.codec import (
     decode_graph,
     decoding_graph,
     encode_batch,
+    encode_event,
     encode_graph,
     encoding_graph,
 )
@@ -158,6 +159,7 @@ __all__ = [
     "decode_graph",
     "decoding_graph",
     "encode_batch",
+    "encode_event",
     "encode_graph",
     "encoding_graph",
     "find_abandonment",

@@ -134,6 +134,11 @@ def encode_batch(batch: EventBatch) -> bytes:
     return _encode(encoder(EventBatch)(batch), max([_major_of_event(event) for event in batch.events], default=1))
 
 
+def encode_event(event: Event) -> str:
+    """Return one event as JSON, as a batch has it."""
+    return encoder(Event)(event)
+
+
 def decode_batch(data: bytes) -> EventBatch:
     """Return the batch that `encode_batch` wrote; errors as in `decode_graph`."""
     batch: EventBatch = _decode(_batches(), data, "a batch of events")

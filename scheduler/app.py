@@ -34,6 +34,7 @@ from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.quarantine import Quarantine
 from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
@@ -200,6 +201,7 @@ class Replica:
             self.members,
             progress,
             self.watchers,
+            JobHistory(backend),
             self.blobs,
             self.results,
             StateAdmin(backend, clock, without_credentials(settings.backend)),

@@ -365,6 +365,21 @@ def job(
 
 @app.command()
 @connecting
+def events(
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    after: Annotated[int, typer.Option(min=0, help="Only what came after this position of the job's log.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the job has ended.")] = False,
+    output: Output = "table",
+    scheduler: Scheduler = DEFAULT_ADDRESS,
+) -> None:
+    """Show what happened to a job: launches, results, failures, losses, and which scheduler committed them."""
+    from onager.cli.events import events as show
+
+    show(scheduler, job_id, after, one_of("-o", output, ("table", "json")), follow=follow)
+
+
+@app.command()
+@connecting
 def cancel(
     job_id: Annotated[str, typer.Argument(metavar="ID")],
     reason: Annotated[str, typer.Option(help="Kept with the job.")] = "",

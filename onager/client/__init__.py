@@ -1,8 +1,9 @@
 """The Python client: submit SQL or functions to a cluster, watch them, and take their results as Arrow."""
 
 from onager.client.client import OnagerClient, connect
+from onager.client.events import JobEvent
 from onager.client.job import JobHandle
 from onager.client.progress import JobProgress, JobState, StageProgress
 from onager.client.spec import View
 
-__all__ = ["JobHandle", "JobProgress", "JobState", "OnagerClient", "StageProgress", "View", "connect"]
+__all__ = ["JobEvent", "JobHandle", "JobProgress", "JobState", "OnagerClient", "StageProgress", "View", "connect"]

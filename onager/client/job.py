@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from onager.client.connection import Connection
+from onager.client.events import JobEvent, watch_events
 from onager.client.progress import JobProgress, JobState
 from onager.client.results import ResultReader, read_table
 from onager.errors import InvalidRequestError
@@ -90,6 +91,13 @@ class JobHandle:
             else:
                 message.next.CopyFrom(page.next)
         return message
+
+    def events(self, after: int = 0, *, follow: bool = False) -> Iterator[JobEvent]:
+        """Yield what happened to the job, after a position of its log: launches, results, losses, who committed them.
+
+        With *follow* it goes on until the job has ended. Survives the loss of the scheduler that it asks.
+        """
+        return watch_events(self._connection, self._id, after, follow=follow)
 
     def cancel(self, reason: str = "") -> JobState:
         """Ask for the job to be stopped, and return its state after that; a job that has ended stays as it is."""

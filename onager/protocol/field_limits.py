@@ -146,6 +146,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     "ListJobsRequest": {"limit": Number(1000, is_cut=True), "state": WORD},
     "WatchJobRequest": {"job_id": ID},
+    "WatchEventsRequest": {"job_id": ID, "after": PLAIN, "follow": PLAIN},
     "CancelJobRequest": {"job_id": ID, "reason": REASON},
     "FetchResultRequest": {"job_id": ID, "partition": PLAIN, "batch": PLAIN},
     "ListExecutorsRequest": _NO_FIELDS,
@@ -383,6 +384,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "GetJob": _SMALL,
     "ListJobs": _SMALL,
     "WatchJob": _SMALL,
+    "WatchEvents": _SMALL,
     "CancelJob": _SMALL,
     "FetchResult": _SMALL,
     "ListExecutors": _WITHOUT_FIELDS,
@@ -417,6 +419,7 @@ class StreamLimit:
 
 STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
     "WatchJob": StreamLimit(2000),
+    "WatchEvents": StreamLimit(200),
     "FetchResult": StreamLimit(64),
     "FetchBlob": StreamLimit(64),
     "WatchState": StreamLimit(4, can_wait=False),

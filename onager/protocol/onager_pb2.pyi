@@ -368,6 +368,40 @@ class WatchJobRequest(_message.Message):
     job_id: str
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
+class WatchEventsRequest(_message.Message):
+    __slots__ = ("job_id", "after", "follow")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    after: int
+    follow: bool
+    def __init__(self, job_id: _Optional[str] = ..., after: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class EventBatch(_message.Message):
+    __slots__ = ("position", "scheduler_id", "events", "more", "not_kept")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    scheduler_id: str
+    events: _containers.RepeatedCompositeFieldContainer[JobEvent]
+    more: bool
+    not_kept: bool
+    def __init__(self, position: _Optional[int] = ..., scheduler_id: _Optional[str] = ..., events: _Optional[_Iterable[_Union[JobEvent, _Mapping]]] = ..., more: _Optional[bool] = ..., not_kept: _Optional[bool] = ...) -> None: ...
+
+class JobEvent(_message.Message):
+    __slots__ = ("type", "at_ms", "json")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    at_ms: int
+    json: str
+    def __init__(self, type: _Optional[str] = ..., at_ms: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+
 class CancelJobRequest(_message.Message):
     __slots__ = ("job_id", "reason")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

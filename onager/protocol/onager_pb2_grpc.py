@@ -56,6 +56,11 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.WatchJobRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.JobProgress.FromString,
                 _registered_method=True)
+        self.WatchEvents = channel.unary_stream(
+                '/onager.v1.OnagerScheduler/WatchEvents',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.WatchEventsRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.EventBatch.FromString,
+                _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/onager.v1.OnagerScheduler/CancelJob',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.CancelJobRequest.SerializeToString,
@@ -135,6 +140,14 @@ class OnagerSchedulerServicer:
 
     def WatchJob(self, request, context):
         """The job's progress now and at every change (at most every 100 ms), ending with the terminal state.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchEvents(self, request, context):
+        """What happened to the job, batch by batch in the order of its log, after a position; ends with what there is, or,
+        when followed, with the job. Any scheduler goes on after the position that another one has told.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -228,6 +241,11 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.WatchJob,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.WatchJobRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.JobProgress.SerializeToString,
+            ),
+            'WatchEvents': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchEvents,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.WatchEventsRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.EventBatch.SerializeToString,
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
@@ -390,6 +408,33 @@ class OnagerScheduler:
             '/onager.v1.OnagerScheduler/WatchJob',
             onager_dot_protocol_dot_onager__pb2.WatchJobRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.JobProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/WatchEvents',
+            onager_dot_protocol_dot_onager__pb2.WatchEventsRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.EventBatch.FromString,
             options,
             channel_credentials,
             insecure,

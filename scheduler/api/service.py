@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import heapq
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
 import structlog
@@ -25,6 +25,7 @@ from onager.protocol.apart import apart
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
 from onager.protocol.serving import translated, translated_stream
 from onager.scheduler import timing, wire
+from onager.scheduler.api.events import told
 from onager.scheduler.api.progress import Explained, Page, ProgressView, broken_failure, progress_of_head
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
@@ -33,6 +34,7 @@ from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.history import Entry, JobHistory
 from onager.scheduler.jobs.job_exchange import pipeline_of
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_specs import checked, decode_spec_shown
@@ -47,6 +49,8 @@ from onager.state_admin.admin import StateAdmin
 log = structlog.get_logger(__name__)
 
 _LIST_DEFAULT: Final = 100
+_EVENTS_A_PAGE: Final = 1_000
+_EVENT_BYTES: Final = 300
 _SPECS_AT_ONCE: Final = 2
 """Jobs whose specification and plan are read at the same time: each may be as large as a message."""
 
@@ -68,6 +72,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         members: Members,
         progress: ProgressView,
         watchers: JobWatchers,
+        history: JobHistory,
         blobs: BlobStore,
         results: ResultStore,
         state: StateAdmin,
@@ -84,6 +89,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._members = members
         self._view = progress
         self._watchers = watchers
+        self._history = history
         self._blobs = blobs
         self._results = results
         self._state = state
@@ -179,6 +185,26 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
                     return
                 is_fresh = not await self._next_look(job_id, changed)
+
+    @translated_stream
+    async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.EventBatch]:  # noqa: ARG002, N802
+        """Yield what happened to a job after a position of its log, batch by batch."""
+        job_id = _job_id(request.job_id)
+        position = request.after
+        with self._watchers.following(job_id) as changed:
+            while True:
+                changed.clear()
+                with self._left_to_others():
+                    is_over = not (await self._jobs.fresh(job_id)).graph.is_active
+                    entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
+                for message in await apart(_size(entries), lambda page: list(told(page)), entries):
+                    yield message
+                if entries:
+                    position = entries[-1].position
+                elif is_over or not request.follow:
+                    return
+                else:
+                    await self._next_look(job_id, changed)
 
     @translated
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: ARG002, N802
@@ -313,6 +339,10 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         if head is None:
             return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
         return progress_of_head(head.model_copy(update={"broken": why}))
+
+
+def _size(entries: Sequence[Entry]) -> int:
+    return _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
 
 
 def _job_id(text: str) -> JobId:

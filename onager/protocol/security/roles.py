@@ -28,6 +28,7 @@ _BY_SERVICE: Final = {
         "GetJob": _CLIENTS,
         "ListJobs": _CLIENTS,
         "WatchJob": _CLIENTS,
+        "WatchEvents": _CLIENTS,
         "CancelJob": _CLIENTS,
         "FetchResult": _CLIENTS,
         "ListExecutors": _EVERYBODY,

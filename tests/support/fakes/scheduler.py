@@ -24,6 +24,7 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.calls: list[tuple[str, Any]] = []
         self.on_call: Callable[[str], None] = lambda _: None
         self.progress: list[pb.JobProgress] = []
+        self.batches: list[pb.EventBatch] = []
         self.partitions: list[list[pa.RecordBatch]] = []
         self.schema = pa.schema([("n", pa.int64())])
         self.piece_bytes = 1 << 20
@@ -72,6 +73,11 @@ class FakeScheduler(OnagerSchedulerServicer):
         if not self.progress or self.progress[-1].state < pb.SUCCESSFUL:
             while context.is_active():
                 threading.Event().wait(0.02)
+
+    def WatchEvents(self, request, context):  # noqa: N802
+        self._enter("WatchEvents", request, context)
+        later = (batch for batch in self.batches if batch.position > request.after)
+        yield from self._breaking(later, context)
 
     def CancelJob(self, request, context):  # noqa: N802
         self._enter("CancelJob", request, context)

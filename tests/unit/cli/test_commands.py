@@ -275,3 +275,33 @@ def test_a_reader_that_leaves_early_is_no_error(job):
         assert process.stdout.readline() == "id\n"
         process.stdout.close()
         assert "Traceback" not in process.stderr.read()
+
+
+def test_events_are_lines_for_people_and_objects_for_programs(onager, scheduler):
+    launched = {"stage_id": 1, "stage_attempt": 2, "tasks": [[0, 0], [1, 0], [3, 1]], "executor_id": "e1"}
+    failed = {
+        "stage_id": 1, "stage_attempt": 2, "partition": 3, "task_attempt": 1, "executor_id": "e1",
+        "failure": {"kind": "io_error", "message": "no such file"},
+    }  # fmt: skip
+    scheduler.batches = [
+        pb.EventBatch(position=2, not_kept=True),
+        pb.EventBatch(
+            position=3,
+            scheduler_id="s1",
+            events=[
+                pb.JobEvent(type="tasks_launched", at_ms=1000, json=json.dumps(launched)),
+                pb.JobEvent(type="task_failed", at_ms=1500, json=json.dumps(failed)),
+            ],
+        ),
+    ]
+    done = onager("events", "j", "--scheduler", scheduler.address)
+    assert done.code == 0
+    gone, launch, failure = done.out.splitlines()
+    assert gone.split() == ["2", "not_kept", *"what happened up to here is not in the store any more".split()]
+    assert launch.endswith("s1                    tasks_launched     stage 1 (attempt 2), tasks 0-1, 3 on e1")
+    assert failure.endswith("stage 1 (attempt 2), task 3 (attempt 1) on e1: io_error: no such file")
+    done = onager("events", "j", "-o", "json", "--follow", "--scheduler", scheduler.address)
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["type"] for line in found] == ["not_kept", "tasks_launched", "task_failed"]
+    assert found[2]["failure"] == failed["failure"]
+    assert found[2]["scheduler_id"] == "s1"

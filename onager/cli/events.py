@@ -1,0 +1,81 @@
+"""What happened to a job, a line for each event."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+import onager
+from onager.cli.output import size
+from onager.client.events import JobEvent
+
+
+def events(scheduler: str, job_id: str, after: int, output: str, *, follow: bool) -> None:
+    """Print a job's events as they come: aligned lines for people, a JSON object a line for programs."""
+    with onager.connect(scheduler) as client:
+        for event in client.job(job_id).events(after, follow=follow):
+            print(_json(event) if output == "json" else line(event), flush=follow)
+
+
+def line(event: JobEvent) -> str:
+    """Return an event for people: position, time, scheduler, and what happened."""
+    when = datetime.fromtimestamp(event.at_ms / 1000, UTC).astimezone() if event.at_ms else None
+    clock = "" if when is None else f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03d}"
+    return f"{event.position:>6}  {clock:23}  {event.scheduler_id:20}  {event.type:17}  {what(event)}".rstrip()
+
+
+def _json(event: JobEvent) -> str:
+    known = {"position": event.position, "at_ms": event.at_ms, "scheduler_id": event.scheduler_id, "type": event.type}
+    return json.dumps(known | event.fields, ensure_ascii=False)
+
+
+def what(event: JobEvent) -> str:  # noqa: PLR0911 - one case a type
+    """Return what an event tells besides its type."""
+    fields = event.fields
+    match event.type:
+        case "stages_started":
+            return f"stage {_ranges(fields['stage_ids'])}"
+        case "tasks_launched" | "tasks_speculated" | "launches_repeated":
+            return f"{_tasks(fields)} on {fields['executor_id']}"
+        case "stragglers_found":
+            return _tasks(fields)
+        case "tasks_lost":
+            return f"{_tasks(fields)} on {fields['executor_id']}: {fields['reason']}"
+        case "task_succeeded":
+            return f"{_task(fields)}: {_made(fields['output'], fields['metrics'])}"
+        case "task_failed":
+            failure = fields["failure"]
+            return f"{_task(fields)}: {failure.get('cause') or failure['kind']}: {failure['message']}"
+        case "job_planned":
+            return f"{len(fields['stages'])} stages, by {fields['executor_id']}"
+        case "executor_lost":
+            return f"{fields['executor_id']}: {fields['reason']}"
+        case "not_kept":
+            return "what happened up to here is not in the store any more"
+        case _:
+            return str(fields.get("reason", ""))
+
+
+def _stage(fields: Mapping[str, Any]) -> str:
+    attempt = fields["stage_attempt"]
+    return f"stage {fields['stage_id']}" + (f" (attempt {attempt})" if attempt else "")
+
+
+def _tasks(fields: Mapping[str, Any]) -> str:
+    return f"{_stage(fields)}, tasks {_ranges([partition for partition, _ in fields['tasks']])}"
+
+
+def _task(fields: Mapping[str, Any]) -> str:
+    attempt = f" (attempt {fields['task_attempt']})" if fields["task_attempt"] else ""
+    return f"{_stage(fields)}, task {fields['partition']}{attempt} on {fields['executor_id']}"
+
+
+def _made(output: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    return f"{output['rows']:,} rows, {size(output['bytes'])}, {metrics.get('run_ms', 0) / 1000:.2f} s"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers for people: ``0-3, 7``."""
+    runs = [list(run) for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for (_, a), (_, b) in ((run[0], run[-1]) for run in runs))

@@ -1,0 +1,79 @@
+"""What happened to a job, as a scheduler tells it."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from onager.execution_graph import JobCancelled, SinkSpec
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.api import events, service
+from onager.scheduler.app import Replica
+from onager.scheduler.jobs.job_writers import Decision
+from onager.scheduler.settings import SchedulerSettings
+from tests.unit.scheduler.small_graphs import graph, planned, succeeded
+from tests.unit.scheduler.test_job_store import launches
+
+JOB = JobId("job-1")
+
+
+@pytest.fixture
+async def replica(backend, clock):
+    made = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s1", listen="127.0.0.1:1"), backend, clock)
+    await made.start()
+    await made.jobs.submit(graph(JOB))
+    yield made
+    await made.close()
+
+
+async def record(replica, decide):
+    return (await replica.writers.record(JOB, decide)).graph
+
+
+async def run(replica, tasks):
+    """Let the job's tasks succeed in one batch; it goes on while one is left."""
+    await record(replica, lambda job: Decision(launches(job)))
+    await record(replica, lambda _: Decision([planned(tasks)]))
+    await record(replica, lambda job: Decision(launches(job, tasks)))
+    await record(replica, lambda _: Decision([succeeded(1, p) for p in range(tasks - 1)]))
+
+
+async def told(replica, after=0, *, follow=False):
+    request = pb.WatchEventsRequest(job_id=JOB, after=after, follow=follow)
+    return [message async for message in replica.service.WatchEvents(request, None)]
+
+
+async def test_all_that_happened_is_told_with_who_committed_it(replica, monkeypatch):
+    monkeypatch.setattr(events, "_EVENTS_A_MESSAGE", 4)
+    monkeypatch.setattr(service, "_EVENTS_A_PAGE", 3)
+    await run(replica, 10)
+    found = await told(replica)
+    assert [message.position for message in found] == [1, 2, 3, 4, 4, 4]
+    assert [message.more for message in found] == [False, False, False, True, True, False]
+    assert {message.scheduler_id for message in found} == {"s1"}
+    partitions = [json.loads(event.json)["partition"] for message in found[3:] for event in message.events]
+    assert partitions == list(range(9))
+    assert [message.position for message in await told(replica, after=3)] == [4, 4, 4]
+
+
+async def test_who_follows_hears_all_up_to_the_end(replica):
+    await run(replica, 3)
+    following = asyncio.create_task(told(replica, follow=True))
+    await asyncio.sleep(0)
+    await record(replica, lambda _: Decision([JobCancelled(reason="enough", at_ms=8)]))
+    found = await asyncio.wait_for(following, 10)
+    assert found[-1].events[-1].type == "job_cancelled"
+    assert [message.position for message in found] == list(range(1, len(found) + 1))
+    assert found == await told(replica), "and it is there after the end"
+
+
+async def test_secrets_are_not_told(replica):
+    sink = SinkSpec(path="/out", format="csv", mode="error", options=(("password", "hunter2"), ("sep", ";")))
+    found = planned(3)
+    await record(replica, lambda job: Decision(launches(job)))
+    await record(replica, lambda _: Decision([replace(found, summary=replace(found.summary, sink=sink))]))
+    (event,) = (event for message in await told(replica) for event in message.events if event.type == "job_planned")
+    assert "hunter2" not in event.json
+    assert json.loads(event.json)["summary"]["sink"]["options"][1] == ["sep", ";"]
