@@ -297,7 +297,7 @@ def test_events_are_lines_for_people_and_objects_for_programs(onager, scheduler)
     done = onager("events", "j", "--scheduler", scheduler.address)
     assert done.code == 0
     gone, launch, failure = done.out.splitlines()
-    assert gone.split() == ["2", "not_kept", *["what", "happened", "up", "to", "here", "is", "not", "in", "the", "store", "any", "more"]]
+    assert gone.endswith("not_kept           what happened up to here is not in the store any more")
     assert launch.endswith("s1                    tasks_launched     stage 1 (attempt 2), tasks 0-1, 3 on e1")
     assert failure.endswith("stage 1 (attempt 2), task 3 (attempt 1) on e1: io_error: no such file")
     done = onager("events", "j", "-o", "json", "--follow", "--scheduler", scheduler.address)
