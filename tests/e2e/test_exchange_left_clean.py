@@ -10,7 +10,8 @@ import pytest
 
 from onager.errors import JobCancelledError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
-from tests.support.processes.cluster import Cluster, Process, until
+from tests.support.processes.cluster import Cluster, Process
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

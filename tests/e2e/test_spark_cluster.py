@@ -14,8 +14,9 @@ import pytest
 
 from benchmarks.tpch.comparison import difference
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query
-from tests.support.processes.cluster import Cluster, until
+from tests.support.processes.cluster import Cluster
 from tests.support.spark.standalone import SparkCluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -8,8 +8,9 @@ import pytest
 from onager.protocol import onager_pb2 as pb
 from tests.integration.scheduler.conftest import serving
 from tests.integration.scheduler.state_commands import onager
-from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, planned, two_stages
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, failure, plan_outcome, success
+from tests.support.waiting import eventually
 
 
 def broken(executor_id):

@@ -15,11 +15,12 @@ import onager
 from onager.errors import JobConflictError
 from onager.protocol import onager_pb2 as pb
 from onager.state_backend import Keyspace, open_backend
-from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, planned, two_stages
 from tests.integration.scheduler.test_process import process
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import arrow_stream, plan_outcome, success
 from tests.support.processes.children import free_ports
+from tests.support.waiting import eventually
 
 WIDTH = 8
 

@@ -21,6 +21,7 @@ from tests.support.fakes.scripted_executor import (
     plan_outcome,
     success,
 )
+from tests.support.waiting import eventually
 
 
 def planned(task_set, task, outcome):
@@ -50,13 +51,6 @@ async def refused(call):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return from_rpc_error(caught.value, "test")
-
-
-async def eventually(check, timeout_s=10.0):
-    async with asyncio.timeout(timeout_s):
-        while not (found := await check() if asyncio.iscoroutinefunction(check) else check()):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    return found
 
 
 async def test_a_job_is_planned_run_and_fetched(scheduler, client):

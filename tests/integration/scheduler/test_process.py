@@ -14,9 +14,10 @@ import pytest
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import Keyspace, open_backend
-from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.scripted_executor import Client, executor
 from tests.support.processes.forked import fork_onager
+from tests.support.waiting import eventually
 
 
 def free_port():

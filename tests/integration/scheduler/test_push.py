@@ -24,12 +24,13 @@ from onager.scheduler.app import Replica
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
 from tests.integration.scheduler.conftest import Running
-from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, planned, two_stages
 from tests.integration.scheduler.test_process import process
 from tests.integration.scheduler.test_replicas import connect as connect  # noqa: PLC0414 - a fixture
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, identity, plan_outcome, success
 from tests.support.processes.children import free_ports
+from tests.support.waiting import eventually
 
 WIDE = 12
 

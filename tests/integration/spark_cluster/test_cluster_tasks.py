@@ -12,8 +12,8 @@ from onager.executor.spark.cluster import SparkCluster as Connection
 from onager.executor.spark.cluster import executor_count
 from onager.ids import JobId, TaskKey
 from tests.integration.spark_cluster.conftest import INCARNATION
-from tests.support.processes.cluster import until
 from tests.support.spark.runner import JobRun, cut
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

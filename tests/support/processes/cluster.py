@@ -5,8 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,20 +15,10 @@ import psutil
 import onager
 from onager.cli.output import plain
 from onager.errors import OnagerError
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 120.0
-
-
-def until(condition: Callable[[], object], within_s: float = 30.0, what: str = "the condition"):
-    """Return the first true value of *condition*."""
-    end = time.monotonic() + within_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"{what} did not come true within {within_s:g} s"
-        time.sleep(0.02)
 
 
 def lives(pid: int) -> bool:

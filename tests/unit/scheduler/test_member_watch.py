@@ -15,16 +15,11 @@ from onager.scheduler.cluster.member_watch import MemberWatch
 from onager.scheduler.cluster.members import Members
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.support.waiting import eventually
 
 
 def members_of(store, name, address):
     return Members(MemoryBackend(store), SystemClock(), scheduler_id=name, address=address, lease_ttl_s=30)
-
-
-async def until(check):
-    async with asyncio.timeout(20):
-        while not check():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 class Other:
@@ -81,7 +76,7 @@ async def attending(store):
     member_watch = MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=5)
     loops = [asyncio.create_task(members.run()), asyncio.create_task(member_watch.run())]
     try:
-        await until(lambda: "b" in members.live)
+        await eventually(lambda: "b" in members.live)
         yield members
     finally:
         for loop in loops:
@@ -91,32 +86,32 @@ async def attending(store):
 
 async def test_who_refuses_connections_is_dead_and_who_answers_again_is_not(store, other):
     async with attending(store) as members:
-        await until(lambda: other.calls >= 2)  # it has answered, and is attended to
+        await eventually(lambda: other.calls >= 2)  # it has answered, and is attended to
         told = []
         members.listen(lambda: told.append(sorted(members.live)))
         life = other.life
         await other.server.stop(0)
-        await until(lambda: "b" not in members.live)
+        await eventually(lambda: "b" not in members.live)
         assert life not in members.live_incarnations
         assert members.find("b") is not None  # its lease goes on
         assert [info.scheduler_id for info in members.infos()] == ["a", "b"]
         await other.serve(incarnation=life)
-        await until(lambda: "b" in members.live)
+        await eventually(lambda: "b" in members.live)
         assert life in members.live_incarnations
         assert told == [["a"], ["a", "b"]]
 
 
 async def test_a_life_after_which_another_answers_is_over(store, other):
     async with attending(store) as members:
-        await until(lambda: other.calls >= 2)
+        await eventually(lambda: other.calls >= 2)
         before = other.life
         await other.server.stop(0)
         await other.serve()
-        await until(lambda: before not in members.live_incarnations)
+        await eventually(lambda: before not in members.live_incarnations)
         await asyncio.sleep(0.2)
         assert "b" not in members.live
         await other.register()
-        await until(lambda: "b" in members.live)
+        await eventually(lambda: "b" in members.live)
         assert other.life in members.live_incarnations
 
 
@@ -132,7 +127,7 @@ async def test_who_answers_in_the_place_of_another_proves_nothing(store, other):
     registered = other.life
     await other.serve(scheduler_id="c")
     async with attending(store) as members:
-        await until(lambda: other.calls >= 1)
+        await eventually(lambda: other.calls >= 1)
         await asyncio.sleep(0.1)
         assert registered in members.live_incarnations
         assert other.calls == 1
@@ -140,7 +135,7 @@ async def test_who_answers_in_the_place_of_another_proves_nothing(store, other):
 
 async def test_who_leaves_keeps_nobody_waiting(store, other):
     async with attending(store):
-        await until(lambda: other.calls >= 2)
+        await eventually(lambda: other.calls >= 2)
         other.service.release()
         async with asyncio.timeout(5):
             await other.server.stop(None)
