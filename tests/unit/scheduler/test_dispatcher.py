@@ -27,6 +27,7 @@ from onager.supervision import LoopEndedError
 from tests.unit.scheduler.small_graphs import acting_alone, graph, planned, session_of, store, succeeded
 
 JOB = JobId("job-1")
+pytestmark = pytest.mark.virtual_time
 
 
 class Hall:
