@@ -185,7 +185,7 @@ async def test_a_cancelled_waiter_leaves_no_lock_behind(harness):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=1):
+        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=30):
             pass
 
 

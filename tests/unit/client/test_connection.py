@@ -43,7 +43,7 @@ def test_nobody_there_is_said_soon_and_names_every_address(connect):
     start_s = time.monotonic()
     with pytest.raises(SchedulerUnreachableError, match=f"{one},{two}.*Connection refused"):
         connect(one, two).executors()
-    assert time.monotonic() - start_s < 3
+    assert time.monotonic() - start_s < 5  # for a look at a time, and with room for a busy machine
 
 
 def test_the_next_address_is_tried_when_one_is_dead(connect, scheduler):
@@ -76,7 +76,7 @@ def test_a_restart_of_the_only_scheduler_goes_unnoticed(connect, scheduler):
     try:
         start_s = time.monotonic()
         assert client.executors()
-        assert time.monotonic() - start_s < 4
+        assert time.monotonic() - start_s < 10  # with room for a busy machine
     finally:
         timer.join()
         again.stop()
@@ -139,4 +139,4 @@ def test_a_closed_client_does_not_wait(connect):
     start_s = time.monotonic()
     with pytest.raises(Exception, match=r"closed|refused|Cancel|CANCELLED"):
         client.executors()
-    assert time.monotonic() - start_s < 5
+    assert time.monotonic() - start_s < 15  # with room for a busy machine

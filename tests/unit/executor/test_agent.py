@@ -6,6 +6,7 @@ import threading
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from onager.errors import UnknownExecutorError, VersionMismatchError
 from onager.executor.agent.agent import Ending
@@ -284,9 +285,10 @@ async def test_tasks_run_on_while_no_scheduler_answers():
         await r.gateway.launches.put(task_set(0))
         await eventually(lambda: r.worker.started)
         port = int(r.agent._settings.scheduler.rpartition(":")[2])
-        await r.servers[0].stop(None)
-        r.worker.succeed(key(0))
-        await asyncio.sleep(0.3)
+        with capture_logs() as logs:
+            await r.servers[0].stop(None)
+            r.worker.succeed(key(0))
+            await eventually(lambda: any(entry["event"] == "schedulers_lost" for entry in logs))
         assert not r.outcome.done()
         server, _ = await serve(r.gateway, f"127.0.0.1:{port}")
         try:
