@@ -174,7 +174,7 @@ async def test_sigterm_hands_over_and_ends_within_a_second(etcd, tmp_path):
             await eventually(lambda: e1.worker.going_on or e2.worker.ran, 30)
             began_s = time.monotonic()
             assert await cluster.end(cluster.addresses[0], signal.SIGTERM) == 0
-            assert time.monotonic() - began_s < 3.0  # with room for a busy machine
+            assert time.monotonic() - began_s < 4.0  # with room for a busy machine; a poll waits 5 s
             assert await cluster.listed() == 1
             await eventually(lambda: e1.address == e2.address == cluster.addresses[1], 30)
             e1.worker.run = two_stages()

@@ -251,21 +251,24 @@ async def test_an_executor_that_dies_loses_only_its_running_tasks(scheduler, cli
     assert await client.fetch("job-1") == RESULT
 
 
-async def test_a_new_life_of_an_executor_ends_the_old_one_at_once(scheduler, client):
+async def test_a_new_life_of_an_executor_ends_the_old_one_at_once(store, tmp_path):
+    """Long before the old one's lease ends."""
     stuck = asyncio.Event()
 
     def hangs(task_set, task):
         stuck.set()
 
-    await client.submit("job-1")
-    first = ScriptedExecutor(scheduler.address, "e1", hangs)
-    first.start()
-    await stuck.wait()
-    await first.stop()
-    async with executor(scheduler.address, "e1", two_stages()):
-        async with asyncio.timeout(1.2):  # before the lease ends
+    async with serving(store, tmp_path, executor_lease_ttl_ms=600_000) as scheduler:
+        client = Client(scheduler.address)
+        await client.submit("job-1")
+        first = ScriptedExecutor(scheduler.address, "e1", hangs)
+        first.start()
+        await stuck.wait()
+        await first.stop()
+        async with executor(scheduler.address, "e1", two_stages()):
             assert (await client.wait("job-1")).state == pb.SUCCESSFUL
-    await first.close()
+        await first.close()
+        await client.close()
 
 
 async def test_a_farewell_hands_out_again_what_was_running(scheduler, client):

@@ -320,7 +320,7 @@ async def test_an_idle_executor_drains_at_once():
     async with rig() as r:
         await eventually(lambda: r.gateway.polls)
         r.agent.request_drain()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             assert (await r.outcome).ending is Ending.DRAINED
 
 
