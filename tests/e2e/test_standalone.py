@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import onager
-from tests.support.processes.cluster import free_port
+from tests.support.processes.children import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)

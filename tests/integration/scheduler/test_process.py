@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import time
 import urllib.request
 from collections import Counter
@@ -16,14 +15,9 @@ from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import Keyspace, open_backend
 from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.processes.children import free_port
 from tests.support.processes.forked import fork_onager
 from tests.support.waiting import eventually
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 async def start(tmp_path, port, **settings):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import psutil
 import onager
 from onager.cli.output import plain
 from onager.errors import OnagerError
+from tests.support.processes.children import free_port
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,12 +26,6 @@ def lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Process:

@@ -8,7 +8,7 @@ import psutil
 import pyspark
 
 from onager.cli.java import ADVICE, find_java_home
-from tests.support.processes.cluster import free_port
+from tests.support.processes.children import free_port
 from tests.support.waiting import until
 
 SPARK_HOME = Path(pyspark.__file__).parent

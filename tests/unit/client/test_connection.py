@@ -1,6 +1,5 @@
 """Calls find a scheduler that answers, and errors arrive as they were raised."""
 
-import socket
 import threading
 import time
 
@@ -19,12 +18,11 @@ from onager.errors import (
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from tests.support.fakes.scheduler import FakeScheduler
+from tests.support.processes.children import free_port
 
 
 def _free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":50", "h:0", "h:65536", "h:1,h2"])
