@@ -74,6 +74,7 @@ async def other(store):
 async def attending(store):
     members = members_of(store, "a", "127.0.0.1:1")
     watch = member_watch.MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=5)
+    members.listen(watch.on_members)
     loops = [asyncio.create_task(members.run()), asyncio.create_task(watch.run())]
     try:
         await eventually(lambda: "b" in members.live)
