@@ -305,7 +305,7 @@ async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_
         await made.poll()
         await client.submit("job-1")
         await eventually(lambda: made.answers)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # time enough for many calls, did each bring on the next
         assert len(made.answers) == 1
         made.on_answer = None
         await made.poll()
