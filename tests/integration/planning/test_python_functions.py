@@ -375,7 +375,7 @@ def test_a_function_that_cancels_all_jobs_cancels_its_own(executor):
 
     other = threading.Thread(target=count)
     other.start()
-    assert running.wait(10)
+    assert running.wait(30)
     text = "def query(spark):\n    spark.sparkContext.cancelAllJobs()\n    return spark.range(1)\n"
     assert executor.run(executor.plan_python(text)) == [(0,)]
     other.join()

@@ -127,7 +127,7 @@ async def test_an_executor_that_drains_gets_nothing_more(scheduler, client):
 
         await eventually(is_draining)
         leaving.worker.finish(wide)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert (await leaving.running).ending is Ending.DRAINED
         assert len(leaving.worker.ran) == 3
         async with agent([scheduler.address], "e2", wide, mode="push"):

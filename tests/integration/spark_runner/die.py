@@ -32,10 +32,10 @@ runner = StageRunner(spark, executor_id="e", exchange_dir=directory, slots=1, sh
 (stage,) = cut(spark, spark.range(0, 1, 1, 1).select(sleeps("id")))
 reports = queue.Queue()
 runner.run(JobRun(runner, "job-1", directory).task_set(1, stage.plan, [0]), stage.plan, reports.put)
-until(began.exists)
+until(began.exists, 120)
 before = runner.is_alive()
 os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
-failure = reports.get(timeout=10).failure
+failure = reports.get(timeout=30).failure
 print(before, runner.is_alive())  # noqa: T201
 print(failure.kind, failure.message.split(":")[0])  # noqa: T201
 sys.stdout.flush()

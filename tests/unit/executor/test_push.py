@@ -153,7 +153,7 @@ async def test_a_draining_executor_takes_nothing_and_ends_when_it_has_reported()
         await stub.AnswerPoll(answer(r, task_set(1)))
         await eventually(lambda: key(1) in r.gateway.reported())
         r.worker.succeed(key(0))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             outcome = await r.outcome
         assert outcome.ending is Ending.DRAINED
         assert r.gateway.outcomes() == {key(0): "success", key(1): "task_killed"}
