@@ -236,12 +236,12 @@ def test_a_line_that_was_broken_later_is_an_error_and_no_null(executor, tmp_path
 @pytest.mark.parametrize(
     ("form", "options", "words"),
     [
-        ("csv", {"headr": "true"}, "nobody reads the option headr when csv is written: is header meant?"),
-        ("csv", {"inferSchema": "true"}, "it is one for reading (--view-option)"),
-        ("parquet", {"header": "true"}, "nobody reads the option header when parquet is written"),
-        ("parquet", {"partitionBy": "k"}, "without partitions of directories"),
+        ("csv", {"headr": "true"}, "the option headr has no effect when csv is written: did you mean header?"),
+        ("csv", {"inferSchema": "true"}, "it is an option for reading (--view-option)"),
+        ("parquet", {"header": "true"}, "the option header has no effect when parquet is written"),
+        ("parquet", {"partitionBy": "k"}, "not partitioned into directories"),
         ("json", {"maxRecordsPerFile": "10"}, "REPARTITION(n)"),
-        ("orc", {"path": "/x"}, "the path is given by itself"),
+        ("orc", {"path": "/x"}, "the path is not given as an option"),
     ],
 )
 def test_an_option_that_nobody_reads_is_refused_when_writing(executor, tmp_path, form, options, words):
@@ -253,9 +253,9 @@ def test_an_option_that_nobody_reads_is_refused_when_writing(executor, tmp_path,
 @pytest.mark.parametrize(
     ("form", "options", "words"),
     [
-        ("csv", {"seperator": ";"}, "nobody reads the option seperator when csv is read"),
-        ("json", {"compression": "gzip"}, "it is one for writing (--output-option)"),
-        ("parquet", {"header": "true"}, "view v: nobody reads the option header when parquet is read"),
+        ("csv", {"seperator": ";"}, "the option seperator has no effect when csv is read"),
+        ("json", {"compression": "gzip"}, "it is an option for writing (--output-option)"),
+        ("parquet", {"header": "true"}, "view v: the option header has no effect when parquet is read"),
     ],
 )
 def test_an_option_that_nobody_reads_is_refused_when_reading(executor, tmp_path, form, options, words):

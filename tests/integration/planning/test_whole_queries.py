@@ -24,7 +24,7 @@ def why(outcome):
     whole, _, reason = stage.name.partition(", because of ")
     assert whole == "whole query on one executor"
     for text in (stage.plan, outcome.plan):
-        assert text.startswith(f"{stage.name}.\nTo have it distributed: ")
+        assert text.startswith(f"{stage.name}.\nTo distribute it: ")
     return reason
 
 

@@ -63,7 +63,7 @@ def test_a_signal_is_named_and_starting_again_may_help(java, name):
 
 def test_a_signal_to_the_jvm_that_comes_before_is_told_too(java):
     told = started(java("echo 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1g' >&2; kill -KILL $$; sleep 5"))
-    assert told.startswith("WorkerDiedError Spark's JVM was killed before it said anything")
+    assert told.startswith("WorkerDiedError Spark's JVM was killed while it started, without any output")
 
 
 def test_what_else_ends_it_is_told_in_its_own_words(java):
