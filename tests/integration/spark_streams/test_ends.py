@@ -148,7 +148,7 @@ def test_a_producer_that_never_comes_is_a_failure(spark, other, beside, new_job,
     job.launch(stages, producers_away, only=[2])
     (report,) = job.wait((2, 0))
     assert report.failure.kind == "io_error"
-    assert f"has not begun at {other.stream_address}" in report.failure.message
+    assert f"has not started at {other.stream_address}" in report.failure.message
 
 
 @pytest.mark.parametrize("tokens", [["a-token-of-somebody-else"], []])
@@ -242,7 +242,7 @@ def test_more_than_an_executor_holds_for_a_broadcast_is_a_failure(spark, beside,
     job.launch(stages, producers_away)
     report = job.wait((stages[-1].stage_id, 0))[0]
     assert report.failure.kind == "io_error"
-    assert "does not fit into the 1000 that an executor holds so" in report.failure.message
+    assert "does not fit the 1000 bytes that an executor holds for such inputs" in report.failure.message
 
 
 def test_what_was_streamed_is_kept_until_the_job_is_closed(spark, job, runner, other):
