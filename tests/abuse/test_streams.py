@@ -1,4 +1,4 @@
-"""Jobs of very many tasks, and streams whose clients take nothing."""
+"""Jobs of very many tasks, and streams whose clients do not read."""
 
 import asyncio
 import hashlib

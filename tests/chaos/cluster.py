@@ -1,4 +1,4 @@
-"""The cluster that is hurt: that of `make cluster`, with a TCP proxy in every connection that is to be cut."""
+"""The cluster under faults: that of `make cluster`, with a TCP proxy in every connection that may be cut."""
 
 import asyncio
 import os

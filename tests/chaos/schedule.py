@@ -1,4 +1,4 @@
-"""Which fault strikes when: drawn from a seed before anything starts."""
+"""The schedule of faults, drawn from a seed before the run."""
 
 import random  # noqa: TID251 seeded
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class _Rule:
     shortest_s: float
     longest_s: float
     recovery_s: float = 0.0
-    """How long the target counts as hurt after the fault was undone."""
+    """How long the target counts as faulty after the fault has ended."""
 
 
 _LINKS: Final = "links"
@@ -87,7 +87,7 @@ _MEAN_GAP_S: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What there is to be hurt."""
+    """The possible targets of faults."""
 
     schedulers: Sequence[str]
     executors: Sequence[str]

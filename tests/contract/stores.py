@@ -1,4 +1,4 @@
-"""A running store for the contract suite: who wants a client, or time to pass, asks here."""
+"""A running store for the contract suite, which provides clients and lets time pass."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""What several clients do at the same time can be explained by one order, whatever fails on the way."""
+"""Concurrent operations of several clients are linearizable, whatever fails."""
 
 import asyncio
 import random  # noqa: TID251 seeded
@@ -108,7 +108,7 @@ class LateExpectations(ForwardingBackend):
 
 
 class WritesTwice(FaultyBackend):
-    """A late request is sent once more by who does not know better."""
+    """A late request is sent twice."""
 
     def __init__(self, inner, seed):
         rates = {FaultKind.UNKNOWN_WRITTEN: 0.1, FaultKind.SLOW_ANSWER: 0.2}

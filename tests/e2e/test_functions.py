@@ -1,4 +1,4 @@
-"""Jobs' Python functions run in processes of their own: whatever they do, the executor and other jobs go on as ever."""
+"""Jobs' Python functions run in their own processes, and cannot disturb the executor or other jobs."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Jobs that stream, over real executors: the right rows, at once, whatever is killed or cancelled, and nothing left."""
+"""Streaming jobs on real executors: right rows, stages that overlap, kills and cancellations, and nothing left over."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Writers whose every write can be accounted for afterwards, whatever happened to it on the way.
+"""Writers whose writes can all be accounted for afterwards, whatever their outcome.
 
 They do what a job's log does: a batch goes to the next free key, which it expects to be absent. When the outcome is not
 known they look, and where nothing is to be seen they write the very same key again, so that only one of both can win.

@@ -1,4 +1,4 @@
-"""What etcd forgets and what it has no room for: compacted history, a full database, limits of a request."""
+"""Limits of etcd: compacted history, a full database, the size of requests."""
 
 import asyncio
 import re

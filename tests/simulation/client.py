@@ -1,4 +1,4 @@
-"""A client: submits and repeats, watches, cancels, fetches; checks what it is told against what it knows."""
+"""A client: submits and repeats, watches, cancels, fetches, and checks all answers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""An event loop without a clock of its own: time jumps to the next timer when nobody has anything to do.
+"""An event loop with virtual time, which jumps to the next timer when nothing is ready to run.
 
 Whatever runs belongs to a `Process`, by a context variable that tasks and callbacks inherit. Inside a process the
 order is asyncio's own; between processes the seed decides. A process that is paused runs nothing until it goes on,
@@ -18,7 +18,7 @@ EPOCH_MS = 1_800_000_000_000
 """Wall time when a simulation begins."""
 
 STEPS_OF_A_MOMENT = 500_000
-"""More than this without time going on is no work, but somebody who goes round in circles."""
+"""More steps than this without progress of time are an endless loop."""
 
 
 class Process:
@@ -50,7 +50,7 @@ def current() -> Process:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs processes; sockets and threads are not to be had."""
+    """Runs processes, without sockets and threads."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()

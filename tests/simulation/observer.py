@@ -1,4 +1,4 @@
-"""Looks on at every commit, every execution and every answer, and says at once when something cannot be right."""
+"""Checks every commit, every execution and every answer, and reports a violation at once."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable

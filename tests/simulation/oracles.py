@@ -108,7 +108,7 @@ class Oracles:
         return (None, "") if stream is None else (stream.value, stream.nonce)
 
     def check_nothing_was_in_vain(self) -> None:
-        """Hold what was done against what there was to do: where no executor failed, no task runs but once."""
+        """Check that each task ran only once if no executor failed."""
         counts = self._world.observer.counts
         # A replica that dies between launching into a slot and answering the report that has freed it leaves two that
         # fill it, who takes that launch over and who is told the report again: the executor refuses one of the tasks.
@@ -165,7 +165,7 @@ class Oracles:
         return all(f"Schedulers/{r.name}" in keys for r in self._world.replicas if r.process is not None)
 
     def in_hand(self) -> list[str]:
-        """Return what anybody still has in hand: tasks, slots, jobs to work on."""
+        """Return what processes still hold: tasks, slots, jobs to work on."""
         found = []
         for executor in self._world.executors:
             if executor.process is not None and executor.agent is not None and executor.worker is not None:

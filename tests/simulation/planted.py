@@ -1,4 +1,4 @@
-"""Bugs that others have had, put into our own code on purpose, to see whether the simulation finds them.
+"""Bugs of other systems, planted into the product to check that the simulation finds them.
 
 Each is a patch that lasts as long as one simulation; the product knows nothing of it.
 """
@@ -105,7 +105,7 @@ def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
 
 
 def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
-    """What could not be stored is acknowledged all the same (X6, X13: only memory knows it)."""
+    """A report that could not be stored is acknowledged (X6, X13: it is only in memory)."""
 
     async def update(self: LocalDriver, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
         _, _, freed_now, launches = await _update_job(self, job_id, mine, executor, freed)
@@ -235,7 +235,7 @@ def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
 
 @contextmanager
 def _lease_that_ran_out_is_not_told() -> Iterator[None]:
-    """Nobody acts when an executor's lease runs out, or its connection breaks."""
+    """No replica reacts when an executor's lease expires or its connection breaks."""
 
     async def bury(self: FailureDetector) -> None:
         return None

@@ -49,7 +49,7 @@ _HARMLESS_ERRORS = frozenset({"report_unusable"})
 
 @dataclass(slots=True)
 class Report:
-    """What became of a simulation."""
+    """The outcome of a simulation."""
 
     seed: int
     digest: str
@@ -60,7 +60,7 @@ class Report:
     virtual_s: float = 0.0
 
     def told(self) -> str:
-        """Return what a person needs to go after it."""
+        """Return what a person needs to investigate it."""
         if self.violation is None:
             return f"seed {self.seed}: sound ({self.steps} steps, {self.virtual_s:.0f} virtual seconds)"
         return "\n".join(

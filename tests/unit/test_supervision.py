@@ -1,4 +1,4 @@
-"""Nothing that runs in the background ends in silence."""
+"""No background task ends silently."""
 
 import ast
 import asyncio
@@ -132,7 +132,7 @@ def _makers(path):
                     yield function.name
 
 
-def test_tasks_are_made_by_who_supervises_them():
+def test_tasks_are_created_only_under_supervision():
     found = {}
     for package in ("onager", "scheduler", "executor", "state_backend"):
         for path in (ROOT / package).rglob("*.py"):

@@ -1,4 +1,4 @@
-"""What a job wrote comes back by a view with the same rows, whatever stands in them; options are heeded or refused."""
+"""A view over a dataset that a job wrote has the same rows, whatever their values; options apply or are refused."""
 
 import csv
 import datetime as dt
@@ -244,7 +244,7 @@ def test_a_line_that_was_broken_later_is_an_error_and_no_null(executor, tmp_path
         ("orc", {"path": "/x"}, "the path is not given as an option"),
     ],
 )
-def test_an_option_that_nobody_reads_is_refused_when_writing(executor, tmp_path, form, options, words):
+def test_an_option_without_effect_is_refused_when_writing(executor, tmp_path, form, options, words):
     with pytest.raises(PlanningError) as refused:
         publish(executor, "SELECT 1 AS a", pb.Sink(path=str(tmp_path / "out"), format=form, options=options))
     assert words in str(refused.value)
@@ -258,7 +258,7 @@ def test_an_option_that_nobody_reads_is_refused_when_writing(executor, tmp_path,
         ("parquet", {"header": "true"}, "view v: the option header has no effect when parquet is read"),
     ],
 )
-def test_an_option_that_nobody_reads_is_refused_when_reading(executor, tmp_path, form, options, words):
+def test_an_option_without_effect_is_refused_when_reading(executor, tmp_path, form, options, words):
     view = pb.View(name="v", path=str(tmp_path), format=form, options=options)
     with pytest.raises(PlanningError) as refused:
         executor.plan_sql("SELECT * FROM v", views=[view])

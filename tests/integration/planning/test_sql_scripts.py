@@ -1,4 +1,4 @@
-"""Scripts: several statements, what may stand before the last one, what the last one may be, and what is said."""
+"""Scripts of several statements: which are allowed before and as the last one, and the error messages."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import pytest

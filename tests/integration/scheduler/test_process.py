@@ -128,7 +128,7 @@ async def fetch_metrics(port):
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
 
 
-async def test_metrics_of_the_store_are_served_to_who_asked_for_them(tmp_path):
+async def test_metrics_of_the_store_are_served_on_request(tmp_path):
     port, metrics_port = free_port(), free_port()
     client = Client(f"127.0.0.1:{port}")
     async with (

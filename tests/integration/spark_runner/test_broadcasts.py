@@ -1,4 +1,4 @@
-"""What is broadcast is held once for the stages of a job, takes about as much memory as its rows, and has a limit."""
+"""Broadcasts: shared by the stages of a job, about as large in memory as their rows, and limited."""
 
 import threading
 import time

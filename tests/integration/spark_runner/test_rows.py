@@ -1,4 +1,4 @@
-"""What goes through an exchange and into a result comes out as it was: every type, every shape, any number of rows."""
+"""Rows pass through exchanges and results unchanged: every type, every shape, any number."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""How a stream ends other than by its end: failures are told from ends, and whatever is cancelled leaves nothing."""
+"""Streams that end early: failures are distinguished from ends, and cancellation leaves nothing over."""
 
 import asyncio
 import os
@@ -66,7 +66,7 @@ def test_a_users_error_is_that_of_its_task_alone(spark, job):
     assert job.reports[stages[-1].stage_id, 0].HasField("failure")
 
 
-def test_who_waits_for_the_keys_of_sorted_runs_hears_that_one_failed(spark, job):
+def test_a_reader_of_sorted_runs_keys_is_told_that_a_run_failed(spark, job):
     frame = spark.range(0, 1000, 1, 2).selectExpr("id % 7 n", "assert_true(id != 990) ok").orderBy("n")
     stages = cut(spark, frame, parallel_sort_bytes=0)
     job.launch(stages)
@@ -152,7 +152,7 @@ def test_a_producer_that_never_comes_is_a_failure(spark, other, beside, new_job,
 
 
 @pytest.mark.parametrize("tokens", [["a-token-of-somebody-else"], []])
-def test_who_has_another_token_or_none_reads_nothing(spark, other, beside, new_job, tmp_path, tokens):
+def test_a_reader_with_another_token_or_none_reads_nothing(spark, other, beside, new_job, tmp_path, tokens):
     path = tmp_path / "tokens"
     path.write_text("\n".join(tokens))
     stranger = beside(StreamSettings(token_file=path if tokens else None, limits=LIMITS))
@@ -226,7 +226,7 @@ def test_cancelled_before_it_begins_to_wait_for_a_broadcast(spark, runner, other
     await_true(lambda: not busy(runner), _SOON_S)
 
 
-def test_who_is_cancelled_stops_no_other_who_waits_for_the_same_broadcast(spark, runner, other, new_job, monkeypatch):
+def test_a_cancelled_reader_does_not_stop_others_of_the_same_broadcast(spark, runner, other, new_job, monkeypatch):
     job = new_job(runner, runner, other)
     monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel((2, 0)))
     stages = broadcast_join(spark)

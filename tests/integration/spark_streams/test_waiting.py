@@ -1,4 +1,4 @@
-"""Who waits for whom over streams: bounded memory, producers whose readers come late or not at all, and circles."""
+"""Waiting in streams: bounded memory, producers whose readers come late or never, and cycles."""
 
 import time
 

@@ -63,7 +63,7 @@ def key(partition: int, job: str = "job-1", stage: int = 1, attempt: int = 0) ->
 
 @dataclass
 class ScriptedGateway(OnagerExecutorGatewayServicer):
-    """Answers from queues; records every request; `faults[method]` runs before the answer is given."""
+    """Answers from queues, and records every request; `faults[method]` runs before an answer."""
 
     lease_ttl_ms: int = 600
     launches: asyncio.Queue = field(default_factory=asyncio.Queue)

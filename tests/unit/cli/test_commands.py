@@ -1,4 +1,4 @@
-"""What commands print, and the codes they end with."""
+"""The output and exit codes of commands."""
 
 import json
 import re

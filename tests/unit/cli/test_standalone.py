@@ -1,4 +1,4 @@
-"""The supervisor's own decisions; the processes themselves are started in the end-to-end tests."""
+"""The decisions of the supervisor; the end-to-end tests start the processes."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""What a submission carries."""
+"""The contents of a submission."""
 
 import subprocess
 import sys

@@ -311,7 +311,7 @@ def test_a_pause_is_no_longer_than_itself_for_a_clock_that_is_far_behind() -> No
     assert pop(job, 0) == [0]
 
 
-def test_a_launch_by_who_knows_no_pauses_is_a_launch() -> None:
+def test_a_launch_by_a_scheduler_that_ignores_pauses_counts() -> None:
     job = planned(stage(1, 1), limits=PAUSES)
     job.launch("a")
     job.fail(1, 0, FailureKind.IO_ERROR)

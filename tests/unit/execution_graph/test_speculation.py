@@ -1,4 +1,4 @@
-"""Stragglers: who is one, what becomes of two attempts of a partition, and that the loser does no harm."""
+"""Speculation: which tasks are stragglers, what happens with two attempts, and that the loser is harmless."""
 
 from dataclasses import replace
 

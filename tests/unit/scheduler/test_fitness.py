@@ -20,7 +20,7 @@ STRAGGLING, OTHER = JobId("job-1"), JobId("job-2")
 
 
 class World:
-    """A replica whose loops do not run, and executors whose slots are offered by hand."""
+    """A replica without running loops, and executors whose slots the test offers."""
 
     def __init__(self, clock):
         self.replica = Replica(
@@ -101,7 +101,7 @@ async def test_an_executor_of_no_use_to_another_replicas_job_is_left_alone_until
     assert job.fits()
 
 
-async def test_or_for_a_while(clock):
+async def test_an_executor_of_no_use_is_left_alone_only_for_a_while(clock):
     job = Elsewhere(clock)
     job.fitness.found_nothing(STRAGGLING, ExecutorId("e1"))
     clock.advance(1_900)

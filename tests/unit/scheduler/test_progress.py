@@ -259,7 +259,7 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
     assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; retry in 5.0 s"
 
 
-def test_all_who_watch_a_job_are_told_the_same_until_it_or_the_time_goes_on(clock):
+def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(clock):
     made = teller()
     made._clock = clock
     job = SimpleNamespace(header=SimpleNamespace(job_id="job-1"), seq=1, graph=graph())
