@@ -19,7 +19,7 @@ _CHECK_S: Final = 120.0
 _OF_ACTIVE_JOBS: Final = ("ActiveJobs/", "JobLog/")
 _OF_NO_JOB: Final = ("Executors", "Heartbeats", "Schedulers", "Sessions", "Locks")
 _ORPHANS: Final = "Plans"
-"""Blobs that were stored for an event which somebody else's came before: collected after ten to twenty minutes."""
+"""Blobs of an event that lost its race: they are collected after ten to twenty minutes."""
 
 
 class Aftermath:
@@ -104,7 +104,7 @@ class Aftermath:
             return [f"({prefix}: {error})"]
 
     def _held(self, client: onager.OnagerClient) -> list[str]:
-        """Return who is not idle, in words."""
+        """Return in words which executors are not idle."""
         try:
             found = [f"{e.executor_id} is {e.state} and runs {e.running} tasks" for e in client.executors()
                      if e.state != "alive" or e.running]  # fmt: skip

@@ -124,7 +124,7 @@ class ChaosCluster:
     # -- all processes
 
     def marked(self) -> dict[int, str]:
-        """Return the command of every process of this run, by process id, whoever its parent is."""
+        """Return the command of every process of this run by process id, including orphans."""
         found: dict[int, str] = {}
         for process in psutil.process_iter():
             try:

@@ -45,7 +45,7 @@ _SAMPLE_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run is told."""
+    """The options of a run."""
 
     minutes: float
     seed: int

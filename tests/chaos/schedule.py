@@ -122,7 +122,7 @@ def schedule(seed: int, seconds: float, targets: Targets) -> tuple[Fault, ...]:
 def _next(
     rng: random.Random, now_s: float, deck: list[FaultKind], faults: Sequence[Fault], targets: Targets
 ) -> Fault | None:
-    """Return, and take out of *deck*, the first fault that may strike now; a deck that is used up is dealt anew."""
+    """Remove from *deck* and return the first fault that may strike now; an empty deck is refilled."""
     if not deck:
         deck += [kind for kind in FaultKind if kind is not FaultKind.FILL_DISK or targets.has_small_disk]
         rng.shuffle(deck)

@@ -14,7 +14,7 @@ BACKENDS = ["memory", "wrapped", "leveldb", "etcd", "etcd3"]
 
 @pytest.fixture(params=BACKENDS)
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Harness]:
-    """Return what gives an empty store each time; whoever calls it stops that, too."""
+    """Return a factory of empty stores, which the caller stops."""
     numbers = itertools.count()
     match request.param:
         case "memory":

@@ -30,7 +30,7 @@ RATES = {
 
 
 async def run_history(harness, seed, wrap):
-    """Return what *CLIENTS* did to the store, and then one more that reads what is left."""
+    """Return the history of *CLIENTS* clients, and of one more that reads the final state."""
     history = History()
     backends = [wrap(await harness.connect(), f"{seed}/{n}") for n in range(CLIENTS)]
     await run_clients(backends, history, seed, keys=KEYS, operations=OPERATIONS)

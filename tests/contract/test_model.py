@@ -189,7 +189,7 @@ class ForgetsToKeepAlive(ForwardingBackend):
 
 
 class UnlocksForOthers(ForwardingBackend):
-    """A release frees whoever holds the lock by then."""
+    """A release frees the lock of its current holder, whoever that is."""
 
     async def _acquire(self, keyspace, key, lease, timeout_s):
         token = await super()._acquire(keyspace, key, lease, timeout_s)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def cluster(shared_cluster):
-    """The shared cluster, which has to answer a query as ever after each test."""
+    """The shared cluster, which must still answer a query after each test."""
     yield shared_cluster
     assert shared_cluster.client.sql("SELECT 6 * 7 AS answer").to_arrow().to_pylist() == [{"answer": 42}]
     assert all(shared_cluster.info(executor) is not None for executor in ("e-1", "e-2"))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def cluster(lone_cluster) -> Cluster:
-    """A cluster whose one executor has to run innocent jobs as ever after each test, in the same process."""
+    """A cluster whose only executor must still run other jobs after each test, in the same process."""
     pid = lone_cluster.the_executor().pid
     yield lone_cluster
     assert lone_cluster.the_executor().pid == pid

@@ -161,7 +161,7 @@ class Ledger:
         revisions: list[int] = []
         while not heard or heard[-1][1] != LAST:
             first = revisions[-1] + 1 if revisions else from_revision
-            # A watch ends with this when no member answers in time; who watches goes on behind what was heard.
+            # A watch ends with this when no member answers in time; the watcher then resumes after the last event.
             with contextlib.suppress(StateUnavailableError):
                 async with backend.watch(LOG, "job/", from_revision=first) as events:
                     while not heard or heard[-1][1] != LAST:

@@ -63,7 +63,7 @@ async def test_a_holder_that_is_cut_off_for_good_hears_it_from_its_own_clock(hol
 
 
 async def test_a_holder_that_is_cut_off_for_a_moment_keeps_its_lease(holder, proxy):
-    """Its time is long enough to connect anew, on a busy machine too."""
+    """The lease is long enough to reconnect, even on a busy machine."""
     async with keep_lease(holder, 15, SystemClock()) as kept, asyncio.timeout(60):
         revision = await holder.put(BEATS, "e1", b"alive", lease=kept.id)
         for _ in range(3):

@@ -397,7 +397,7 @@ class World(RuleBasedStateMachine):
         self.reports.append(event)
 
     def sources_of(self, stage_id: int) -> frozenset[tuple[int, int, HeldTask]]:
-        """Return what a task is told to read that is handed out now."""
+        """Return the sources that a task is told to read if it is launched now."""
         return frozenset(
             (source.stage_id, p, HeldTask(source.stage_id, source.stage_attempt, p, attempt))
             for source in streams_of(self.graph, stage_id)
@@ -464,7 +464,7 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data(), executor=EXECUTORS)
     def two_attempts_run(self, data: st.DataObject, executor: str) -> None:
-        """A stage is nearly done, and what is left of it runs twice."""
+        """A stage is nearly done, and its remaining tasks run twice."""
         if self.draw_running(data) is not None and self.graph.speculation is not None:
             self.tasks_are_launched("a", 3)
             self.finish_running(data.draw(st.integers(1, 2)))

@@ -160,7 +160,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process = able[int(self._order.random() * len(able))] if len(able) > 1 else able[0]
         if self.steps - self._moment_began > STEPS_OF_A_MOMENT:
             raise RuntimeError(f"{process} goes round in circles: time stands still")
-        # A process does all that is ready before anybody else can hear of it: within it there is one order only.
+        # A process runs everything that is ready before others see its effects, so its own order is fixed.
         for _ in range(len(process.ready)):
             if not process.ready or process.is_paused:
                 return
@@ -195,7 +195,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return done
 
     def _process_events(self, _: Any) -> None:
-        # What asyncio has for I/O is left out on purpose: whoever reaches for a socket leaves the simulation.
+        # asyncio's I/O is left out on purpose: code that uses a socket leaves the simulation.
         raise NotImplementedError("no sockets here")
 
     def _write_to_self(self) -> None:

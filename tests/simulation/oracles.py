@@ -37,7 +37,7 @@ class Oracles:
         graph = job.final
         told = client.told.get(job.job_id)
         if self._world.damage.is_of(job.job_id) and told == pb.FAILED:
-            # Even of one that has ended: a replica that had it in memory may have written it anew since that was told.
+            # Even of an ended job: a replica that had it in memory may have written it again since.
             self._world.observer.counts["jobs damaged"] += 1
             return
         if graph is None:
@@ -129,7 +129,7 @@ class Oracles:
         ran = {(key.job_id, key.stage_id, key.partition) for key in self._world.observer.began_at}
         graphs = [job.graph for job in self._world.observer.jobs.values() if job.graph is not None]
         if counts["pipelines abandoned"] or self._world.damage.job_id is not None:
-            return  # whoever reads a damaged record cancels the tasks of a job that its owner goes on with
+            return  # a replica that reads a damaged record cancels tasks of a job that its driver continues
         second = sum(len(stage.ledger.speculated) for graph in graphs for stage in graph.stages)
         if len(self._world.observer.began_at) - len(ran) > second:
             raise Violation("some partition was run by more attempts than there had to be")

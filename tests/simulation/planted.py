@@ -164,7 +164,7 @@ def _a_loser_counts() -> Iterator[None]:
 
 
 def _outputs_of_a_lost_executor_stay() -> AbstractContextManager[Any]:
-    """The store goes on to name files on executors that are dead (X13)."""
+    """The store still names files on dead executors (X13)."""
     return mock.patch("onager.execution_graph.rollback.outputs_of", return_value=frozenset())
 
 
@@ -278,7 +278,7 @@ def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
 
 
 def _accepted_job_is_in_memory_alone() -> AbstractContextManager[Any]:
-    """A submission that could not be stored is accepted all the same (X19: it is lost with the scheduler)."""
+    """A submission that could not be stored is accepted (X19: it is lost with the scheduler)."""
 
     async def submit(self: JobStore, graph: Any, terms: Any = None) -> Any:
         try:
@@ -312,7 +312,7 @@ def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
 
 
 def _conflict_is_ignored() -> AbstractContextManager[Any]:
-    """Who loses the race for a log position goes on as if it had won (X15: ownership is never checked)."""
+    """A replica that loses the race for a log position continues as if it had won (X15: ownership is not checked)."""
 
     async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
         return await _settle(self, ops, expect, mine) or max(expect.values()) + 1

@@ -201,7 +201,7 @@ class Weather:
                 pass
 
     def _upgrade(self, replica: SimulatedReplica, *, is_old: bool = False) -> None:
-        """Start a replica anew, of another version."""
+        """Restart a replica with another version."""
         self._world.trace(f"{replica.name} is to be of the {'version before' if is_old else 'newest version'}")
         replica.is_old = is_old
         self._restart(replica)

@@ -103,7 +103,7 @@ async def test_a_call_that_is_cut_is_an_error_and_a_caller_who_is_cancelled_is_c
 
 WAITED_FOR = {
     "onager/supervision.py": {"_begin"},
-    # Who started them waits for them, or is told how they ended.
+    # Their starter awaits them, or is told how they ended.
     "scheduler/main.py": {"_run", "_drain"},
     "scheduler/jobs/job_writers.py": {"record"},
     "scheduler/cluster/members.py": {"_register"},

@@ -33,7 +33,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "ShowViews": ("CREATE TEMP VIEW own AS SELECT 1; SHOW VIEWS", "own"),
     "SetCommand": ("SET spark.sql.ansi.enabled", "spark.sql.ansi.enabled"),
 }
-"""By the class that Spark's parser makes of a statement: the statement, and a word of what it shows."""
+"""By the parsed class of a statement: the statement, and a word in its output."""
 WITHOUT_ROWS = {
     "ListArchivesCommand": "LIST ARCHIVES",
     "ListFilesCommand": "LIST FILES",

@@ -21,7 +21,7 @@ AT = {"e1": "10.0.0.1:7001", "e2": "10.0.0.2:7002"}
 
 
 class Gate:
-    """Runs two stages; tasks of a query that are to stream go on until the gate is open, and are remembered."""
+    """Runs two stages; streaming tasks of a query run until the gate is open, and are recorded."""
 
     def __init__(self, executor_id):
         self.executor_id = executor_id

@@ -83,7 +83,7 @@ async def test_kill_9_of_the_scheduler_in_the_middle_costs_no_finished_task(tmp_
         running = list(e1.held.values())
         may_go_on.set()
         async with process(tmp_path, port):
-            # What ran when the scheduler died goes on, and is reported to its successor.
+            # Tasks that ran when the scheduler died continue, and are reported to its successor.
             await client.stub.ListJobs(pb.ListJobsRequest(), wait_for_ready=True)
 
             async def is_heard_of():

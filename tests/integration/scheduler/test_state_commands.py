@@ -261,7 +261,7 @@ async def test_a_watch_says_what_it_lost_with_a_restart_on_leveldb(tmp_path):
         first.kill()
         await first.wait()
         async with process(tmp_path, port):
-            # A store that was opened anew remembers no events: what was missed cannot be known, only what is there.
+            # A reopened store has no history of events: the watch cannot know what it missed, only the current records.
             await client.submit("job-2")
             changes = await changes_until(watch, lambda change: change["key"] == "JobHeads/job-2")
             told = [(change["kind"], change["key"]) for change in changes]

@@ -1,4 +1,4 @@
-"""Backups that processes take to other stores: refused ones, ones killed in the middle, and jobs that go on."""
+"""Backups restored into other stores by processes: refused, killed halfway, and with jobs that continue."""
 
 import asyncio
 import itertools

@@ -181,7 +181,7 @@ def with_a_broadcast(spark, job):
 
 
 class Paused(tuple):
-    """A stage's inputs; who looks at them, to bind the stage, waits."""
+    """A stage's inputs, which block the binding of the stage."""
 
     __slots__ = ()
     reached, go_on = threading.Event(), threading.Event()

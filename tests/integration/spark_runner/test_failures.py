@@ -367,7 +367,7 @@ def test_a_fetch_failure_below_a_broadcast_fails_every_task(spark, job, exchange
     for report in job.run(stages[-1].stage_id, stages[-1].plan):
         assert report.failure.kind == "fetch_failed"
         assert report.failure.fetch.input_stage_id == producer
-    # With the producer run again, the same stage binds anew and succeeds.
+    # After the producer has run again, the same stage is bound again and succeeds.
     job.run(producer, stages[-2].plan)
     assert all(r.HasField("success") for r in job.run(stages[-1].stage_id, stages[-1].plan, attempt=1))
 

@@ -22,7 +22,7 @@ _SOON_S = 10.0
 
 
 def endless(spark):
-    """Rows for as long as anybody reads, and a reader that reads them all."""
+    """An endless producer, and a reader that reads all rows."""
     return spark.range(0, 10**13, 1, 2).repartition(2, "id").groupBy().agg(fn.max("id"))
 
 

@@ -132,7 +132,7 @@ class EtcdCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start all members and wait until each answers; ports that were taken in between are chosen anew."""
+        """Start all members and wait until each answers; ports that were taken meanwhile are replaced."""
         for attempt in range(3):
             self._directory = _make_directory(on_disk=self._on_disk)
             ports = children.free_ports(3 * self.size)
@@ -237,7 +237,7 @@ class EtcdCluster:
                 )
 
     def resume(self, *members: int) -> None:
-        """Let members go on."""
+        """Resume paused members."""
         with self._turn:
             for n in members:
                 self._process(n).send_signal(signal.SIGCONT)

@@ -294,7 +294,7 @@ def refuse(error) -> Fault:
 
 
 def lose(times: int) -> Fault:
-    """Drop the answer so many times, as a connection that breaks would."""
+    """Drop the next *times* answers, like a broken connection."""
     left = [times]
 
     async def fault(request, context):

@@ -49,7 +49,7 @@ def with_second_attempt(**given: bool) -> Job:
     return job
 
 
-# ---------------------------------------------------------------- who is a straggler
+# ---------------------------------------------------------------- stragglers
 
 
 def test_a_task_much_slower_than_the_median_is_a_straggler() -> None:

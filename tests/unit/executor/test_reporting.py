@@ -14,7 +14,7 @@ from onager.protocol.task_keys import task_id
 
 
 class Silence(SchedulerGateway):
-    """A scheduler that answers when it is told to."""
+    """A scheduler that answers only when told to."""
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()

@@ -57,7 +57,7 @@ async def test_watchers_of_another_replicas_job_share_one_request(pair, monkeypa
 
 
 async def test_a_watcher_asks_again_while_a_call_is_in_flight(pair):
-    """What that one brings may be older than the change that the watcher has heard of."""
+    """The answer in flight may be older than the change that the watcher knows of."""
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     actor, is_made, may_arrive = pair.here.forwarding.driver_of(job_id), asyncio.Event(), asyncio.Event()

@@ -164,7 +164,7 @@ async def test_a_dead_process_on_this_machine_is_a_loss_at_once(manager, lost):
 
 
 async def notice(manager, backend):
-    """Let the store see by its clock which leases ended, and the manager what is left."""
+    """Let the store expire leases by its clock, and the manager notice."""
     await backend.put(Keyspace.Sessions, "any", b"")
     await manager.refresh()
     await manager.watch.bury()

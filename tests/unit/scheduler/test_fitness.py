@@ -50,7 +50,7 @@ class World:
 
 @pytest.fixture
 async def world(clock):
-    """The only task that waits is a second attempt of one that runs on the only executor."""
+    """The only waiting task is a second attempt, whose first runs on the only executor."""
     made = World(clock)
     await made.replica.start()
     await made.register("e1")
@@ -80,7 +80,7 @@ async def test_a_straggler_keeps_no_other_job_from_the_slot(world):
 
 
 class Elsewhere:
-    """A job that another replica acts on."""
+    """A job that another replica drives."""
 
     def __init__(self, clock):
         self.place = (3, 1)

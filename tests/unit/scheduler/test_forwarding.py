@@ -227,7 +227,7 @@ async def test_the_driver_says_which_tasks_are_unwanted(pair, monkeypatch):
     assert await pair.here.lists.unwanted(asked) == [], "once told, it is said again only when it is still held"
 
 
-# ---------------------------------------------------------------- who acts changes
+# ---------------------------------------------------------------- the driver changes
 
 
 async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):

@@ -1,4 +1,4 @@
-"""What is read for a client that looks at a job."""
+"""What is read for a client that shows a job."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.unit.scheduler.small_graphs import graph
 
 JOB = JobId("job-1")
 SQL = f"SELECT {'1' * 70_000}"
-"""More than what is kept at hand."""
+"""Larger than the cache."""
 SPEC = pb.JobSpec(name="mine", sql=pb.SqlScript(text=SQL))
 
 

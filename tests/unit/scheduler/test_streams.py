@@ -22,7 +22,7 @@ def at_work():
 
 
 class Roster:
-    """Addresses that become known when somebody asks the store."""
+    """Addresses that become known once the store is asked."""
 
     def __init__(self, known, stored):
         self.known, self.stored = dict(known), stored

@@ -1,4 +1,4 @@
-"""Executors that turn to a replica that they did not register with: what they run goes on."""
+"""Executors that fail over to a replica that did not register them: their tasks continue."""
 
 import pytest
 
