@@ -79,6 +79,7 @@ async def other(store):
 async def attending(store):
     members = members_of(store, "a", "127.0.0.1:1")
     member_watch = MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=5)
+    members.listen(member_watch.on_members)
     loops = [asyncio.create_task(members.run()), asyncio.create_task(member_watch.run())]
     try:
         await until(lambda: "b" in members.live)
