@@ -283,10 +283,10 @@ def test_options_of_spark_and_of_the_libraries_below_are_taken(executor, tmp_pat
 @pytest.mark.parametrize(
     ("form", "query", "words"),
     [
-        ("csv", "SELECT X'00' AS raw", "column raw cannot be written as csv and read again: give base64"),
-        ("csv", "SELECT array(1) AS l", "column l cannot be written as csv and read again: give to_json"),
-        ("csv", "SELECT map('a', 1) AS m", "column m cannot be written as csv and read again: give to_json"),
-        ("csv", "SELECT struct(1 AS a) AS s", "column s cannot be written as csv and read again: give to_json"),
+        ("csv", "SELECT X'00' AS raw", "column raw cannot be written as csv and read again: write base64"),
+        ("csv", "SELECT array(1) AS l", "column l cannot be written as csv and read again: write to_json"),
+        ("csv", "SELECT map('a', 1) AS m", "column m cannot be written as csv and read again: write to_json"),
+        ("csv", "SELECT struct(1 AS a) AS s", "column s cannot be written as csv and read again: write to_json"),
         (
             "json",
             "SELECT array(map(1, 2)) AS m",
