@@ -1,4 +1,4 @@
-"""Jobs that are Python functions: what they may use, what they may not do, and what is said when they fail."""
+"""Jobs that are Python functions: what they may use, what is refused, and their error messages."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import io
