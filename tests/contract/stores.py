@@ -1,4 +1,4 @@
-"""A running store for the contract suite: who wants a client, or time to pass, asks here."""
+"""A running store for the contract suite, which provides clients and lets time pass."""
 
 import asyncio
 import itertools
@@ -19,6 +19,7 @@ from onager.state_backend.local.hub import HISTORY_BYTES
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from onager.state_backend.observed import ObservedBackend, StateMetrics
 from tests.support.etcd import EtcdCluster
+from tests.support.waiting import eventually
 
 _LARGE_BYTES = 1024 * 1024
 
@@ -122,7 +123,7 @@ class EtcdHarness(Harness):
     async def connect(self) -> StateBackendClient:
         turn = len(self.clients) % self.cluster.size
         endpoints = self.cluster.endpoints[turn:] + self.cluster.endpoints[:turn]
-        # Nothing is made to fail here, so who waits long waits for a busy machine.
+        # There are no faults here, so a long wait means a busy machine.
         self.clients.append(
             await EtcdBackend.open(self.cluster.url(self.namespace, endpoints=endpoints, timeout="30s"))
         )
@@ -131,10 +132,12 @@ class EtcdHarness(Harness):
     async def let_pass(self, seconds: float) -> None:
         ending = {lease for lease, left_s in (await self._leases()).items() if left_s + 1 <= seconds}
         await asyncio.sleep(seconds)
+
         # They end later than they may, by their whole time when another leader was elected. None is kept alive here.
-        async with asyncio.timeout(60):
-            while ending & (await self._leases()).keys():  # noqa: ASYNC110 the store tells nobody
-                await asyncio.sleep(0.05)
+        async def have_ended() -> bool:
+            return not ending & (await self._leases()).keys()
+
+        await eventually(have_ended, 60)
 
     async def compact(self, keyspace: Keyspace) -> None:
         client = await self.connect()

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from onager.state_backend import Committed, Delete, DeleteRange, Fenced, Keyspace, Put, open_backend
+from tests.support.waiting import eventually
 
 JOBS, SWEEPS = Keyspace.JobHeads, Keyspace.ActiveJobs
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True)
 class Ending:
-    """What became of the zombie's write, and what is in the store after all of it."""
+    """The outcome of the zombie's write, and the final value in the store."""
 
     answer: str
     value: bytes
@@ -36,7 +37,7 @@ def assert_the_zombie_was_kept_out(ending: Ending) -> None:
 
 
 async def late_write(backend, token, *, is_fenced: bool) -> str:
-    """Write as a holder does that does not know better; the switch is the holder's own, no store has one."""
+    """Write as a holder that believes it still has the lock; *fenced* is an option of this test, not of stores."""
     result = await backend.put_txn([Put(JOBS, "job", b"zombie")], fence=[token] if is_fenced else [])
     return type(result).__name__
 
@@ -126,9 +127,7 @@ async def stop_past_the_lease(url: str, *, is_fenced: bool) -> Ending:
     async with holder(url, "fenced" if is_fenced else "unfenced") as zombie, await open_backend(url) as successor:
         held_revision = int(await told(zombie))
         zombie.send_signal(signal.SIGSTOP)
-        async with asyncio.timeout(10):
-            while psutil.Process(zombie.pid).status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await eventually(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_STOPPED)
         lease = await successor.lease(60)
         async with successor.lock(SWEEPS, "job", lease.id, timeout_s=60) as token:
             assert token.revision > held_revision

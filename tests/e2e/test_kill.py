@@ -7,7 +7,8 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import JOBS, rows
-from tests.support.processes.cluster import Cluster, lives, until
+from tests.support.processes.cluster import Cluster, lives
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -22,7 +23,7 @@ def running(tasks: dict) -> set:
 
 
 def repeated(before: dict, after: dict) -> set:
-    """Return the tasks that were handed out again since *before*."""
+    """Return the tasks that were launched again since *before*."""
     return {at for at, task in before.items() if after[at]["attempts"] > max(1, task["attempts"])}
 
 

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 import onager
-from tests.support.processes.cluster import free_port, until
+from tests.support.processes.children import free_port
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ class Standalone:
 def standalone(tmp_path_factory) -> Iterator[Standalone]:
     running = Standalone(tmp_path_factory.mktemp("standalone"))
     try:
-        until(lambda: "onager is ready" in running.text(), 240, f"readiness, after {running.text()}")
+        until(lambda: "onager is ready" in running.text(), 240, lambda: f"readiness, after {running.text()}")
         yield running
     finally:
         if running.process.poll() is None:
@@ -107,7 +108,7 @@ def test_a_child_that_is_killed_is_started_again_and_the_job_ends_right(standalo
         before.kill()
         assert job.to_arrow().to_pylist() == [{"k": k, "n": 200} for k in range(5)]
         until(lambda: standalone.child(victim).pid != before.pid, 60, f"another {victim}")
-    assert f"the {victim} was killed by SIGKILL; starting it again" in standalone.text()
+    assert f"the {victim} was killed by SIGKILL; restarting it" in standalone.text()
 
 
 def test_a_second_one_at_the_same_address_or_state_says_so_and_ends_with_2(standalone):

@@ -1,4 +1,4 @@
-"""What is killed while an executor starts: it starts again by itself, in the same process, and works."""
+"""Processes are killed while an executor starts: it restarts in the same process, and works."""
 
 import contextlib
 import os
@@ -7,7 +7,8 @@ import signal
 import psutil
 import pytest
 
-from tests.support.processes.cluster import Process, until
+from tests.support.processes.cluster import Process
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -11,8 +11,9 @@ from onager.state_admin.backing_up import LEASE_BOUND
 from onager.state_admin.contents import read_contents
 from onager.state_backend import Keyspace, Put, open_backend
 from tests.integration.scheduler.test_jobs import two_stages
-from tests.integration.scheduler.test_process import free_port, process
+from tests.integration.scheduler.test_process import process
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, success
+from tests.support.processes.children import free_port
 from tests.support.processes.forked import fork_onager
 
 
@@ -43,7 +44,7 @@ def result_of(task_set, task):
 
 @contextlib.asynccontextmanager
 async def busy_cluster(tmp_path, backend, **settings):
-    """A scheduler with one job that ended, and one in its second stage that runs until it is let go on."""
+    """A scheduler with one job that has ended, and one whose second stage runs until it is released."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     waits, goes_on = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""When the JVM dies, whoever waits for a task hears of it, and the runner says that it is dead."""
+"""When the JVM dies, its tasks are reported as failed, and the runner is not alive."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ def test_running_tasks_are_reported_when_the_jvm_is_killed(tmp_path):
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

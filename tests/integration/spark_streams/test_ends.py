@@ -1,4 +1,4 @@
-"""How a stream ends other than by its end: failures are told from ends, and whatever is cancelled leaves nothing."""
+"""Streams that end early: failures are distinguished from ends, and cancellation leaves nothing over."""
 
 import asyncio
 import os
@@ -13,16 +13,17 @@ from pyspark.sql.types import LongType
 
 from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS, TOKENS
-from tests.integration.spark_streams.pipelined import await_true, busy, stream_use
+from tests.integration.spark_streams.pipelined import busy, stream_use
 from tests.support.processes.tcp_proxy import TcpProxy
 from tests.support.spark.runner import cut
+from tests.support.waiting import until
 
 _SOON_S = 10.0
 """It is two seconds on a machine that has nothing else to do."""
 
 
 def endless(spark):
-    """Rows for as long as anybody reads, and a reader that reads them all."""
+    """An endless producer, and a reader that reads all rows."""
     return spark.range(0, 10**13, 1, 2).repartition(2, "id").groupBy().agg(fn.max("id"))
 
 
@@ -66,7 +67,7 @@ def test_a_users_error_is_that_of_its_task_alone(spark, job):
     assert job.reports[stages[-1].stage_id, 0].HasField("failure")
 
 
-def test_who_waits_for_the_keys_of_sorted_runs_hears_that_one_failed(spark, job):
+def test_a_reader_of_sorted_runs_keys_is_told_that_a_run_failed(spark, job):
     frame = spark.range(0, 1000, 1, 2).selectExpr("id % 7 n", "assert_true(id != 990) ok").orderBy("n")
     stages = cut(spark, frame, parallel_sort_bytes=0)
     job.launch(stages)
@@ -97,7 +98,7 @@ def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_o
     job = new_job(runner, doomed)
     stages = cut(spark, endless(spark))
     job.launch(stages, producers_away)
-    await_true(lambda: stream_use(doomed)[0] > 0)
+    until(lambda: stream_use(doomed)[0] > 0)
     os.kill(doomed.jvm.pid, signal.SIGKILL)
     readers = job.wait((2, 0), (2, 1))
     assert {report.failure.kind for report in readers} == {"io_error"}
@@ -121,9 +122,9 @@ def test_a_connection_that_breaks_for_a_moment_loses_and_repeats_no_row(spark, j
     frame = spark.range(0, 200_000, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 256) h").repartition(2, "id")
     stages = cut(spark, frame.select(waits("id").alias("n"), "h").groupBy().agg(fn.count("n"), fn.sum("n")))
     job.launch(stages, producers_away)
-    await_true(lambda: between.has_connections and stream_use(other)[0] > 0)
+    until(lambda: between.has_connections and stream_use(other)[0] > 0)
     loop.call_soon_threadsafe(between.cut)
-    await_true(lambda: between.counts["cut"])
+    until(lambda: between.counts["cut"])
     gate.touch()
     assert job.table(stages).to_pylist() == [{"count(n)": 200_000, "sum(n)": 200_000 * 199_999 // 2}]
 
@@ -133,7 +134,7 @@ def test_a_connection_that_stays_broken_is_a_failure(spark, job, other, proxy):
     job.addresses[1] = between.address
     stages = cut(spark, endless(spark))
     job.launch(stages, producers_away)
-    await_true(lambda: between.has_connections)
+    until(lambda: between.has_connections)
     loop.call_soon_threadsafe(between.refuse)
     loop.call_soon_threadsafe(between.cut)
     readers = job.wait((2, 0), (2, 1))
@@ -148,11 +149,11 @@ def test_a_producer_that_never_comes_is_a_failure(spark, other, beside, new_job,
     job.launch(stages, producers_away, only=[2])
     (report,) = job.wait((2, 0))
     assert report.failure.kind == "io_error"
-    assert f"has not begun at {other.stream_address}" in report.failure.message
+    assert f"has not started at {other.stream_address}" in report.failure.message
 
 
 @pytest.mark.parametrize("tokens", [["a-token-of-somebody-else"], []])
-def test_who_has_another_token_or_none_reads_nothing(spark, other, beside, new_job, tmp_path, tokens):
+def test_a_reader_with_another_token_or_none_reads_nothing(spark, other, beside, new_job, tmp_path, tokens):
     path = tmp_path / "tokens"
     path.write_text("\n".join(tokens))
     stranger = beside(StreamSettings(token_file=path if tokens else None, limits=LIMITS))
@@ -177,7 +178,7 @@ def test_a_token_may_be_replaced_while_executors_run(spark, beside, other, new_j
 def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job, exchange_dir):
     stages = cut(spark, endless(spark))
     job.launch(stages)
-    await_true(lambda: all(stream_use(executor)[2] > 0 for executor in job.executors))
+    until(lambda: all(stream_use(executor)[2] > 0 for executor in job.executors))
     assert all(busy(executor) for executor in job.executors)
     job.cancel()
     cancelled_s = time.monotonic()
@@ -186,7 +187,7 @@ def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job
     wrong = [report.failure for report in reports if report.failure.kind not in {"task_killed", "io_error", ""}]
     assert not wrong, wrong[0].details
     for executor in job.executors:
-        await_true(lambda e=executor: not busy(e), _SOON_S)
+        until(lambda e=executor: not busy(e), _SOON_S)
     assert time.monotonic() - cancelled_s < _SOON_S
     job.close()
     for executor in job.executors:
@@ -205,12 +206,12 @@ def test_cancelled_while_it_waits_for_a_broadcast(spark, job):
     frame = spark.range(0, 20, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v")
     stages = cut(spark, frame)
     job.launch(stages, producers_away)
-    await_true(lambda: stream_use(job.executors[1])[3] > 0)
+    until(lambda: stream_use(job.executors[1])[3] > 0)
     job.cancel()
     assert {report.failure.kind for report in job.wait()} == {"task_killed"}
     for executor in job.executors:
-        await_true(lambda e=executor: not busy(e), _SOON_S)
-    await_true(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
+        until(lambda e=executor: not busy(e), _SOON_S)
+    until(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
 
 
 def broadcast_join(spark):
@@ -223,10 +224,10 @@ def test_cancelled_before_it_begins_to_wait_for_a_broadcast(spark, runner, other
     monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel())
     job.launch(broadcast_join(spark), producers_away, only=[2])  # whom it waits for never comes
     assert {report.failure.kind for report in job.wait()} == {"task_killed"}
-    await_true(lambda: not busy(runner), _SOON_S)
+    until(lambda: not busy(runner), _SOON_S)
 
 
-def test_who_is_cancelled_stops_no_other_who_waits_for_the_same_broadcast(spark, runner, other, new_job, monkeypatch):
+def test_a_cancelled_reader_does_not_stop_others_of_the_same_broadcast(spark, runner, other, new_job, monkeypatch):
     job = new_job(runner, runner, other)
     monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel((2, 0)))
     stages = broadcast_join(spark)
@@ -242,7 +243,7 @@ def test_more_than_an_executor_holds_for_a_broadcast_is_a_failure(spark, beside,
     job.launch(stages, producers_away)
     report = job.wait((stages[-1].stage_id, 0))[0]
     assert report.failure.kind == "io_error"
-    assert "does not fit into the 1000 that an executor holds so" in report.failure.message
+    assert "does not fit the 1000 bytes that an executor holds for such inputs" in report.failure.message
 
 
 def test_what_was_streamed_is_kept_until_the_job_is_closed(spark, job, runner, other):

@@ -1,4 +1,4 @@
-"""An etcd cluster of real processes, to be asked, killed, paused and started again."""
+"""An etcd cluster of real processes, which can be killed, paused and restarted."""
 
 import http.client
 import json
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import psutil
 
 from tests.support.etcd.programs import clean_environment, program
 from tests.support.processes import children
+from tests.support.waiting import until
 
 _START_TIMEOUT_S: Final = 60.0
 _MEMORY_DISK: Final = Path("/dev/shm")
@@ -132,7 +132,7 @@ class EtcdCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start all members and wait until each answers; ports that were taken in between are chosen anew."""
+        """Start all members and wait until each answers; ports that were taken meanwhile are replaced."""
         for attempt in range(3):
             self._directory = _make_directory(on_disk=self._on_disk)
             ports = children.free_ports(3 * self.size)
@@ -237,7 +237,7 @@ class EtcdCluster:
                 )
 
     def resume(self, *members: int) -> None:
-        """Let members go on."""
+        """Resume paused members."""
         with self._turn:
             for n in members:
                 self._process(n).send_signal(signal.SIGCONT)
@@ -277,7 +277,7 @@ class EtcdCluster:
         return done.stdout
 
     def enable_auth(self, root_password: str) -> None:
-        """Make a user root, and let nobody in from now on who does not say who they are."""
+        """Create the user root, and require authentication from now on."""
         self.etcdctl("user", "add", f"root:{root_password}")
         self.etcdctl("user", "grant-role", "root", "root")
         self.etcdctl("auth", "enable")
@@ -288,7 +288,7 @@ class EtcdCluster:
         self._root_password = None
 
     def logs(self, lines: int = 40, *, since_mark: bool = False) -> str:
-        """Return what each member last had to say, beside how it went about its daily work."""
+        """Return the last log lines of each member, without routine messages."""
         there = [member for member in self.members if member.log.exists()]
         return "\n".join(member.last_words(lines, member.marked_bytes if since_mark else 0) for member in there)
 
@@ -328,11 +328,11 @@ class EtcdCluster:
         return [member for member in self.members if member.is_running and not member.is_paused]
 
     def _until(self, condition: Callable[[], bool], what: str, within_s: float, needed: Member | None = None) -> None:
-        end_s = time.monotonic() + within_s
-        while not condition():
-            is_over = time.monotonic() > end_s or (needed is not None and not needed.is_running)
-            assert not is_over, f"{what} is not to be had:\n{self.logs()}"
-            time.sleep(0.02)
+        def is_so() -> bool:
+            assert needed is None or needed.is_running, f"{what} is not to be had:\n{self.logs()}"
+            return condition()
+
+        until(is_so, within_s, lambda: f"{what}\n{self.logs()}")
 
 
 def _make_directory(*, on_disk: bool) -> Path:

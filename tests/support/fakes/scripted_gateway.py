@@ -1,4 +1,4 @@
-# ruff: noqa: N802, ARG002, ASYNC110 - gRPC names the methods; conditions of a test have no events
+# ruff: noqa: N802, ARG002 - gRPC names the methods; conditions of a test have no events
 """A gateway that does what a test tells it, behind a real gRPC server, and a worker that runs nothing by itself."""
 
 import asyncio
@@ -63,7 +63,7 @@ def key(partition: int, job: str = "job-1", stage: int = 1, attempt: int = 0) ->
 
 @dataclass
 class ScriptedGateway(OnagerExecutorGatewayServicer):
-    """Answers from queues; records every request; `faults[method]` runs before the answer is given."""
+    """Answers from queues, and records every request; `faults[method]` runs before an answer."""
 
     lease_ttl_ms: int = 600
     launches: asyncio.Queue = field(default_factory=asyncio.Queue)
@@ -239,12 +239,6 @@ class Rig:
         return self.gateways[0]
 
 
-async def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def serve(gateway: ScriptedGateway, address: str = "127.0.0.1:0") -> tuple[grpc.aio.Server, int]:
     server = grpc.aio.server(options=SERVER_OPTIONS)
     add_OnagerExecutorGatewayServicer_to_server(gateway, server)
@@ -294,7 +288,7 @@ def refuse(error) -> Fault:
 
 
 def lose(times: int) -> Fault:
-    """Drop the answer so many times, as a connection that breaks would."""
+    """Drop the next *times* answers, like a broken connection."""
     left = [times]
 
     async def fault(request, context):

@@ -1,4 +1,4 @@
-"""A TCP proxy whose connections can be made to suffer what a network does to them; of this process, without privileges.
+"""A TCP proxy that injects network faults into its connections; it runs in this process, without privileges.
 
 For HTTP/2 without TLS, whose frames it knows well enough to tell an answer from an acknowledgement.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from tests.support.processes.children import free_ports
+from tests.support.waiting import eventually
 
 _CHUNK_BYTES: Final = 64 * 1024
 _FRAME_HEADER_BYTES: Final = 9
@@ -113,10 +114,12 @@ class TcpProxy:
 
     async def __aexit__(self, *_: object) -> None:
         self.refuse()
-        async with asyncio.timeout(10):
-            while self._connections:
-                self.cut()
-                await asyncio.sleep(0.01)
+
+        def is_over() -> bool:
+            self.cut()
+            return not self._connections
+
+        await eventually(is_over)
 
     @property
     def address(self) -> str:
@@ -130,7 +133,7 @@ class TcpProxy:
     # -- switches
 
     def cut(self) -> None:
-        """Break off every open connection."""
+        """Cut every open connection."""
         for connection in list(self._connections):
             self.counts["cut"] += 1
             connection.cut()
@@ -156,7 +159,7 @@ class TcpProxy:
         self.up.drop_next()
 
     async def heal(self) -> None:
-        """Undo all that is switched on."""
+        """End all faults."""
         self.up.heal()
         self.down.heal()
         await self.accept()

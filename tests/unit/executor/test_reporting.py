@@ -8,13 +8,13 @@ import pytest
 from onager.clock import ManualClock
 from onager.executor.agent.attempts import AttemptTable
 from onager.executor.agent.gateway import SchedulerGateway
-from onager.executor.agent.reporting import Reporter, _Batch
+from onager.executor.agent.reporting import _BATCH_WINDOW_S, _RARE_S, Reporter, _Batch
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 
 
 class Silence(SchedulerGateway):
-    """A scheduler that answers when it is told to."""
+    """A scheduler that answers only when told to."""
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()
@@ -24,7 +24,7 @@ class Silence(SchedulerGateway):
 
 
 @pytest.mark.parametrize("steps", range(6))
-async def test_who_waits_for_the_reporter_can_be_cancelled_in_the_moment_that_it_gets_idle(steps: int) -> None:
+async def test_a_waiter_can_be_cancelled_at_the_moment_that_the_reporter_gets_idle(steps: int) -> None:
     gateway = Silence()
     reporter = Reporter(
         AttemptTable(1, ManualClock()),
@@ -59,9 +59,8 @@ class Counting(SchedulerGateway):
         return pb.ReportTasksResponse(acknowledged=[report.task for report in request.reports])
 
 
-async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait_for_each_other(monkeypatch) -> None:
-    monkeypatch.setattr("onager.executor.agent.reporting._RARE_S", 0.02)
-    monkeypatch.setattr("onager.executor.agent.reporting._BATCH_WINDOW_S", 0.01)
+@pytest.mark.virtual_time
+async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait_for_each_other() -> None:
     gateway, attempts = Counting(), AttemptTable(8, ManualClock())
     reporter = Reporter(
         attempts, gateway, executor_id="e", incarnation="i", on_answer=lambda _: None, on_unknown=lambda: None
@@ -76,24 +75,19 @@ async def test_a_report_after_a_pause_goes_at_once_and_those_of_a_busy_time_wait
     attempts.accept(pb.TaskSet(job_id="j", stage_id=1, tasks=[pb.TaskAttempt(partition=7)]))
     attempts.take_startable()
     running = asyncio.create_task(reporter.run())
-    await asyncio.sleep(0.03)
+    await asyncio.sleep(_RARE_S)
     finish(0)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await asyncio.sleep(_BATCH_WINDOW_S / 10)
     assert gateway.batches == [1], "it waited, and for nobody"
     finish(1)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await asyncio.sleep(_BATCH_WINDOW_S / 10)
     assert gateway.batches == [1]
     finish(2)
-    await asyncio.sleep(0.015)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await asyncio.sleep(_BATCH_WINDOW_S)
     assert gateway.batches == [1, 2]
     attempts.finish(pb.TaskReport(task=pb.TaskId(job_id="j", stage_id=1, partition=7), success=pb.TaskSuccess()))
     reporter.wake()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await asyncio.sleep(_BATCH_WINDOW_S / 10)
     assert gateway.batches == [1, 2, 1], "nothing else runs that it could wait for"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -12,8 +12,8 @@ import net.jpountz.lz4.LZ4Factory;
 import org.apache.spark.TaskContext;
 
 /**
- * An input that was read before, whole and into memory: what a broadcast or a subquery is made of, or what is read twice. The tasks that
- * read it run in this process, so it is not sent along with them, but found again by its number.
+ * An input that was read into memory as a whole: the input of a broadcast or a subquery, or one that is read twice. The tasks that read it
+ * run in this process, so it is not serialised with them, but found by its number.
  */
 @SuppressWarnings("serial")
 public final class HeldInput implements ExchangeInput, SortedInput {
@@ -22,10 +22,10 @@ public final class HeldInput implements ExchangeInput, SortedInput {
 
     private final long number;
     private final int partitions;
-    /** By partition, or by run: each gives its frames anew; null: given back. */
+    /** By partition or run: functions that return frames; null after release. */
     private transient volatile List<List<Opened>> frames;
 
-    /** A frame that is made when it is read: its reader may do with it what it wants. */
+    /** A frame that is unpacked for each reader, which may modify it. */
     private interface Opened {
         Frame open() throws IOException;
     }
@@ -40,13 +40,13 @@ public final class HeldInput implements ExchangeInput, SortedInput {
         }
     }
 
-    /** What is read in its place. */
+    /** Return the held input with this number after deserialisation. */
     private Object readResolve() throws InvalidObjectException {
         synchronized (HELD) {
             var held = HELD.get(number);
             HeldInput found = held == null ? null : held.get();
             if (found == null) {
-                throw new InvalidObjectException("what was read whole for this task is held no more, or by another process");
+                throw new InvalidObjectException("the input that was held for this task was released, or belongs to another process");
             }
             return found;
         }
@@ -55,7 +55,7 @@ public final class HeldInput implements ExchangeInput, SortedInput {
     /** Read every partition to its end, one after another. */
     public static HeldInput drain(ExchangeSource[] partitions) throws IOException, InterruptedException {
         var all = new ArrayList<List<Opened>>();
-        int open = 0; // those before are closed
+        int open = 0; // the partitions before it are closed
         try {
             for (; open < partitions.length; open++) {
                 var read = new ArrayList<Opened>();
@@ -73,13 +73,13 @@ public final class HeldInput implements ExchangeInput, SortedInput {
         return new HeldInput(all);
     }
 
-    /** Hold *frames* as the one partition. */
+    /** Hold *frames* as the only partition. */
     public static HeldInput packed(List<PackedFrame> frames) {
         var lz4 = LZ4Factory.fastestInstance().safeDecompressor();
         return new HeldInput(List.of(frames.stream().map(each -> (Opened) () -> each.open(new byte[0], lz4)).toList()));
     }
 
-    /** Hold *frames* as one of *partitions* partitions; the others are empty. */
+    /** Hold *frames* as *partition* of *partitions*; the others are empty. */
     public static HeldInput only(List<Frame> frames, int partition, int partitions) {
         var all = new ArrayList<List<Opened>>();
         for (int i = 0; i < partitions; i++) {
@@ -88,7 +88,7 @@ public final class HeldInput implements ExchangeInput, SortedInput {
         return new HeldInput(all);
     }
 
-    /** Give the memory back: all that was to be made of it is made. Who reads it nevertheless fails. */
+    /** Release the memory, once all that needed the input is built. Later reads throw. */
     public void release() {
         frames = null;
     }
@@ -107,7 +107,7 @@ public final class HeldInput implements ExchangeInput, SortedInput {
     public ExchangeSource open(int partition, TaskContext context) {
         List<List<Opened>> there = frames;
         if (there == null) {
-            throw new IllegalStateException("what was read whole for this stage was given back when the stage had been bound");
+            throw new IllegalStateException("the input that was held for this stage was released when the stage had been bound");
         }
         return new Source(there.get(partition).iterator());
     }

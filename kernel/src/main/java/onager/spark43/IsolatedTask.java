@@ -21,14 +21,14 @@ import scala.collection.Iterator;
 import scala.math.BigDecimal;
 
 /**
- * One partition of an RDD, run on the calling thread as Spark's executor would run it: from its serialised form, in a task
- * context and with memory of its own. It takes no slot of Spark's scheduler, so tasks may wait for one another.
+ * One partition of an RDD, run on the calling thread as Spark's executor would run it: from its serialised form, with its own task context
+ * and memory. It takes no slot of Spark's scheduler, so tasks may wait for each other.
  */
 @SuppressWarnings("serial")
 public final class IsolatedTask<T> extends Task<T> {
-    /** Numbers of task attempts far above those that Spark's scheduler gives. */
+    /** Ids of task attempts, far above those of Spark's scheduler. */
     private static final AtomicLong ATTEMPTS = new AtomicLong(1L << 40);
-    /** Makes pages small: an operator asks for one at once, and many tasks run. */
+    /** Makes pages small, since each operator allocates one at once, and many tasks run. */
     private static final int PAGE_DIVISOR = 64;
 
     private final byte[] binary;
@@ -52,7 +52,7 @@ public final class IsolatedTask<T> extends Task<T> {
         return all;
     }
 
-    /** Make the task that gives *partition* of *rdd* to *body*, which travels, under the calling thread's Spark properties. */
+    /** Make a task that passes *partition* of *rdd* to *body*, which is serialised, under the calling thread's Spark properties. */
     public static <T> IsolatedTask<T> of(SparkContext sc, RDD<InternalRow> rdd, Function2<TaskContext, Iterator<InternalRow>, T> body, int stage,
             int partition, long memoryBytes) {
         Object[] parts = {rdd, body, rdd.partitions()[partition]};
@@ -69,7 +69,7 @@ public final class IsolatedTask<T> extends Task<T> {
         return ((Function2<TaskContext, Iterator<InternalRow>, T>) parts[1]).apply(context, rows);
     }
 
-    /** Run it to its end; what goes wrong is thrown as it is. */
+    /** Run the task to its end; exceptions are thrown unchanged. */
     public T run() {
         SparkEnv env = SparkEnv.get();
         long attempt = ATTEMPTS.incrementAndGet();

@@ -7,8 +7,8 @@ import org.apache.spark.memory.TaskMemoryManager;
 import org.apache.spark.unsafe.memory.MemoryBlock;
 
 /**
- * The memory of a task that has little of it. Spark's sorts take pages of the size that suits the process: one of them could take all that
- * such a task has, and let go of none of it while it is read. Here they take pages that suit the task; rows that are larger get theirs.
+ * The memory manager of a task that has little memory. Spark's sorts use pages that suit the process: a single page could take all memory
+ * of such a task, and is not released while it is read. Here pages suit the task; larger rows get pages of their size.
  */
 final class SmallPages extends TaskMemoryManager {
     private static final Field PAGE_SIZE = Lookups.pageSize();
@@ -17,7 +17,7 @@ final class SmallPages extends TaskMemoryManager {
         super(memory, attempt);
     }
 
-    /** A sort asks for an array before its first page. */
+    /** Also sets the page size, since a sort allocates an array before its first page. */
     @Override
     public MemoryBlock allocatePage(long size, MemoryConsumer consumer) {
         try {
