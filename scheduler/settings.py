@@ -56,6 +56,11 @@ class SchedulerSettings(ProcessSettings):
     """How long the result of an ended job can be fetched."""
     record_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
     """How long an ended job stays known; longer than any client repeats its submission."""
+    history_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
+    """How long the events of an ended job can be looked at; no longer than its record is kept."""
+    history_dir: Path | None = None
+    """A directory for the events of jobs whose retention is over: a compressed file for each job. It may be shared by
+    schedulers. While a file cannot be written, its job stays in the store."""
     sweep_interval_ms: int = Field(default=5_000, ge=50)
     """How often retention, clean-up and stray work are checked."""
     heads_interval_ms: int = Field(default=500, ge=50)

@@ -1,4 +1,4 @@
-"""Retention: removes a job's result, and later its record and blobs, when their time is over.
+"""Retention: removes a job's result and history, and later its record and blobs, when their time is over.
 
 The time in the job's head says when. The scheduler whose turn it is does it, for many jobs at once; doing it twice is
 harmless.
@@ -12,11 +12,12 @@ from typing import Final
 import structlog
 
 from onager.clock import Clock
-from onager.errors import OnagerError
+from onager.errors import OnagerError, StateCorruptError
 from onager.execution_graph import JobState
 from onager.ids import BlobDigest, JobId
 from onager.scheduler import timing
 from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.jobs.archive import HistoryArchive
 from onager.scheduler.jobs.blobs import BlobStore, blobs_of
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import HEADER_KEYSPACES
@@ -27,7 +28,7 @@ from onager.state_backend import ABSENT, Committed, Delete, DeleteRange, Keyspac
 log = structlog.get_logger(__name__)
 
 _REMOVED_AT_ONCE: Final = 16
-"""Jobs removed by one transaction; each takes seven operations."""
+"""Jobs removed by one transaction; each takes eight operations."""
 _BATCHES_AT_ONCE: Final = 12
 """Transactions in flight: the store writes concurrent ones together."""
 _PAGE: Final = 1_000
@@ -35,7 +36,7 @@ _PARTS: Final = (Keyspace.GraphChunks, Keyspace.JobLog, Keyspace.History, Keyspa
 
 
 class Retention:
-    """Removes results, and later records, whose time is over."""
+    """Removes results, histories, and later records, whose time is over."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Retention:
         self._blobs = blobs
         self._precedence = precedence
         self._clock = clock
+        self._archive = HistoryArchive(backend, settings.history_dir) if settings.history_dir else None
         self._due: list[tuple[int, JobId]] = []
         """A heap of the times at which to look at each job that has ended and is not removed."""
         self._awaited: set[JobId] = set()
@@ -75,14 +77,20 @@ class Retention:
             heapq.heappush(self._due, (max(at_least_ms, self._over_ms(head)), job_id))
 
     def _over_ms(self, head: JobHead) -> int:
-        """Return when the retention of the job's result ends, or, after that, of its record."""
+        """Return when the next of the job's retentions ends."""
         if head.ended_ms is None:
             return 0
-        retention_s = self._settings.result_retention_s if head.has_result else self._settings.record_retention_s
+        settings = self._settings
+        retention_s = settings.result_retention_s if head.has_result else settings.record_retention_s
+        if head.has_history:
+            retention_s = min(retention_s, settings.history_retention_s)
         return head.ended_ms + 1000 * retention_s
 
+    def _is_over(self, head: JobHead, retention_s: int, now_ms: int) -> bool:
+        return head.ended_ms is not None and now_ms >= head.ended_ms + 1000 * retention_s
+
     def _is_due(self, head: JobHead, now_ms: int) -> bool:
-        """Return whether the retention is over and it is this scheduler's turn."""
+        """Return whether a retention is over and it is this scheduler's turn."""
         waited_ms = now_ms - self._over_ms(head)
         return waited_ms >= 0 and self._precedence.has_come(
             head.job_id, waited_ms, 2 * self._settings.sweep_interval_ms
@@ -116,15 +124,26 @@ class Retention:
         heads = [head for job_id in job_ids if (head := self._heads.get(job_id)) is not None and not head.is_active]
         due = [head for head in heads if self._is_due(head, now_ms)]
         dated = [head.model_copy(update={"ended_ms": now_ms}) for head in due if head.ended_ms is None]
-        expired = [head for head in due if head.ended_ms is not None and head.has_result]
-        over = [head for head in due if head.ended_ms is not None and not head.has_result and head.clean_up == "none"]
+        settings = self._settings
+        expired = [head for head in due if head.has_result and self._is_over(head, settings.result_retention_s, now_ms)]
+        over = [
+            head
+            for head in due
+            if not head.has_result
+            and head.clean_up == "none"
+            and self._is_over(head, settings.record_retention_s, now_ms)
+        ]
+        told = [head for head in due if head.has_history and self._is_over(head, settings.history_retention_s, now_ms)]
+        told = [head for head in told if head not in over and head not in expired]
         try:
             if dated:  # their records are damaged, and may not say when they ended: count from now
                 await self._heads.put(dated)
             if expired:
                 await self._expire(expired)
+            if told:
+                await self._forget_history(await self._archived(told))
             if over:
-                await self._remove(over)
+                await self._remove(await self._archived(over))
         except OnagerError as error:
             log.warning("jobs_not_removed", jobs=len(due), error=str(error))
 
@@ -135,6 +154,26 @@ class Retention:
             owes_files = head.state is JobState.SUCCESSFUL or head.broken is not None or head.clean_up != "none"
             expired.append(head.model_copy(update={"has_result": False, "clean_up": "all" if owes_files else "none"}))
         await self._heads.put(expired, beside=lambda head: [DeleteRange(Keyspace.Results, f"{head.job_id}/")])
+
+    async def _archived(self, heads: list[JobHead]) -> list[JobHead]:
+        """Return the jobs whose histories need not be in the store any more."""
+        if self._archive is None:
+            return heads
+        archived: list[JobHead] = []
+        for head in heads:
+            try:
+                if head.has_history:
+                    await self._archive.write(head)
+            except (OSError, StateCorruptError) as error:
+                log.error("history_not_archived", job_id=head.job_id, error=str(error))  # noqa: TRY400
+            else:
+                archived.append(head)
+        return archived
+
+    async def _forget_history(self, heads: Sequence[JobHead]) -> None:
+        """Remove what happened to jobs that stay known."""
+        forgotten = [head.model_copy(update={"has_history": False}) for head in heads]
+        await self._heads.put(forgotten, beside=lambda head: [DeleteRange(Keyspace.History, f"{head.job_id}/")])
 
     async def _remove(self, heads: Sequence[JobHead]) -> None:
         """Remove everything that the store holds of ended jobs."""

@@ -102,7 +102,7 @@ class JobHistory:
                 continue
             if events >= limit:
                 break
-            if entry.position > position + 1:
+            if entry.position > position + 1 and entry.batch is not None:
                 entries.append(Entry(entry.position - 1, None))
             entries.append(entry)
             position = entry.position
@@ -124,16 +124,19 @@ class JobHistory:
             entries = await apart(len(stored.value), read_part, stored)
             if entries[-1].position > position:
                 return entries, False
-        headers, ranges = [(keyspace, str(job_id)) for keyspace in job_log.HEADER_KEYSPACES], []
-        ranges = [KeyRange(Keyspace.JobLog, prefix(job_id))]
-        seen = await self._backend.read_txn(headers, ranges)
-        if not any(seen.values.values()):
+        headers = [(keyspace, str(job_id)) for keyspace in job_log.HEADER_KEYSPACES]
+        seen = await self._backend.read_txn(headers, [KeyRange(Keyspace.JobLog, prefix(job_id))])
+        stored = next((value for value in seen.values.values() if value is not None), None)
+        if stored is None:
             raise JobNotFoundError(job_id)
         log = [item for item in seen.ranges[0].items if int(item.key.rpartition("/")[2]) > position]
         if not log or int(log[0].key.rpartition("/")[2]) > position + 1:
             later = (await self._backend.scan_keys(Keyspace.History, prefix(job_id), limit=_PAGE_KEYS)).items
             if later != keys:
                 return [], True
+            covered = job_log.JobHeader.decoded(stored.value, f"the header of job {job_id}").seq
+            if not log and covered > position:
+                return [Entry(covered, None)], False
         return await apart(sum(len(item.value) for item in log), _read_log, log), False
 
 

@@ -73,6 +73,8 @@ class JobHead(JobTerms):
     clean_up: CleanUpOwed = "none"
     has_result: bool = True
     """False once the result was removed after its retention."""
+    has_history: bool = True
+    """False once the job's history was removed after its retention."""
     broken: str | None = None
     """Why the job's record cannot be read; such a job is left alone."""
 

@@ -1,13 +1,22 @@
 """What a job did, beyond the log that its snapshots and its end remove."""
 
+import json
+
 import pytest
+import zstandard
+from structlog.testing import capture_logs
 
 from onager.errors import JobNotFoundError
-from onager.execution_graph import JobCancelled, apply_all
+from onager.execution_graph import JobCancelled, apply_all, decode_batch
 from onager.ids import JobId
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.engine.retention import Retention
 from onager.scheduler.jobs import history, job_store
+from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_store import Lost
+from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from tests.unit.scheduler.small_graphs import append, graph, keys, store, succeeded
 from tests.unit.scheduler.test_job_store import running, step
@@ -104,3 +113,82 @@ async def test_what_was_not_kept_is_told(backend, clock, short_logs):
 async def test_a_job_that_is_not_there_has_no_history(backend):
     with pytest.raises(JobNotFoundError):
         await JobHistory(backend).after(JobId("none"), 0, 10)
+
+
+# ---------------------------------------------------------------- retention
+
+
+@pytest.fixture
+def keeper(backend, clock, tmp_path):
+    """Return what removes histories after an hour and records after two, with an archive or without."""
+
+    def make(archive=None):
+        settings = SchedulerSettings(
+            result_retention_s=1800, history_retention_s=3600, record_retention_s=7200, history_dir=archive
+        )
+        jobs = store(backend, clock, "s1")
+        members = Members(backend, clock, scheduler_id="s1", address="", lease_ttl_s=1)
+        blobs = BlobStore(backend)
+        made = Retention(settings, backend, jobs, jobs.heads, blobs, Precedence(members), clock)
+        jobs.heads.listen(made.on_head)
+        return jobs, made
+
+    return make
+
+
+async def ended(jobs, clock):
+    job = await running(jobs, 3)
+    return await step(jobs, job, [JobCancelled(reason="enough", at_ms=clock.now_ms())])
+
+
+async def sweep(jobs, retention, clock, seconds):
+    clock.advance(1000 * seconds)
+    for _ in range(3):
+        await retention.sweep()
+        for head in list(jobs.heads):
+            if head.clean_up != "none":
+                await jobs.heads.put([head.model_copy(update={"clean_up": "none"})])
+        clock.advance(10)
+
+
+async def test_a_history_goes_after_its_retention_and_the_job_stays_known(backend, clock, keeper):
+    jobs, retention = keeper()
+    await ended(jobs, clock)
+    await sweep(jobs, retention, clock, 1801)
+    assert await keys(backend, Keyspace.History)
+    await sweep(jobs, retention, clock, 1801)
+    assert not await keys(backend, Keyspace.History)
+    assert jobs.heads.get(JOB).has_history is False
+    (gone,) = await whole(backend)
+    assert (gone.position, gone.batch) == (jobs.cached(JOB).seq, None)
+    await sweep(jobs, retention, clock, 3601)
+    assert jobs.heads.get(JOB) is None
+
+
+async def test_an_archive_has_what_leaves_the_store(backend, clock, keeper, tmp_path):
+    jobs, retention = keeper(tmp_path / "history")
+    await ended(jobs, clock)
+    found = await whole(backend)
+    await sweep(jobs, retention, clock, 3601)
+    await sweep(jobs, retention, clock, 1)
+    assert not await keys(backend, Keyspace.History)
+    (path,) = (path for path in (tmp_path / "history").rglob("*") if path.is_file())
+    assert path.name == "job-1.ndjson.zst"
+    with zstandard.open(path, "rb") as file:
+        head, *lines = file.read().splitlines()
+    assert json.loads(head)["state"] == "cancelled"
+    assert [decode_batch(line) for line in lines] == [entry.batch for entry in found]
+
+
+async def test_a_job_stays_while_its_history_cannot_be_archived(backend, clock, keeper, tmp_path):
+    (tmp_path / "file").write_text("no directory")
+    jobs, retention = keeper(tmp_path / "file")
+    await ended(jobs, clock)
+    with capture_logs() as logged:
+        await sweep(jobs, retention, clock, 9000)
+    assert {line["event"] for line in logged if line["log_level"] == "error"} == {"history_not_archived"}
+    assert await keys(backend, Keyspace.History)
+    (tmp_path / "file").unlink()
+    await sweep(jobs, retention, clock, 1)
+    assert not await keys(backend, *(k for k in Keyspace))
+    assert len(list((tmp_path / "file").rglob("*.zst"))) == 1

@@ -1,0 +1,91 @@
+"""Files of what happened to jobs, for longer than the store keeps it.
+
+DIRECTORY/2026-11-23/job.ndjson.zst    the job's head, then the batches of its log in order, a JSON object a line
+"""
+
+import os
+import secrets
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import zstandard
+
+from onager.ids import JobId
+from onager.protocol.apart import apart
+from onager.scheduler.jobs import history
+from onager.scheduler.jobs.job_heads import JobHead
+from onager.scheduler.records import unpack
+from onager.state_backend import Keyspace, KeyValue, StateBackendClient
+
+_PARTS_AT_ONCE: Final = 8
+_ANY_BYTES: Final = 2**20
+"""Files are written apart from the event loop, however small."""
+
+
+class HistoryArchive:
+    """A directory of its own machine, or one that schedulers share: they write the same file of a job."""
+
+    def __init__(self, backend: StateBackendClient, directory: Path) -> None:
+        self._backend = backend
+        self._directory = directory
+
+    async def write(self, head: JobHead) -> Path:
+        """Write the history of an ended job, unless it is there; return the file. `OSError` where that cannot be done.
+
+        The file has its name only once it is whole.
+        """
+        ended = datetime.fromtimestamp((head.ended_ms or head.submitted_ms) / 1000, UTC)
+        path = self._directory / f"{ended:%Y-%m-%d}" / f"{head.job_id}.ndjson.zst"
+        if await apart(_ANY_BYTES, path.exists):
+            return path
+        written = await apart(_ANY_BYTES, _Writing, path)
+        try:
+            await apart(_ANY_BYTES, written.add, head.model_dump_json().encode())
+            async for parts in self._parts(JobId(head.job_id)):
+                await apart(_ANY_BYTES, written.add_all, parts)
+        except BaseException:
+            written.discard()
+            raise
+        await apart(_ANY_BYTES, written.finish)
+        return path
+
+    async def _parts(self, job_id: JobId) -> AsyncIterator[tuple[KeyValue, ...]]:
+        start_after: str | None = None
+        while True:
+            page = await self._backend.scan(
+                Keyspace.History, history.prefix(job_id), limit=_PARTS_AT_ONCE, start_after=start_after
+            )
+            yield page.items
+            if not page.has_more:
+                return
+            start_after = page.items[-1].key
+
+
+class _Writing:
+    """A file on its way; its methods block."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        self._file = self._partial.open("wb")
+        self._zstd = zstandard.ZstdCompressor().stream_writer(self._file)
+
+    def add(self, line: bytes) -> None:
+        self._zstd.write(line + b"\n")
+
+    def add_all(self, parts: tuple[KeyValue, ...]) -> None:
+        for part in parts:
+            self.add(unpack(part.value, f"history {part.key}"))
+
+    def finish(self) -> None:
+        self._zstd.flush(zstandard.FLUSH_FRAME)
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._partial.replace(self._path)
+
+    def discard(self) -> None:
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
