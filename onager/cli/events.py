@@ -63,7 +63,8 @@ def _stage(fields: Mapping[str, Any]) -> str:
 
 
 def _tasks(fields: Mapping[str, Any]) -> str:
-    return f"{_stage(fields)}, tasks {_ranges([partition for partition, _ in fields['tasks']])}"
+    partitions = [partition for partition, _ in fields["tasks"]]
+    return f"{_stage(fields)}, task{'s' * (len(partitions) > 1)} {_ranges(partitions)}"
 
 
 def _task(fields: Mapping[str, Any]) -> str:
@@ -72,7 +73,7 @@ def _task(fields: Mapping[str, Any]) -> str:
 
 
 def _made(output: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
-    return f"{output['rows']:,} rows, {size(output['bytes'])}, {metrics.get('run_ms', 0) / 1000:.2f} s"
+    return f"{output['rows']:,} row{'s' * (output['rows'] != 1)}, {size(output['bytes'])}, {metrics.get('run_ms', 0) / 1000:.2f} s"
 
 
 def _ranges(numbers: Iterable[int]) -> str:
