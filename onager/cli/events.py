@@ -73,7 +73,8 @@ def _task(fields: Mapping[str, Any]) -> str:
 
 
 def _made(output: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
-    return f"{output['rows']:,} row{'s' * (output['rows'] != 1)}, {size(output['bytes'])}, {metrics.get('run_ms', 0) / 1000:.2f} s"
+    rows, run_s = output["rows"], metrics.get("run_ms", 0) / 1000
+    return f"{rows:,} row{'s' * (rows != 1)}, {size(output['bytes'])}, {run_s:.2f} s"
 
 
 def _ranges(numbers: Iterable[int]) -> str:
