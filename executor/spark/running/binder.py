@@ -65,8 +65,12 @@ class _Binding:
 class Binder:
     """Keeps the bound stages of jobs until the job is closed, and Spark sessions. Callable from any thread."""
 
-    def __init__(self, spark: SparkSession, kernel: Kernel, check_address: Callable[[str], None]) -> None:
-        """Bind in *kernel*; *check_address* raises what speaks against reading streams from an address."""
+    def __init__(self, spark: SparkSession, kernel: Kernel, name: str, check_address: Callable[[str], None]) -> None:
+        """Bind in *kernel*; *check_address* raises what speaks against reading streams from an address.
+
+        *name* is that of no other binder over the same Spark, whose job groups bear it.
+        """
+        self._name = name
         self._check_address = check_address
         self._spark = spark
         self._kernel = kernel
@@ -90,7 +94,7 @@ class Binder:
             known = self._bound.get(key)
             if known is None and not is_wanted():
                 raise CancelledError  # who cancelled it before now found nothing here
-            mine = known or _Binding(f"bind/{key}/{next(self._count)}")
+            mine = known or _Binding(f"bind/{self._name}/{key}/{next(self._count)}")
             self._bound[key] = mine
             if not mine.made.done():
                 mine.waiting.append(is_wanted)

@@ -3,6 +3,7 @@ package onager;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.List;
+import java.util.concurrent.TimeoutException;
 import onager.bind.Bound;
 import onager.bind.Broadcasts;
 import onager.bind.Stages;
@@ -55,10 +56,14 @@ public final class Kernel {
         Lookups.check(session, classes);
     }
 
-    /** Leave the context as it was before this kernel came. */
-    public void close() {
+    /**
+     * Wait until no task of this kernel goes on, and leave the context as it was before it came; what was begun has to be cancelled. Return
+     * how many tasks run on after *waitMs*.
+     */
+    public int close(long waitMs) throws InterruptedException, TimeoutException {
+        runs.close();
         stopStreams();
-        groups.close();
+        return groups.close(waitMs);
     }
 
     // ------------------------------------------------------------ stages and their tasks

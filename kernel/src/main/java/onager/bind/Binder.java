@@ -23,11 +23,11 @@ import scala.collection.immutable.Seq;
  * Makes a decoded fragment executable: its placeholders become leaves, every node is made anew (what is transient in a
  * node, such as its session, is null after decoding), and the two preparation rules that a fragment still needs are applied.
  */
-public final class Binder {
+final class Binder {
     private static final String PLACEHOLDER = "onager-input:";
 
     /** Gives the leaf for each placeholder. */
-    public interface Leaves {
+    interface Leaves {
         /** Return the leaf for input *index*; *broadcast*: it stands right below a broadcast, which takes any number of partitions. */
         SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
 
@@ -53,7 +53,7 @@ public final class Binder {
     }
 
     /** Return *plan* with leaves, executed up to its RDD, which has to have *wanted* partitions; *session* is the active one. */
-    public static Bound bind(SparkSession session, SparkPlan plan, int wanted, Leaves leaves) {
+    static Bound bind(SparkSession session, SparkPlan plan, int wanted, Leaves leaves) {
         SparkPlan bound = new Binder(leaves).node(plan, false);
         for (var rule : Lookups.rules(session)) {
             bound = rule.apply(bound);

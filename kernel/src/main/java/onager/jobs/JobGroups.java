@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.TimeoutException;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkContext;
@@ -30,9 +31,14 @@ public final class JobGroups {
         return tracker;
     }
 
-    /** Leave the context as it was. */
-    public void close() {
+    /** Wait until nothing that was begun here goes on, and leave the context as it was; return how many tasks run on after *waitMs*. */
+    public int close(long waitMs) throws InterruptedException, TimeoutException {
+        if (waitMs > 0L) {
+            sc.listenerBus().waitUntilEmpty(waitMs); // what has started is known
+        }
+        int left = tracker.awaitEnd(waitMs);
         sc.removeSparkListener(tracker);
+        return left;
     }
 
     /**
@@ -85,7 +91,7 @@ public final class JobGroups {
         p.setProperty(SparkContext$.MODULE$.SPARK_JOB_GROUP_ID(), group);
         p.setProperty(SparkContext$.MODULE$.SPARK_JOB_DESCRIPTION(), "onager " + group);
         p.setProperty(SparkContext$.MODULE$.SPARK_JOB_INTERRUPT_ON_CANCEL(), "true");
-        p.setProperty(Tracker.RUN, group);
+        p.setProperty(tracker.property, group);
         p.setProperty(POOL, pool);
         sc.setLocalProperties(p);
         org.apache.spark.sql.SparkSession.setActiveSession(session);

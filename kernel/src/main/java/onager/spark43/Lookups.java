@@ -1,13 +1,11 @@
 package onager.spark43;
 
-import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Stream;
 import onager.values.Seqs;
 import org.antlr.v4.runtime.CharStreams;
-import org.apache.spark.memory.MemoryConsumer;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
@@ -62,7 +60,6 @@ public final class Lookups {
     /** Raise an IllegalStateException that names what this Spark lacks, the classes *names* of operators, partitionings and statements included. */
     public static void check(SparkSession session, List<String> names) {
         rules(session);
-        pageSize();
         var missing = names.stream().filter(name -> !isThere(name)).toList();
         if (!missing.isEmpty()) {
             throw new IllegalStateException("there is no class " + String.join(", ", missing) + " here");
@@ -116,16 +113,5 @@ public final class Lookups {
     /** Return how many bytes a task may put into the hash tables of joins that were planned as joins of sorted sides. */
     public static long mostHashed(SparkSession session) {
         return (Long) session.sessionState().conf().getConf(SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD());
-    }
-
-    /** Return where an operator has how much memory it asks for at a time, which is private to Spark. */
-    static Field pageSize() {
-        try {
-            Field field = MemoryConsumer.class.getDeclaredField("pageSize");
-            field.setAccessible(true);
-            return field;
-        } catch (NoSuchFieldException e) {
-            throw new IllegalStateException("operators have no field pageSize here", e);
-        }
     }
 }
