@@ -17,7 +17,7 @@ help:
 	@echo "make format  let ruff format and fix"
 	@echo "make bench   TPC-H against plain Spark (SF=0.1, FORCED=1 cuts every exchange)"
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
-	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1)"
+	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, FROM_VERSION=DIRECTORY)"
 	@echo "make test-all   every test, and TPC-H distributed, and in a Spark cluster, in every way"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
 	@echo "make reference   docs/reference, from the code"
@@ -50,7 +50,7 @@ simulate: setup-dev
 
 MINUTES ?= 5
 chaos: setup-dev
-	$(with_java) $(PYTHON) -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ROLLING),--rolling) --json var/chaos.json
+	$(with_java) $(PYTHON) -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(ROLLING),--rolling) $(if $(FROM_VERSION),--from-version $(FROM_VERSION)) --json var/chaos.json
 
 lint: setup-dev
 	$(PYTHON) -m ruff format --check .

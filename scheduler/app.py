@@ -19,11 +19,11 @@ from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.engine.adoption import Adoption
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
-from onager.scheduler.engine.fitness import Fitness
-from onager.scheduler.engine.list_comparison import ListComparison
+from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.pipelines import Pipelines
 from onager.scheduler.engine.polls import Polls
+from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.engine.speculation import Speculation
@@ -132,14 +132,14 @@ class Replica:
             peers,
             timeout_s=settings.forward_timeout_ms / 1000,
         )
-        fitness = Fitness(
+        feasibility = Feasibility(
             self.jobs, self.ownership, self.loads, clock, self.executors.taking_work, self.executors.streaming
         )
         self.tasks = TaskManager(
             self.local,
             self.queue,
             self.loads,
-            fitness,
+            feasibility,
             driver_of=lambda job_id: self.forwarding.driver_of(job_id) or self.local,
             max_launches=settings.max_launches_per_append,
         )
@@ -166,7 +166,7 @@ class Replica:
         self.dispatcher = Dispatcher(
             self.tasks, self.queue, clock, policy=settings.task_distribution, affinity=self._affinity
         )
-        self.lists = ListComparison(
+        self.reconciler = Reconciler(
             self.local,
             self.forwarding.drivers,
             self.ownership,
@@ -179,7 +179,7 @@ class Replica:
         self.calls = ExecutorCalls(peers, clock)
         self.polls = Polls(
             self.executors,
-            self.lists,
+            self.reconciler,
             self.dispatcher,
             self.clean_ups,
             self.blobs,
@@ -209,7 +209,7 @@ class Replica:
             settings,
             self.executors,
             self.tasks,
-            self.lists,
+            self.reconciler,
             self.dispatcher,
             self.polls,
             self.calls,
@@ -226,7 +226,7 @@ class Replica:
         self.jobs.listen(self._on_commit)
         self.heads.listen(self._on_head)
         self.loads.listen(self._on_load)
-        self.ownership.listen(self._on_ownership)
+        self.members.listen(self._on_members)
 
     # ---------------------------------------------------------------- life
 
@@ -250,7 +250,7 @@ class Replica:
             dispatcher=self.dispatcher.run(),
             forwarding=self.forwarding.run(),
             member_watch=self.member_watch.run(),
-            lists=self.lists.run(),
+            reconciler=self.reconciler.run(),
             speculation=self.speculation.run(),
             pipelines=self.pipelines.run(),
             polls=self.polls.run(),
@@ -272,10 +272,13 @@ class Replica:
         await self.calls.close()
         await self.forwarding.close()
 
-    # ---------------------------------------------------------------- what follows from changes
+    # ---------------------------------------------------------------- what follows from changes, in order
 
     def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+        """A job is known here as it is stored now, whoever changed it."""
         job_id = JobId(head.job_id)
+        self.local.on_commit(job, head)
+        self.pipelines.on_commit(job, head)
         if job.graph.is_active:
             self.ownership.read(job_id)
         else:
@@ -294,6 +297,7 @@ class Replica:
         return 0.0 if job is None else self._locality.affinity(job.graph, executor_id)
 
     def _on_load(self, job_id: JobId) -> None:
+        """A job has more or less work to be launched."""
         self.watchers.changed(job_id)
         self._wake_for_tasks()
 
@@ -302,6 +306,9 @@ class Replica:
             self.dispatcher.wake()
 
     def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        """The head of a job has changed in the store, or is gone."""
+        for part in (self.pipelines, self.clean_ups, self.retention):
+            part.on_head(job_id, head)
         self.watchers.changed(job_id)
         cached = self.jobs.cached(job_id)
         if head is None or not head.is_active:
@@ -319,10 +326,13 @@ class Replica:
     def _stop_tasks_of(self, job_id: JobId) -> None:
         self.dispatcher.nudge(lambda session: session.runs(job_id))
 
-    def _on_ownership(self) -> None:
-        """Begin to drive the jobs that another scheduler drove."""
-        self.adoption.look_again()
-        self.dispatcher.wake()
+    def _on_members(self) -> None:
+        """A scheduler has come or gone: some jobs may have another driver."""
+        self.member_watch.on_members()
+        if self.ownership.on_members():
+            self.reconciler.begin_again()
+            self.adoption.look_again()
+            self.dispatcher.wake()
 
     # ---------------------------------------------------------------- loops
 

@@ -23,6 +23,9 @@ _RARE_S = 0.05
 _OFFER_AFTER_S = 0.005
 """How long slots that a report freed and its answer did not fill wait for others, before they are offered."""
 _BATCH_BYTES = MAX_MESSAGE_BYTES // 4
+_AGAIN_S = 0.05
+"""How long the first wait is before a report is sent again, and the longest."""
+_AGAIN_LIMIT_S = 2.0
 _TIMEOUT_S = 15.0
 
 OnAnswer = Callable[[pb.ReportTasksResponse], None]
@@ -79,6 +82,10 @@ class Reporter:
         """Free slots that the polled scheduler does not know of."""
         self._polls_waiting = 0
         self._unanswered: set[TaskKey] = set()
+        self._refused: dict[TaskKey, Backoff] = {}
+        """Reports that an answer did not acknowledge: each is sent again after a while, and holds up no other."""
+        self._pausing: set[TaskKey] = set()
+        """Those of them whose while is not over."""
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self.refills = True
         """Whether the scheduler may fill the slots that reports free; false while draining."""
@@ -120,7 +127,7 @@ class Reporter:
 
     async def _send_all(self, reply_to: str) -> None:
         """Send all reports for one scheduler, until none is left."""
-        backoff = Backoff(first_s=0.05, limit_s=2.0)
+        backoff = Backoff(_AGAIN_S, _AGAIN_LIMIT_S)
         try:
             while batch := self._next_batch(reply_to):
                 if await self._send(batch):
@@ -153,9 +160,11 @@ class Reporter:
         """Send the remaining reports once more, for at most *timeout_s*; only after `run` has ended."""
         try:
             async with asyncio.timeout(timeout_s):
+                self._pausing.clear()
                 while batches := [batch for to in self._destinations() if (batch := self._next_batch(to))]:
-                    if not all(await asyncio.gather(*map(self._send, batches))):
+                    if not all(await asyncio.gather(*map(self._send, batches))) or self._pausing:
                         await asyncio.sleep(0.1)
+                        self._pausing.clear()
         except TimeoutError:
             self._log.warning("reports_left_behind", count=len(self._attempts.reports()))
 
@@ -168,7 +177,7 @@ class Reporter:
         batch = _Batch(reply_to)
         size = 0
         for key, report, wanted in self._attempts.reports():
-            if wanted != reply_to:
+            if wanted != reply_to or key in self._pausing:
                 continue
             size += report.ByteSize()
             if batch.reports and size > _BATCH_BYTES:
@@ -177,7 +186,7 @@ class Reporter:
         return batch if batch.reports else None
 
     async def _send(self, batch: _Batch) -> bool:
-        """Send *batch*; return whether every report was acknowledged."""
+        """Send *batch*; return whether there was an answer. Reports that it does not acknowledge pause."""
         keys = batch.reports.keys()
         # Slots that a lost answer may have filled are not offered again: the next poll offers them.
         fresh = keys - self._unanswered
@@ -199,7 +208,21 @@ class Reporter:
         self._on_answer(answer)
         if len(fresh) < len(keys):
             self._on_silence()  # a waiting poll has offered fewer slots than are free now
-        return keys <= acknowledged
+        for key in keys:
+            if key in acknowledged:
+                self._refused.pop(key, None)
+            else:
+                self._pause(key)
+        return True
+
+    def _pause(self, key: TaskKey) -> None:
+        backoff = self._refused.setdefault(key, Backoff(_AGAIN_S, _AGAIN_LIMIT_S))
+        self._pausing.add(key)
+        asyncio.get_running_loop().call_later(backoff.next_s(), self._send_again, key)
+
+    def _send_again(self, key: TaskKey) -> None:
+        self._pausing.discard(key)
+        self.wake()
 
     async def _call(self, reply_to: str, request: pb.ReportTasksRequest) -> pb.ReportTasksResponse:
         """Return the answer of the scheduler at *reply_to*, else of any other."""

@@ -15,8 +15,8 @@ from onager.protocol.serving import translated, translated_stream
 from onager.protocol.task_keys import task_id, task_key
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
-from onager.scheduler.engine.list_comparison import ListComparison
 from onager.scheduler.engine.polls import Polls
+from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
@@ -38,7 +38,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         settings: SchedulerSettings,
         executors: ExecutorManager,
         tasks: TaskManager,
-        lists: ListComparison,
+        reconciler: Reconciler,
         dispatcher: Dispatcher,
         polls: Polls,
         calls: ExecutorCalls,
@@ -48,7 +48,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._settings = settings
         self._executors = executors
         self._tasks = tasks
-        self._lists = lists
+        self._reconciler = reconciler
         self._dispatcher = dispatcher
         self._polls = polls
         self._calls = calls
@@ -86,7 +86,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         if not session.is_draining:
             answer.clean_ups.extend(self._clean_ups.clean_ups_for(session.executor_id))
         if request.running:
-            self._lists.learn(session, {task_key(t) for t in request.running})
+            self._reconciler.learn(session, {task_key(t) for t in request.running})
         answer.cancel.extend(await self._polls.unwanted(session))
         self._executors.tell_if_set_aside(session, answer)
         return answer
@@ -114,7 +114,7 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             filled = await self._tasks.fill_reservations(updated.reservations)
             launches += filled.launches
             credited = self._dispatcher.credit(session, len(filled.unfilled))
-        self._lists.note(session, launches)
+        self._reconciler.note(session, launches)
         answer = pb.ReportTasksResponse(
             acknowledged=[task_id(key) for key in updated.acknowledged],
             task_sets=[launch.task_set for launch in launches],

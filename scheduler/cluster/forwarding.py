@@ -26,7 +26,7 @@ class Forwarding:
 
     def driver_of(self, job_id: JobId) -> RemoteDriver | None:
         """Return the scheduler that drives the job; None when this one does, or when the driver does not answer."""
-        scheduler_id = self._ownership.who(job_id)
+        scheduler_id = self._ownership.scheduler_of(job_id)
         if scheduler_id == self._members.id:
             return None
         driver = self._driver(scheduler_id)

@@ -32,8 +32,11 @@ class MemberWatch:
         self._timeout_s = timeout_s
         self._changed = asyncio.Event()
         self._changed.set()
-        members.listen(self._changed.set)
         self._background = Background()
+
+    def on_members(self) -> None:
+        """Look again at which schedulers are registered."""
+        self._changed.set()
 
     async def run(self) -> None:
         """Keep a call to each registered scheduler, for as long as this one lives."""

@@ -4,7 +4,6 @@ The driver does not own the job. A scheduler that gets no answer from the driver
 lets one of them win.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from onager.ids import JobId, SchedulerId
@@ -23,14 +22,8 @@ class Ownership:
         self._live = members.live
         self._first: dict[JobId, SchedulerId] = {}
         self._followed: dict[JobId, None] = {}
-        self._listeners: list[Callable[[], None]] = []
-        members.listen(self._on_change)
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call *listener* whenever this scheduler may have begun to drive other jobs."""
-        self._listeners.append(listener)
-
-    def who(self, job_id: JobId) -> SchedulerId:
+    def scheduler_of(self, job_id: JobId) -> SchedulerId:
         """Return the scheduler that drives the job."""
         found = self._first.get(job_id)
         if found is None:
@@ -42,7 +35,7 @@ class Ownership:
 
     def is_mine(self, job_id: JobId) -> bool:
         """Return whether this scheduler drives the job."""
-        return self.who(job_id) == self._members.id
+        return self.scheduler_of(job_id) == self._members.id
 
     @property
     def others(self) -> list[SchedulerId]:
@@ -70,12 +63,12 @@ class Ownership:
         """Return the jobs that this scheduler follows."""
         return list(self._followed)
 
-    def _on_change(self) -> None:
+    def on_members(self) -> bool:
+        """Take in which schedulers are live; return whether this one may have begun to drive other jobs."""
         live = self._members.live
         if live == self._live:
-            return
+            return False
         self._live = live
         self._first.clear()
         self._followed = {job_id: None for job_id in self._followed if self.is_mine(job_id)}
-        for listener in self._listeners:
-            listener()
+        return True

@@ -66,7 +66,6 @@ class CleanUps:
         self._prepared: dict[JobId, pb.CleanUp] = {}
         self._asked: dict[JobId, float] = {}
         self._reading_spec = asyncio.Semaphore(1)  # a spec may be as large as a message
-        heads.listen(self._on_head)
 
     # ---------------------------------------------------------------- exchange data
 
@@ -194,7 +193,8 @@ class CleanUps:
             return await self._backend.get(Keyspace.JobHeads, job_id) is None
         return not (head.is_active or self._heads.is_newer(job_id))  # a scheduler that can read it may go on with it
 
-    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+    def on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        """Take in what the head says of the job's files."""
         known = self._owed.get(job_id)
         if head is None or head.clean_up == "none":
             self._owed.pop(job_id, None)

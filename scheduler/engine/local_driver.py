@@ -95,7 +95,6 @@ class LocalDriver:
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
         self._catching_up = asyncio.Lock()
         self._rounds_asked = self._rounds_done = 0
-        jobs.listen(self._on_commit)
 
     def coordinator(self, job_id: JobId) -> QueryCoordinator:
         """Return the job's coordinator."""
@@ -359,7 +358,8 @@ class LocalDriver:
             found |= {life for life in lives_at_work(job.graph) if not is_alive(*life)}
         return sorted(found)
 
-    def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+    def on_commit(self, job: StoredJob, head: JobHead) -> None:
+        """Drop the coordinator of a job that has ended."""
         if not job.graph.is_active:
             self._coordinators.pop(JobId(head.job_id), None)
 

@@ -48,8 +48,6 @@ class Pipelines:
         self._at_work: set[JobId] = set()
         self.abandoned = 0
         """A count for metrics: jobs of this scheduler that ran again over the durable exchange."""
-        jobs.listen(self._on_commit)
-        jobs.heads.listen(self._on_head)
 
     async def run(self) -> None:
         """Look for as long as the scheduler lives."""
@@ -71,11 +69,13 @@ class Pipelines:
             if job is not None and find_abandonment(job.graph, executors, streaming, self._clock.now_ms()) is not None:
                 yield job_id
 
-    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+    def on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        """Forget a job that has ended."""
         if head is None or not head.is_active:
             self._at_work.discard(job_id)  # another scheduler may drive it by now, so that no commit is seen here
 
-    def _on_commit(self, job: StoredJob, head: JobHead) -> None:
+    def on_commit(self, job: StoredJob, head: JobHead) -> None:
+        """Take in whether the job streams."""
         job_id, graph = JobId(head.job_id), job.graph
         if graph.is_active and graph.is_pipelined:
             self._at_work.add(job_id)

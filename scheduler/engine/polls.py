@@ -11,7 +11,7 @@ from onager.protocol.task_keys import task_id, task_key
 from onager.scheduler import timing
 from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
-from onager.scheduler.engine.list_comparison import ListComparison
+from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorSession, Offer
@@ -28,7 +28,7 @@ class Polls:
     def __init__(
         self,
         executors: ExecutorManager,
-        lists: ListComparison,
+        reconciler: Reconciler,
         dispatcher: Dispatcher,
         clean_ups: CleanUps,
         blobs: BlobStore,
@@ -38,7 +38,7 @@ class Polls:
         wait_max_ms: int,
     ) -> None:
         self._executors = executors
-        self._lists = lists
+        self._reconciler = reconciler
         self._dispatcher = dispatcher
         self._clean_ups = clean_ups
         self._blobs = blobs
@@ -57,7 +57,7 @@ class Polls:
         repeated: list[Launch] = []
         is_young = False
         if request.list_number > session.list_number:
-            repeated, is_young = await self._lists.take(
+            repeated, is_young = await self._reconciler.take(
                 session, request.list_number, {task_key(t) for t in request.running}
             )
         answer = pb.PollWorkResponse(task_sets=[launch.task_set for launch in repeated])
@@ -132,7 +132,7 @@ class Polls:
         """Return the tasks that the executor holds and no graph wants; if *is_thrifty*, not checked every time."""
         if not session.held:
             return []
-        return [task_id(key) for key in await self._lists.unwanted(session, is_thrifty=is_thrifty)]
+        return [task_id(key) for key in await self._reconciler.unwanted(session, is_thrifty=is_thrifty)]
 
     def add_specs(self, answer: pb.PollWorkResponse | pb.ReportTasksResponse) -> None:
         """Add the job specifications that planning tasks would otherwise fetch."""
@@ -142,7 +142,7 @@ class Polls:
                 answer.blobs.add(digest=digest, content=content)
 
     async def _add_news(self, session: ExecutorSession, answer: pb.PollWorkResponse) -> None:
-        answer.task_sets.extend(self._lists.take_late(session))
+        answer.task_sets.extend(self._reconciler.take_late(session))
         answer.cancel.extend(await self.unwanted(session))
         self._executors.tell_if_set_aside(session, answer)
         if not session.is_draining:

@@ -59,9 +59,9 @@ class Retention:
         """The jobs in `_due`, each once."""
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
-        heads.listen(self._on_head)
 
-    def _on_head(self, job_id: JobId, head: JobHead | None) -> None:
+    def on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        """Take in that a job may have ended."""
         if head is not None and job_id not in self._awaited:
             self._look_later(job_id, 0)
 

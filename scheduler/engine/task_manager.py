@@ -14,7 +14,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_key
 from onager.scheduler.cluster.job_driver import JobDriver, NotDrivingError
 from onager.scheduler.cluster.job_loads import JobLoads
-from onager.scheduler.engine.fitness import Fitness, Fits
+from onager.scheduler.engine.feasibility import Feasibility, Fits
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation, Filled, Launch, Updated
@@ -36,7 +36,7 @@ class TaskManager:
         local: LocalDriver,
         queue: FairQueue,
         loads: JobLoads,
-        fitness: Fitness,
+        feasibility: Feasibility,
         *,
         driver_of: Callable[[JobId], JobDriver],
         max_launches: int,
@@ -44,7 +44,7 @@ class TaskManager:
         self._local = local
         self._queue = queue
         self._loads = loads
-        self._fitness = fitness
+        self._feasibility = feasibility
         self._driver_of = driver_of
         self._max_launches = max_launches
 
@@ -59,7 +59,7 @@ class TaskManager:
         launches: list[Launch] = []
         waiting = list(reservations)
         for _ in range(_ROUNDS + self._queue.jobs):
-            assigned, left = self._assign(waiting, self._fitness.as_of_now())
+            assigned, left = self._assign(waiting, self._feasibility.as_of_now())
             if not assigned:
                 waiting = left
                 break
@@ -70,7 +70,7 @@ class TaskManager:
                 launches += filled.launches
                 waiting += filled.unfilled
                 for executor_id in {reservation.executor_id for reservation in filled.unfilled}:
-                    self._fitness.found_nothing(job_id, executor_id)
+                    self._feasibility.found_nothing(job_id, executor_id)
                 if filled.unfilled:
                     self._queue.pass_over(job_id)  # other jobs may be able to use them
             if not waiting or not self._queue.has_runnable:

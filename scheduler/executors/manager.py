@@ -372,7 +372,7 @@ class ExecutorManager:
         executor_id = ExecutorId(record.executor_id)
         known = self._registry.find(executor_id) or record
         revision = self._registry.revision(executor_id)
-        is_mine = True
+        is_mine, has_left = True, False
         if known.incarnation == record.incarnation and known.state != "lost":
             has_left = known.state == "draining" and (said_goodbye or self._holds_nothing(known))
             ended = {"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason, "has_left": has_left}
@@ -404,7 +404,7 @@ class ExecutorManager:
             self.end_session(session)
         told = known if known.incarnation == record.incarnation else record
         if is_mine:
-            await self._tell_lost(told, reason)
+            await self._tell_lost(told, reason, has_left=has_left)
         else:
             self._losses.found_elsewhere(told, reason)
 
@@ -412,9 +412,13 @@ class ExecutorManager:
         session = self._sessions.get(ExecutorId(record.executor_id))
         return session is not None and session.incarnation == record.incarnation and not session.held
 
-    async def _tell_lost(self, record: ExecutorRecord, reason: str) -> None:
+    async def _tell_lost(self, record: ExecutorRecord, reason: str, *, has_left: bool = False) -> None:
+        what = {"executor_id": record.executor_id, "incarnation": record.incarnation, "reason": reason}
+        if has_left:
+            log.info("executor_left", **what)
+        else:
+            log.warning("executor_lost", **what)
         is_drained = record.state == "draining"
-        log.warning("executor_lost", executor_id=record.executor_id, incarnation=record.incarnation, reason=reason)
         await self._losses.tell(record.executor_id, record.incarnation, reason, is_drained=is_drained)
 
     async def declare_lost(self, executor_id: str, incarnation: str, reason: str) -> None:

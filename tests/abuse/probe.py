@@ -15,6 +15,7 @@ import psutil
 
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerStub
+from tests.support.waiting import until
 
 _PAUSE_S = 0.02
 
@@ -54,8 +55,8 @@ class _Caller:
 
     def found(self) -> dict[str, float]:
         calls = self.calls
-        while self.calls < calls + 2:  # the one under way and one more: nothing is left that it would wait for
-            time.sleep(_PAUSE_S)
+        # The one under way and one more: nothing is left that it would wait for.
+        until(lambda: self.calls >= calls + 2, 240)
         return {
             "longest_s": self.longest_s,
             "longest_wall_s": self.longest_wall_s,

@@ -30,11 +30,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults strike")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="decides which faults, and when")
     parser.add_argument("--rolling", action="store_true", help="restart everything in order at half-time")
+    parser.add_argument(
+        "--from-version",
+        type=Path,
+        metavar="DIRECTORY",
+        help="begin with the schedulers and executors of this checkout (set up, earlier), and upgrade at half-time",
+    )
     parser.add_argument("--push", type=int, default=1, choices=range(EXECUTORS + 1), help="executors in push mode")
     parser.add_argument("--sf", type=float, default=0.01, help="scale factor of the TPC-H data")
     parser.add_argument("--json", type=Path, help="where a summary goes")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of a clean run, too")
     given = parser.parse_args()
+    if given.from_version and not (given.from_version / ".venv" / "bin" / "python").exists():
+        parser.error(f"--from-version: {given.from_version} is not a checkout that `make setup` has set up")
     has_small_disk = _has_mounts()
     directory = ROOT / "var" / "chaos" / f"run-{given.seed}-{os.getpid()}"
     options = Options(
@@ -42,7 +50,8 @@ def main() -> int:
         given.seed,
         directory,
         given.sf,
-        is_rolling=given.rolling,
+        is_rolling=given.rolling or given.from_version is not None,
+        from_version=given.from_version and given.from_version.absolute(),
         pushed=given.push,
         has_small_disk=has_small_disk,
     )
@@ -68,6 +77,7 @@ def main() -> int:
         given.json.write_text(json.dumps(report, indent=1) + "\n")
     if not summary.is_clean:
         rolling = " --rolling" if given.rolling else ""
+        rolling += f" --from-version {given.from_version}" if given.from_version else ""
         rolling += f" --push {given.push}"
         print(f"\nNOT CLEAN. Logs and data: {directory}\nThe same faults again: python -m tests.chaos "
               f"--minutes {given.minutes:g} --seed {given.seed}{rolling}")  # fmt: skip

@@ -63,6 +63,12 @@ class ChaosCluster:
         }
         self._stack = AsyncExitStack()
 
+    def run_from(self, checkout: Path, python: Path) -> None:
+        """Let schedulers and executors that start from now on run the code of *checkout*."""
+        for part in (*self.local.named("scheduler"), *self.local.named("executor")):
+            part.command = [python, *part.command[1:]]
+            part.cwd = checkout
+
     async def __aenter__(self) -> Self:
         try:
             for proxies in self.links.values():

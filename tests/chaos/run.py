@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class Options:
     directory: Path
     scale_factor: float = 0.01
     is_rolling: bool = False
+    from_version: Path | None = None
+    """The checkout whose schedulers and executors the run begins with; the restart at half-time upgrades them."""
     pushed: int = 0
     """How many executors are in push mode."""
     has_small_disk: bool = True
@@ -88,6 +91,8 @@ class Chaos:
             (options.directory / name).mkdir(parents=True)
         self._sinks = options.directory / "sinks"
         self._cluster = ChaosCluster(options.directory / "cluster", CLIENTS, options.pushed)
+        if options.from_version:
+            self._cluster.run_from(options.from_version, options.from_version / ".venv" / "bin" / "python")
         self._disk = options.directory / "exchange" if options.has_small_disk else None
         self._injector = Injector(self._cluster, options.seed, self._disk, say)
         self._clients = self._make_clients()
@@ -168,6 +173,7 @@ class Chaos:
         local, from_s = self._cluster.local, time.monotonic()
         names = [part.name for kind in ("scheduler", "executor") for part in local.named(kind)]
         self._say(f"rolling restart of {', '.join(names)}")
+        self._cluster.run_from(ROOT, Path(sys.executable))
         with self._injector.left_alone(*names):
             codes = await asyncio.to_thread(local.roll)
         self._say(

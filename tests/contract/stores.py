@@ -19,6 +19,7 @@ from onager.state_backend.local.hub import HISTORY_BYTES
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from onager.state_backend.observed import ObservedBackend, StateMetrics
 from tests.support.etcd import EtcdCluster
+from tests.support.waiting import eventually
 
 _LARGE_BYTES = 1024 * 1024
 
@@ -131,10 +132,12 @@ class EtcdHarness(Harness):
     async def let_pass(self, seconds: float) -> None:
         ending = {lease for lease, left_s in (await self._leases()).items() if left_s + 1 <= seconds}
         await asyncio.sleep(seconds)
+
         # They end later than they may, by their whole time when another leader was elected. None is kept alive here.
-        async with asyncio.timeout(60):
-            while ending & (await self._leases()).keys():  # noqa: ASYNC110 the store tells nobody
-                await asyncio.sleep(0.05)
+        async def have_ended() -> bool:
+            return not ending & (await self._leases()).keys()
+
+        await eventually(have_ended, 60)
 
     async def compact(self, keyspace: Keyspace) -> None:
         client = await self.connect()

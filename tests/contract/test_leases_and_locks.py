@@ -185,7 +185,7 @@ async def test_a_cancelled_waiter_leaves_no_lock_behind(harness):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=1):
+        async with backend.lock(HEADS, "sweep", lease.id, timeout_s=30):
             pass
 
 
@@ -306,7 +306,7 @@ async def test_a_waiter_gets_the_lock_when_the_holders_lease_ends(harness):
                 return token
 
         waiting = asyncio.create_task(wait())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # no store tells that somebody waits
         assert not waiting.done()
         await harness.let_pass(lease.ttl_s + 1)
         assert (await asyncio.wait_for(waiting, 30)).lease == other_lease.id
@@ -322,7 +322,7 @@ async def test_a_waiter_hears_that_its_own_lease_ended(harness):
                 pass
 
         waiting = asyncio.create_task(wait())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # no store tells that somebody waits
         await harness.let_pass(short.ttl_s + 1)
         with pytest.raises(LeaseExpiredError):
             await asyncio.wait_for(waiting, 30)

@@ -39,8 +39,12 @@ async def test_a_watch_hears_what_comes_after_its_entry(backend):
 async def test_a_reading_and_a_watch_from_the_next_revision_miss_nothing(harness, how):
     writer, reader = await harness.connect(), await harness.connect()
 
+    are_some_written = asyncio.Event()
+
     async def write():
         for n in range(300):
+            if n == 20:
+                are_some_written.set()
             await writer.put(HEADS, f"job{n % 7}", b"%d" % n)
             if n % 5 == 0:
                 await writer.delete(HEADS, f"job{n % 3}")
@@ -66,7 +70,7 @@ async def test_a_reading_and_a_watch_from_the_next_revision_miss_nothing(harness
                 return {key for (_, key), item in seen.values.items() if item is not None}, seen.revision
 
     writing = asyncio.create_task(write())
-    await asyncio.sleep(0.005)
+    await are_some_written.wait()
     keys, revision = await read()
     async with reader.watch(HEADS, from_revision=revision + 1) as events:
         while "last" not in keys:
@@ -229,16 +233,12 @@ async def test_a_watch_that_falls_behind_hears_every_change_or_that_it_lost_some
 
 
 async def test_a_watch_cancelled_while_it_waits_ends(backend):
-    async def follow():
-        async with backend.watch(HEADS) as events:
-            async for _ in events:
-                pass
-
-    task = asyncio.create_task(follow())
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async with backend.watch(HEADS) as events:
+        task = asyncio.create_task(first(events))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_who_stops_waiting_for_an_event_misses_none(backend):
@@ -265,7 +265,7 @@ async def test_who_stops_waiting_for_an_event_misses_none(backend):
 async def test_leaving_the_block_ends_whoever_still_iterates(backend):
     async with backend.watch(HEADS) as events:
         waiting = asyncio.create_task(first(events))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
     assert await asyncio.wait_for(waiting, 5) is None
 
 
@@ -303,7 +303,7 @@ async def test_closing_ends_watches_and_refuses_calls(harness):
     backend = await harness.connect()
     async with backend.watch(HEADS) as events:
         waiting = asyncio.create_task(take(events, 1))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         await backend.close()
         with pytest.raises(StateUnavailableError, match="closed"):
             await waiting

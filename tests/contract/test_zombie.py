@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from onager.state_backend import Committed, Delete, DeleteRange, Fenced, Keyspace, Put, open_backend
+from tests.support.waiting import eventually
 
 JOBS, SWEEPS = Keyspace.JobHeads, Keyspace.ActiveJobs
 ROOT = Path(__file__).parents[2]
@@ -126,9 +127,7 @@ async def stop_past_the_lease(url: str, *, is_fenced: bool) -> Ending:
     async with holder(url, "fenced" if is_fenced else "unfenced") as zombie, await open_backend(url) as successor:
         held_revision = int(await told(zombie))
         zombie.send_signal(signal.SIGSTOP)
-        async with asyncio.timeout(10):
-            while psutil.Process(zombie.pid).status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await eventually(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_STOPPED)
         lease = await successor.lease(60)
         async with successor.lock(SWEEPS, "job", lease.id, timeout_s=60) as token:
             assert token.revision > held_revision

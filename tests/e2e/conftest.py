@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.support.processes.cluster import Cluster, until
+from tests.support.processes.cluster import Cluster
 from tests.support.spark.one_spark import stop_with_its_jvm
+from tests.support.waiting import until
 
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
 QUERIES = Path(__file__).resolve().parents[2] / "benchmarks" / "tpch" / "queries"

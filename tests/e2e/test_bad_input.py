@@ -12,7 +12,8 @@ import pytest
 
 from onager.errors import JobFailedError, OnagerError
 from tests.e2e.conftest import JOBS, UNFUSED
-from tests.support.processes.cluster import Cluster, until
+from tests.support.processes.cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

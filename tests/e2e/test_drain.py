@@ -3,7 +3,8 @@
 import pytest
 
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
-from tests.support.processes.cluster import Cluster, until
+from tests.support.processes.cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -12,7 +12,9 @@ import pytest
 import onager
 from tests.e2e.conftest import rows
 from tests.support.etcd import EtcdCluster
-from tests.support.processes.cluster import Cluster, free_port, until
+from tests.support.processes.children import free_port
+from tests.support.processes.cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

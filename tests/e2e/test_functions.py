@@ -9,7 +9,8 @@ import pytest
 
 from onager.errors import JobCancelledError, JobFailedError
 from tests.e2e.conftest import JOBS, Gate
-from tests.support.processes.cluster import ROOT, Cluster, lives, until
+from tests.support.processes.cluster import ROOT, Cluster, lives
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

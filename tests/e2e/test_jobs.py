@@ -10,7 +10,8 @@ import pytest
 import onager
 from onager.errors import JobCancelledError, JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
-from tests.support.processes.cluster import Cluster, until
+from tests.support.processes.cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -7,7 +7,8 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import JOBS, rows
-from tests.support.processes.cluster import Cluster, lives, until
+from tests.support.processes.cluster import Cluster, lives
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,7 +6,8 @@ import pytest
 from onager.clock import SystemClock
 from onager.errors import JobCancelledError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, rows
-from tests.support.processes.cluster import Cluster, until
+from tests.support.processes.cluster import Cluster
+from tests.support.waiting import until
 
 CLOCK = SystemClock()
 pytestmark = pytest.mark.timeout(300)

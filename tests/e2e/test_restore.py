@@ -5,7 +5,8 @@ import secrets
 import pytest
 
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
-from tests.support.processes.cluster import Cluster, lives, until
+from tests.support.processes.cluster import Cluster, lives
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 

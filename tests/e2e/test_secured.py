@@ -8,7 +8,7 @@ from onager.protocol.security import ClientSecurity
 from tests.integration.security.parts import ROOT, environment, new_token
 from tests.support.etcd.certificates import Authority
 from tests.support.processes.children import end, free_ports, start
-from tests.support.processes.cluster import until
+from tests.support.waiting import until
 
 
 def test_a_job_runs_over_tls_with_a_token_and_nobody_logs_it(tmp_path):

@@ -14,8 +14,9 @@ import pytest
 
 from benchmarks.tpch.comparison import difference
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query
-from tests.support.processes.cluster import Cluster, until
+from tests.support.processes.cluster import Cluster
 from tests.support.spark.standalone import SparkCluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -139,7 +140,7 @@ def test_a_cancelled_job_leaves_the_cluster_free(cluster, gate: Gate):
         sizes.append(size)
         time.sleep(1)
     job.cancel("enough")
-    until(lambda: not list(cluster.exchange_dir.glob(f"*{job.id}*")), 3, "an empty directory")
+    until(lambda: not list(cluster.exchange_dir.glob(f"*{job.id}*")), 10, "an empty directory")
     until(lambda: not psutil.pid_exists(worker), 15, "the end of its Python worker")
     assert cluster.client.sql("SELECT 1 AS one", conf=UNFUSED).to_arrow().num_rows == 1
     assert not list(cluster.exchange_dir.glob(f"*{job.id}*"))

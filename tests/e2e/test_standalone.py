@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 import onager
-from tests.support.processes.cluster import free_port, until
+from tests.support.processes.children import free_port
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ class Standalone:
 def standalone(tmp_path_factory) -> Iterator[Standalone]:
     running = Standalone(tmp_path_factory.mktemp("standalone"))
     try:
-        until(lambda: "onager is ready" in running.text(), 240, f"readiness, after {running.text()}")
+        until(lambda: "onager is ready" in running.text(), 240, lambda: f"readiness, after {running.text()}")
         yield running
     finally:
         if running.process.poll() is None:

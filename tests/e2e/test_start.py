@@ -7,7 +7,8 @@ import signal
 import psutil
 import pytest
 
-from tests.support.processes.cluster import Process, until
+from tests.support.processes.cluster import Process
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
 

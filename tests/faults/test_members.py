@@ -12,6 +12,7 @@ from tests.faults.ledger import LOG, Ledger
 from tests.support.etcd import EtcdCluster
 from tests.support.etcd.known_bugs import LOST_WRITES, STALE_READS, about
 from tests.support.processes.tcp_proxy import TcpProxy
+from tests.support.waiting import eventually
 
 HEADS = Keyspace.JobHeads
 
@@ -40,9 +41,7 @@ async def written_and_followed(cluster: EtcdCluster, namespace: str, patience: s
 async def progress(ledger: Ledger, writes: int = 20, within_s: float = 60.0) -> None:
     """Return when *writes* more were acknowledged."""
     target = ledger.counts["acknowledged"] + writes
-    async with asyncio.timeout(within_s):
-        while ledger.counts["acknowledged"] < target:  # noqa: ASYNC110 counted by others
-            await asyncio.sleep(0.01)
+    await eventually(lambda: ledger.counts["acknowledged"] >= target, within_s)
 
 
 @pytest.mark.parametrize("who", ["the leader", "a follower"])

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from onager.testing.kernel import jvm_with_kernel
 from onager.testing.plugin import assert_distributed_eq, onager_config
 from tests.integration.planning.small_tables import FORMATS, write_tables
 from tests.support.spark.one_spark import stop_with_its_jvm
+from tests.support.waiting import until
 
 __all__ = ["assert_distributed_eq", "onager_config"]
 
@@ -78,10 +78,7 @@ def left_behind(spark, netty: str = "boss|client|server") -> list[str]:
 
 
 def await_nothing_left(spark, *arguments):
-    deadline = time.monotonic() + 5
-    while (left := left_behind(spark, *arguments)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
+    until(lambda: not left_behind(spark, *arguments), what=lambda: f"{left_behind(spark, *arguments)} have ended")
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from onager.testing.job import JobRun
 from onager.testing.kernel import jvm_with_kernel
 from tests.harness.conftest import left_behind
 from tests.harness.faults import before, fault, faults, together
+from tests.support.waiting import until
 
 ROWS = 60_000
 DEALT = "select /*+ repartition(3, id) */ id, k from many"
@@ -80,13 +81,6 @@ def held(spark):
         classes.open(True)
 
 
-def await_true(is_so):
-    deadline = time.monotonic() + LONG_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
-
-
 class InTheBackground:
     """A run on a thread of its own."""
 
@@ -112,14 +106,12 @@ def test_channels_are_bounded(spark, watched):
     """While nobody reads, a channel holds one frame in memory; what does not fit lies in a file."""
     with held(spark):
         running = InTheBackground(spark.sql(DEALT), STREAMS, together(watched, fault("hold", 2)))
-        most = 0
-        await_true(lambda: watched.executors and (watched.use()[1] > 0 or running.run))
-        for _ in range(50):
-            most = max(most, watched.use()[0])
-            time.sleep(0.005)
+        held_bytes = []
+        until(lambda: watched.executors and (watched.use()[1] > 0 or running.run))
+        until(lambda: held_bytes.append(watched.use()[0]) or len(held_bytes) > 50)
     run = running.result()
     assert run.table.num_rows == ROWS
-    assert 0 < most <= 9 * (STREAMS.frame_bytes + 64)
+    assert 0 < max(held_bytes) <= 9 * (STREAMS.frame_bytes + 64)
     assert run.spilled_bytes > 9 * STREAMS.frame_bytes
 
 
@@ -186,11 +178,11 @@ def test_nothing_is_asked_for_before_the_first_read(spark, watched):
     """While its readers are held before their first row, all that a stage gives stays where it is."""
     with held(spark):
         running = InTheBackground(spark.sql(DEALT), STREAMS, together(watched, fault("hold", 2)))
-        await_true(lambda: {stage for stage, _, _ in watched.submitted} == {1, 2})
-        await_true(lambda: sum(executor.kernel.stream_use()[2] for executor in watched.executors) == 3)
-        for _ in range(20):
-            assert watched.use()[2] == 0
-            time.sleep(0.01)
+        until(lambda: {stage for stage, _, _ in watched.submitted} == {1, 2})
+        until(lambda: sum(executor.kernel.stream_use()[2] for executor in watched.executors) == 3)
+        requests = []
+        until(lambda: requests.append(watched.use()[2]) or len(requests) > 20)
+        assert set(requests) == {0}
     assert running.result().table.num_rows == ROWS
 
 

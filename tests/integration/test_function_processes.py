@@ -19,7 +19,8 @@ from onager.executor.spark.functions import warm as warm_process
 from onager.executor.spark.functions.calls import _tell_end
 from onager.executor.spark.functions.processes import FunctionProcess, FunctionProcesses, _fork, _start_warm
 from onager.protocol import onager_pb2 as pb
-from tests.support.processes.cluster import lives, until
+from tests.support.processes.cluster import lives
+from tests.support.waiting import until
 
 TIMEOUT_S = 60.0
 

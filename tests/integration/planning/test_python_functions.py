@@ -14,6 +14,7 @@ from onager.errors import PlanningError, PlanningTimeoutError, SideEffectError, 
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.python_jobs import compare, source
 from tests.support.spark.one_executor import CUT
+from tests.support.waiting import until
 
 SHAPES = {
     "udf": "return spark.table('sales').select(udf(add_offset, 'long')('id').alias('v'))",
@@ -282,10 +283,7 @@ def query(spark):
     return spark.createDataFrame([(child.pid,) for child in started], "pid long")
 """
     left = {pid for (pid,) in executor.run(executor.plan_python(text))}
-    deadline = time.monotonic() + 20
-    while left & set(psutil.pids()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: not left & set(psutil.pids()), what="the end of what the function started")
     assert list(executor.spark.sparkContext.statusTracker().getActiveJobsIds()) == []
 
 
@@ -302,10 +300,7 @@ def query(spark):
     return spark.range(1)
 """
     executor.plan_python(text)
-    deadline = time.monotonic() + 20
-    while executor.spark.sparkContext.statusTracker().getActiveJobsIds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: not executor.spark.sparkContext.statusTracker().getActiveJobsIds(), what="an idle Spark")
 
 
 def test_accumulators_count_while_the_function_runs(executor):
@@ -345,10 +340,7 @@ def query(spark, directory):
 
     planning = threading.Thread(target=plan)
     planning.start()
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "began").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until((tmp_path / "began").exists)
     assert executor.spark.range(0, 10, 1, 2).count() == 10
     assert planning.is_alive()
     (tmp_path / "goes_on").touch()
@@ -383,7 +375,7 @@ def test_a_function_that_cancels_all_jobs_cancels_its_own(executor):
 
     other = threading.Thread(target=count)
     other.start()
-    assert running.wait(10)
+    assert running.wait(30)
     text = "def query(spark):\n    spark.sparkContext.cancelAllJobs()\n    return spark.range(1)\n"
     assert executor.run(executor.plan_python(text)) == [(0,)]
     other.join()

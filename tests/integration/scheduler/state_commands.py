@@ -11,8 +11,9 @@ from onager.state_admin.backing_up import LEASE_BOUND
 from onager.state_admin.contents import read_contents
 from onager.state_backend import Keyspace, Put, open_backend
 from tests.integration.scheduler.test_jobs import two_stages
-from tests.integration.scheduler.test_process import free_port, process
+from tests.integration.scheduler.test_process import process
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, success
+from tests.support.processes.children import free_port
 from tests.support.processes.forked import fork_onager
 
 

@@ -8,8 +8,9 @@ import pytest
 from onager.protocol import onager_pb2 as pb
 from tests.integration.scheduler.conftest import serving
 from tests.integration.scheduler.state_commands import onager
-from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, planned, two_stages
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, failure, plan_outcome, success
+from tests.support.waiting import eventually
 
 
 def broken(executor_id):
@@ -177,7 +178,7 @@ async def test_a_straggler_is_run_a_second_time_and_the_loser_is_stopped(ward, v
     async with executor(ward.address, "e1", run("e1"), slots=4) as e1:
         await visitor.submit("job", **conf)
         await eventually(lambda: any(stage == 1 and partition == 3 for _, stage, _, partition, _ in e1.ran))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # a few looks for what is slow, of which nobody tells
         assert (await visitor.detail("job")).progress.stages[1].tasks_speculated == 0, "there is no other executor"
         async with executor(ward.address, "e2", run("e2"), slots=1) as e2:
             assert (await visitor.wait("job")).state == pb.SUCCESSFUL

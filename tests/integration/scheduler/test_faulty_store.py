@@ -11,9 +11,10 @@ from onager.protocol import onager_pb2 as pb
 from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind, FaultyBackend, seeded
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.integration.scheduler.test_replicas import replica
 from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.waiting import eventually
 
 RATES = {
     FaultKind.UNAVAILABLE: 0.03,

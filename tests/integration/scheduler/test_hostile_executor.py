@@ -9,7 +9,7 @@ import pytest
 from onager.errors import FetchFailedError, InvalidRequestError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.scheduler.conftest import serving
-from tests.integration.scheduler.test_jobs import eventually, planned, refused
+from tests.integration.scheduler.test_jobs import planned, refused
 from tests.support.damage import sealed
 from tests.support.fakes.scripted_executor import (
     Client,
@@ -20,6 +20,7 @@ from tests.support.fakes.scripted_executor import (
     plan_outcome,
     success,
 )
+from tests.support.waiting import eventually
 
 SECRET = arrow_stream([13, 14])
 NAMES = [

@@ -21,6 +21,7 @@ from tests.support.fakes.scripted_executor import (
     plan_outcome,
     success,
 )
+from tests.support.waiting import eventually
 
 
 def planned(task_set, task, outcome):
@@ -50,13 +51,6 @@ async def refused(call):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return from_rpc_error(caught.value, "test")
-
-
-async def eventually(check, timeout_s=10.0):
-    async with asyncio.timeout(timeout_s):
-        while not (found := await check() if asyncio.iscoroutinefunction(check) else check()):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    return found
 
 
 async def test_a_job_is_planned_run_and_fetched(scheduler, client):
@@ -257,21 +251,24 @@ async def test_an_executor_that_dies_loses_only_its_running_tasks(scheduler, cli
     assert await client.fetch("job-1") == RESULT
 
 
-async def test_a_new_life_of_an_executor_ends_the_old_one_at_once(scheduler, client):
+async def test_a_new_life_of_an_executor_ends_the_old_one_at_once(store, tmp_path):
+    """Long before the old one's lease ends."""
     stuck = asyncio.Event()
 
     def hangs(task_set, task):
         stuck.set()
 
-    await client.submit("job-1")
-    first = ScriptedExecutor(scheduler.address, "e1", hangs)
-    first.start()
-    await stuck.wait()
-    await first.stop()
-    async with executor(scheduler.address, "e1", two_stages()):
-        async with asyncio.timeout(1.2):  # before the lease ends
+    async with serving(store, tmp_path, executor_lease_ttl_ms=600_000) as scheduler:
+        client = Client(scheduler.address)
+        await client.submit("job-1")
+        first = ScriptedExecutor(scheduler.address, "e1", hangs)
+        first.start()
+        await stuck.wait()
+        await first.stop()
+        async with executor(scheduler.address, "e1", two_stages()):
             assert (await client.wait("job-1")).state == pb.SUCCESSFUL
-    await first.close()
+        await first.close()
+        await client.close()
 
 
 async def test_a_farewell_hands_out_again_what_was_running(scheduler, client):

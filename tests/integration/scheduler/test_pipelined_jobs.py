@@ -11,9 +11,10 @@ from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
 from tests.integration.scheduler.conftest import serving
 from tests.integration.scheduler.test_failover import Watching, replicas
-from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import failure
+from tests.support.waiting import eventually
 
 WIDTH = 4
 STREAMING = {"onager.exchange": "streaming"}

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import time
 import urllib.request
 from collections import Counter
@@ -14,15 +13,11 @@ import pytest
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import Keyspace, open_backend
-from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.processes.children import free_port
 from tests.support.processes.forked import fork_onager
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+from tests.support.waiting import eventually
 
 
 async def start(tmp_path, port, **settings):
@@ -77,7 +72,7 @@ async def test_kill_9_of_the_scheduler_in_the_middle_costs_no_finished_task(tmp_
             await client.submit("job-1")
             await client.submit("job-2")
             await half.wait()
-            await asyncio.sleep(0.1)
+            await eventually(lambda: len(e1.held) == e1.slots)
             first.send_signal(signal.SIGKILL)
             await first.wait()
         running = list(e1.held.values())
@@ -108,11 +103,12 @@ async def test_sigterm_ends_within_a_second_while_polls_wait(tmp_path):
         client = Client(f"127.0.0.1:{port}")
         await client.submit("job-1")
         assert (await client.wait("job-1")).state == pb.SUCCESSFUL
-        await asyncio.sleep(0.1)
+        polls = e1.lists
+        await eventually(lambda: e1.lists > polls)
         began = time.monotonic()
         scheduler.send_signal(signal.SIGTERM)
         assert await scheduler.wait() == 0
-        assert time.monotonic() - began < 2.0  # with room for a busy machine
+        assert time.monotonic() - began < 4.0  # with room for a busy machine; a poll waits 5 s
         await e1.stop()
         await client.close()
 
@@ -202,5 +198,5 @@ async def test_an_executor_process_that_dies_is_missed_at_once(tmp_path, busy):
                 found = await client.stub.ListExecutors(pb.ListExecutorsRequest())
                 return [e.state for e in found.executors] == ["lost"]
 
-            await eventually(is_lost, 3.0)
+            await eventually(is_lost)  # long before its lease ends
         await client.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -23,13 +22,14 @@ from onager.protocol.onager_pb2_grpc import (
 from onager.scheduler.app import Replica
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
-from tests.integration.scheduler.conftest import Running
-from tests.integration.scheduler.test_jobs import RESULT, eventually, planned, two_stages
+from tests.integration.scheduler.conftest import Running, serving
+from tests.integration.scheduler.test_jobs import RESULT, planned, two_stages
 from tests.integration.scheduler.test_process import process
 from tests.integration.scheduler.test_replicas import connect as connect  # noqa: PLC0414 - a fixture
 from tests.support.fakes.agents import agent
 from tests.support.fakes.scripted_executor import Client, arrow_stream, executor, identity, plan_outcome, success
 from tests.support.processes.children import free_ports
+from tests.support.waiting import eventually
 
 WIDE = 12
 
@@ -97,16 +97,20 @@ async def test_a_freed_slot_is_filled_in_the_same_append(scheduler, client):
         assert (await client.detail("job-1")).log_seq <= WIDE + 4
 
 
-async def test_cancelling_stops_what_runs_at_once(scheduler, client):
-    async with agent([scheduler.address], "e1", Held(), mode="push") as e1:
+async def test_cancelling_stops_what_runs_at_once(store, tmp_path):
+    """Long before the next heartbeat, which comes after a third of the lease's time."""
+    async with (
+        serving(store, tmp_path, executor_lease_ttl_ms=300_000) as scheduler,
+        agent([scheduler.address], "e1", Held(), mode="push") as e1,
+    ):
+        client = Client(scheduler.address)
         await client.submit("job-1")
         await eventually(lambda: len(e1.worker.going_on) == 2)
-        began_s = time.monotonic()
         await client.stub.CancelJob(pb.CancelJobRequest(job_id="job-1"))
         await eventually(lambda: len(e1.worker.cancelled) == 2)
-        assert time.monotonic() - began_s < 1  # a heartbeat would take longer
         await client.submit("job-2")
         await eventually(lambda: len(e1.worker.going_on) == 2)
+        await client.close()
 
 
 async def test_an_executor_that_drains_gets_nothing_more(scheduler, client):
@@ -123,7 +127,7 @@ async def test_an_executor_that_drains_gets_nothing_more(scheduler, client):
 
         await eventually(is_draining)
         leaving.worker.finish(wide)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert (await leaving.running).ending is Ending.DRAINED
         assert len(leaving.worker.ran) == 3
         async with agent([scheduler.address], "e2", wide, mode="push"):
@@ -301,7 +305,7 @@ async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_
         await made.poll()
         await client.submit("job-1")
         await eventually(lambda: made.answers)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # time enough for many calls, did each bring on the next
         assert len(made.answers) == 1
         made.on_answer = None
         await made.poll()

@@ -14,8 +14,9 @@ from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import open_backend
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.conftest import Running
-from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
+from tests.integration.scheduler.test_jobs import RESULT, two_stages
 from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.waiting import eventually
 
 
 @asynccontextmanager

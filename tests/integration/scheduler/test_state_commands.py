@@ -15,9 +15,10 @@ from onager.state_admin.backup_file import BackupReader
 from onager.state_backend import Keyspace, open_backend
 from tests.integration.scheduler.state_commands import busy_cluster, filled, onager, start_onager, state, state_json
 from tests.integration.scheduler.test_jobs import RESULT, two_stages
-from tests.integration.scheduler.test_process import free_port, process, start
+from tests.integration.scheduler.test_process import process, start
 from tests.support.etcd import EtcdCluster
 from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.processes.children import free_port
 
 # ---------------------------------------------------------------- through a scheduler
 

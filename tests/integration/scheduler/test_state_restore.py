@@ -9,9 +9,11 @@ import pytest
 from onager.protocol import onager_pb2 as pb
 from onager.state_backend import Keyspace, open_backend
 from tests.integration.scheduler.state_commands import busy_cluster, contents, filled, start_onager, state, state_json
-from tests.integration.scheduler.test_jobs import RESULT, eventually, two_stages
-from tests.integration.scheduler.test_process import free_port, process, start
+from tests.integration.scheduler.test_jobs import RESULT, two_stages
+from tests.integration.scheduler.test_process import process, start
 from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.processes.children import free_port
+from tests.support.waiting import eventually
 
 
 async def test_a_backup_goes_from_any_store_into_any_other(tmp_path, etcd):

@@ -15,8 +15,9 @@ from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Committed, Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.conftest import Running
-from tests.integration.scheduler.test_jobs import eventually, two_stages
+from tests.integration.scheduler.test_jobs import two_stages
 from tests.support.fakes.scripted_executor import Client, executor
+from tests.support.waiting import eventually
 
 JOBS = 15
 

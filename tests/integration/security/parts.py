@@ -4,7 +4,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from onager.client.connection import Connection
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientSecurity
 from tests.support.processes.children import end, start
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,12 +39,13 @@ class Scheduler:
 
     def said(self, what: str, within_s: float = 60.0) -> str:
         """Return what stands behind *what* in the log once it is there."""
-        end_s = time.monotonic() + within_s
-        while what not in (text := self.text):
-            assert self.process.poll() is None, text
-            assert time.monotonic() < end_s, text
-            time.sleep(0.02)
-        return text.split(what, 1)[1]
+
+        def is_said() -> bool:
+            assert self.process.poll() is None or what in self.text, self.text
+            return what in self.text
+
+        until(is_said, within_s, lambda: f"{what} in {self.text}")
+        return self.text.split(what, 1)[1]
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from onager.executor.spark.cluster import SparkCluster as Connection
 from onager.executor.spark.cluster import executor_count
 from onager.ids import JobId, TaskKey
 from tests.integration.spark_cluster.conftest import INCARNATION
-from tests.support.processes.cluster import until
 from tests.support.spark.runner import JobRun, cut
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -72,9 +72,9 @@ def test_one_of_two_tasks_is_stopped_and_does_not_come_back(spark, runner, excha
     until(lambda: len(unfinished(exchange_dir, job)) == 2, 30, "two unfinished files")
     assert all(name.endswith(f".{INCARNATION}.tmp") for name in unfinished(exchange_dir, job))
     runner.cancel([started.key(0)])
-    assert started.ended.acquire(timeout=5)
+    assert started.ended.acquire(timeout=20)
     assert started.reports[0].failure.kind == "task_killed"
-    until(lambda: len(unfinished(exchange_dir, job)) == 1, 5, "the end of its file")
+    until(lambda: len(unfinished(exchange_dir, job)) == 1, 20, "the end of its file")
     for mark in held(tmp_path, 0):
         mark.unlink()
     time.sleep(1.5)

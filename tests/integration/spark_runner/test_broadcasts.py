@@ -1,7 +1,6 @@
 """What is broadcast is held once for the stages of a job, takes about as much memory as its rows, and has a limit."""
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from onager.executor.spark import failures
 from onager.executor.spark.running.binder import stage_key
 from tests.support.spark.runner import cut
+from tests.support.waiting import until
 
 MIB = 1024 * 1024
 TABLES = 6
@@ -82,10 +82,7 @@ def test_stages_of_a_job_hold_a_broadcast_once_and_its_end_gives_it_back(spark, 
     assert used(runner)[0] - held == built
     runner.close_job(job.job_id)
     assert used(runner)[0] == held
-    end_s = time.monotonic() + 30
-    while used(runner)[2] > size + MIB:
-        assert time.monotonic() < end_s
-        time.sleep(0.01)
+    until(lambda: used(runner)[2] <= size + MIB)
 
 
 JOINS = [

@@ -9,9 +9,11 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
+from benchmarks.exchange.runner_process import busy_threads
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
+from tests.support.waiting import until
 
 SOON_S = 20.0
 
@@ -61,16 +63,21 @@ def looping(spark, path):
     return spark.range(0, 10**13, 1, 2).selectExpr("sum(sqrt(id) * id % 7)")
 
 
-@pytest.mark.parametrize("make", [sleeping, looping])
-def test_a_whole_share_is_cancelled(spark, job, tmp_path, make):
+@pytest.mark.parametrize(
+    ("make", "at_work"),
+    [
+        (sleeping, lambda _, marks: len(list(marks.iterdir()))),
+        (looping, lambda spark, _: len(busy_threads(spark._jvm))),
+    ],
+    ids=["sleeping", "looping"],
+)
+def test_a_whole_share_is_cancelled(spark, job, tmp_path, make, at_work):
     slots_are_free(spark)
     stage = cut(spark, make(spark, tmp_path))[0]
     launched = Launched(job, 1, stage.plan)
-    time.sleep(2)
-    began = time.monotonic()
+    until(lambda: at_work(spark, tmp_path) >= 2, what="two tasks at work")
     job.runner.cancel([launched.key(0), launched.key(1)])
-    reports = launched.wait(2)
-    assert time.monotonic() - began < 1
+    reports = launched.wait(2, timeout_s=10)
     assert {r.failure.kind for r in reports.values()} == {"task_killed"}
     assert slots_are_free(spark)
 
@@ -85,8 +92,7 @@ def test_one_partition_is_cancelled_and_its_neighbour_goes_on(spark, job, tmp_pa
 
     (stage,) = cut(spark, spark.range(0, 2, 1, 2).select(waits("id")))
     launched = Launched(job, 1, stage.plan)
-    while len(list(tmp_path.glob("began-*"))) < 2:
-        time.sleep(0.05)
+    until(lambda: len(list(tmp_path.glob("began-*"))) == 2)
     job.runner.cancel([launched.key(0)])
     assert launched.wait(1)[0].failure.kind == "task_killed"
     (tmp_path / "go").write_text("")
@@ -102,7 +108,7 @@ def test_cancelled_while_its_broadcast_is_built(spark, job, tmp_path):
         launched = Launched(job, stages[0].stage_id, stages[0].plan)
     else:
         launched = Launched(job, stage.stage_id, stage.plan)
-    time.sleep(2)
+    until(lambda: any(tmp_path.iterdir()), what="a task that makes rows of the broadcast")
     job.runner.cancel([launched.key(0), launched.key(1)])
     assert {r.failure.kind for r in launched.wait(2).values()} == {"task_killed"}
     assert slots_are_free(spark)
@@ -111,8 +117,7 @@ def test_cancelled_while_its_broadcast_is_built(spark, job, tmp_path):
 def test_closing_a_job_stops_what_runs_of_it(spark, job, tmp_path):
     stage = cut(spark, sleeping(spark, tmp_path))[0]
     launched = Launched(job, 1, stage.plan)
-    while len(list(tmp_path.iterdir())) < 2:
-        time.sleep(0.05)
+    until(lambda: len(list(tmp_path.iterdir())) == 2)
     assert job.runner.kept_jobs() == {job.job_id}
     job.runner.close_job(job.job_id)
     assert not job.runner.kept_jobs()

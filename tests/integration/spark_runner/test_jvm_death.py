@@ -16,7 +16,7 @@ def test_running_tasks_are_reported_when_the_jvm_is_killed(tmp_path):
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

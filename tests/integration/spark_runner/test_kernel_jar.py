@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,15 @@ print(kernel_jar(), psutil.Process().children())
 
 def test_two_first_starts_at_once_make_one_whole_jar(tmp_path, monkeypatch):
     env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    starts = [subprocess.Popen([sys.executable, "-c", SHOW], cwd=ROOT, env=env, stdout=subprocess.PIPE) for _ in "12"]
-    said = {start.communicate(timeout=100)[0].decode().strip() for start in starts}
+
+    def start(_):
+        done = subprocess.run(
+            [sys.executable, "-c", SHOW], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, timeout=250, check=True
+        )
+        return done.stdout.strip()
+
+    with ThreadPoolExecutor(2) as both:
+        said = set(both.map(start, range(2)))
     assert len(said) == 1
     jar, processes_left = said.pop().split(maxsplit=1)
     assert processes_left == "[]"

@@ -20,6 +20,7 @@ from onager.executor.spark.planning import cutter, sizing, sql_script
 from onager.executor.work import Assignment
 from onager.protocol import onager_pb2 as pb
 from tests.support.spark.runner import cut
+from tests.support.waiting import until
 
 
 @contextmanager
@@ -164,9 +165,7 @@ def test_a_cancel_that_comes_after_the_end_leaves_nothing_behind(spark, runner, 
     task_sets = _field(jvm.java.lang.Class.forName("onager.Kernel"), runner.kernel._java, "runs")
     runs = _field(task_sets.getClass(), task_sets, "runs")
     job.runner.run(job.task_set(1, stage.plan, [0, 1]), stage.plan, lambda _: None)
-    while not (names := list(runs)):
-        time.sleep(0.01)
-    (name,) = names
+    (name,) = until(lambda: list(runs))
     run = runs[name]
     run.join()
     cancel = run.getClass().getDeclaredMethod("cancel", _types(spark, "java.util.List"))

@@ -1,7 +1,6 @@
 """Runs the stages of a query at once on several runners, as a scheduler does that streams between executors."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
@@ -38,14 +37,6 @@ def busy(executor: Executor) -> list[str]:
     if isinstance(executor, RunnerProcess):
         return executor.busy_threads()
     return busy_threads(executor._spark._jvm)
-
-
-def await_true(is_so: Callable[[], object], within_s: float = LONG_S) -> None:
-    """Wait until *is_so*; fails after *within_s*."""
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
 
 
 class PipelinedJob:

@@ -11,9 +11,10 @@ from pyspark.sql.types import LongType
 
 from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS, TOKENS
-from tests.integration.spark_streams.pipelined import await_true, busy, stream_use
+from tests.integration.spark_streams.pipelined import busy, stream_use
 from tests.support.processes.tcp_proxy import proxies_of_a_thread
 from tests.support.spark.runner import cut
+from tests.support.waiting import until
 
 _SOON_S = 10.0
 """It is two seconds on a machine that has nothing else to do."""
@@ -81,7 +82,7 @@ def test_readers_of_a_killed_executor_fail_and_do_not_end(spark, runner, start_o
     job = new_job(runner, doomed)
     stages = cut(spark, endless(spark))
     job.launch(stages, producers_away)
-    await_true(lambda: stream_use(doomed)[0] > 0)
+    until(lambda: stream_use(doomed)[0] > 0)
     os.kill(doomed.jvm.pid, signal.SIGKILL)
     readers = job.wait((2, 0), (2, 1))
     assert {report.failure.kind for report in readers} == {"io_error"}
@@ -105,9 +106,9 @@ def test_a_connection_that_breaks_for_a_moment_loses_and_repeats_no_row(spark, j
     frame = spark.range(0, 200_000, 1, 2).selectExpr("id", "sha2(CAST(id AS STRING), 256) h").repartition(2, "id")
     stages = cut(spark, frame.select(waits("id").alias("n"), "h").groupBy().agg(fn.count("n"), fn.sum("n")))
     job.launch(stages, producers_away)
-    await_true(lambda: between.has_connections and stream_use(other)[0] > 0)
+    until(lambda: between.has_connections and stream_use(other)[0] > 0)
     loop.call_soon_threadsafe(between.cut)
-    await_true(lambda: between.counts["cut"])
+    until(lambda: between.counts["cut"])
     gate.touch()
     assert job.table(stages).to_pylist() == [{"count(n)": 200_000, "sum(n)": 200_000 * 199_999 // 2}]
 
@@ -117,7 +118,7 @@ def test_a_connection_that_stays_broken_is_a_failure(spark, job, other, proxy):
     job.addresses[1] = between.address
     stages = cut(spark, endless(spark))
     job.launch(stages, producers_away)
-    await_true(lambda: between.has_connections)
+    until(lambda: between.has_connections)
     loop.call_soon_threadsafe(between.refuse)
     loop.call_soon_threadsafe(between.cut)
     readers = job.wait((2, 0), (2, 1))
@@ -161,7 +162,7 @@ def test_a_token_may_be_replaced_while_executors_run(spark, beside, other, new_j
 def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job, exchange_dir):
     stages = cut(spark, endless(spark))
     job.launch(stages)
-    await_true(lambda: all(stream_use(executor)[2] > 0 for executor in job.executors))
+    until(lambda: all(stream_use(executor)[2] > 0 for executor in job.executors))
     assert all(busy(executor) for executor in job.executors)
     job.cancel()
     cancelled_s = time.monotonic()
@@ -170,7 +171,7 @@ def test_cancelled_in_the_middle_everything_stops_and_nothing_is_left(spark, job
     wrong = [report.failure for report in reports if report.failure.kind not in {"task_killed", "io_error", ""}]
     assert not wrong, wrong[0].details
     for executor in job.executors:
-        await_true(lambda e=executor: not busy(e), _SOON_S)
+        until(lambda e=executor: not busy(e), _SOON_S)
     assert time.monotonic() - cancelled_s < _SOON_S
     job.close()
     for executor in job.executors:
@@ -189,12 +190,12 @@ def test_cancelled_while_it_waits_for_a_broadcast(spark, job):
     frame = spark.range(0, 20, 1, 2).selectExpr("id v").join(fn.broadcast(few), "v")
     stages = cut(spark, frame)
     job.launch(stages, producers_away)
-    await_true(lambda: stream_use(job.executors[1])[3] > 0)
+    until(lambda: stream_use(job.executors[1])[3] > 0)
     job.cancel()
     assert {report.failure.kind for report in job.wait()} == {"task_killed"}
     for executor in job.executors:
-        await_true(lambda e=executor: not busy(e), _SOON_S)
-    await_true(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
+        until(lambda e=executor: not busy(e), _SOON_S)
+    until(lambda: stream_use(job.executors[1])[3] == 0, 15.0)
 
 
 def broadcast_join(spark):
@@ -207,7 +208,7 @@ def test_cancelled_before_it_begins_to_wait_for_a_broadcast(spark, runner, other
     monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel())
     job.launch(broadcast_join(spark), producers_away, only=[2])  # whom it waits for never comes
     assert {report.failure.kind for report in job.wait()} == {"task_killed"}
-    await_true(lambda: not busy(runner), _SOON_S)
+    until(lambda: not busy(runner), _SOON_S)
 
 
 def test_who_is_cancelled_stops_no_other_who_waits_for_the_same_broadcast(spark, runner, other, new_job, monkeypatch):

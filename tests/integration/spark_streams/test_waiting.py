@@ -8,8 +8,9 @@ from pyspark.sql.types import LongType
 
 from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS
-from tests.integration.spark_streams.pipelined import await_true, stream_use
+from tests.integration.spark_streams.pipelined import stream_use
 from tests.support.spark.runner import cut
+from tests.support.waiting import until
 
 PATIENT = LIMITS | {"patience_ms": 60_000, "reader_patience_ms": 60_000}
 
@@ -37,7 +38,7 @@ def test_a_writer_waits_while_its_reader_has_enough(spark, beside, other, new_jo
     frame = long_rows(spark, 100_000).repartition(1).select(gated(spark, gate)("id").alias("n"), "h")
     stages = cut(spark, frame.selectExpr("n", "length(h) l"))
     job.launch(stages, lambda stage_id, _: 2 - stage_id)  # the producer at the patient one
-    await_true(lambda: stream_use(patient)[0] >= LIMITS["channel_bytes"] - LIMITS["frame_bytes"])
+    until(lambda: stream_use(patient)[0] >= LIMITS["channel_bytes"] - LIMITS["frame_bytes"])
     for _ in range(10):
         held, spilled, _, _ = stream_use(patient)
         assert held <= LIMITS["channel_bytes"]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import psutil
 
 from tests.support.etcd.programs import clean_environment, program
 from tests.support.processes import children
+from tests.support.waiting import until
 
 _START_TIMEOUT_S: Final = 60.0
 _MEMORY_DISK: Final = Path("/dev/shm")
@@ -328,11 +328,11 @@ class EtcdCluster:
         return [member for member in self.members if member.is_running and not member.is_paused]
 
     def _until(self, condition: Callable[[], bool], what: str, within_s: float, needed: Member | None = None) -> None:
-        end_s = time.monotonic() + within_s
-        while not condition():
-            is_over = time.monotonic() > end_s or (needed is not None and not needed.is_running)
-            assert not is_over, f"{what} is not to be had:\n{self.logs()}"
-            time.sleep(0.02)
+        def is_so() -> bool:
+            assert needed is None or needed.is_running, f"{what} is not to be had:\n{self.logs()}"
+            return condition()
+
+        until(is_so, within_s, lambda: f"{what}\n{self.logs()}")
 
 
 def _make_directory(*, on_disk: bool) -> Path:

@@ -1,4 +1,4 @@
-# ruff: noqa: N802, ARG002, ASYNC110 - gRPC names the methods; conditions of a test have no events
+# ruff: noqa: N802, ARG002 - gRPC names the methods; conditions of a test have no events
 """A gateway that does what a test tells it, behind a real gRPC server, and a worker that runs nothing by itself."""
 
 import asyncio
@@ -237,12 +237,6 @@ class Rig:
     @property
     def gateway(self) -> ScriptedGateway:
         return self.gateways[0]
-
-
-async def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def serve(gateway: ScriptedGateway, address: str = "127.0.0.1:0") -> tuple[grpc.aio.Server, int]:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from deploy.parts import free_ports, start_child
 
-__all__ = ["end", "free_ports", "start"]
+__all__ = ["end", "free_port", "free_ports", "start"]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now, and that is given to no connection."""
+    return free_ports(1)[0]
 
 
 def start(command: Sequence[str | Path], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -2,11 +2,9 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,20 +14,11 @@ import psutil
 import onager
 from onager.cli.output import plain
 from onager.errors import OnagerError
+from tests.support.processes.children import free_port
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 120.0
-
-
-def until(condition: Callable[[], object], within_s: float = 30.0, what: str = "the condition"):
-    """Return the first true value of *condition*."""
-    end = time.monotonic() + within_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"{what} did not come true within {within_s:g} s"
-        time.sleep(0.02)
 
 
 def lives(pid: int) -> bool:
@@ -37,12 +26,6 @@ def lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Process:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from tests.support.processes.children import free_ports
+from tests.support.waiting import eventually
 
 _CHUNK_BYTES: Final = 64 * 1024
 _FRAME_HEADER_BYTES: Final = 9
@@ -115,10 +116,12 @@ class TcpProxy:
 
     async def __aexit__(self, *_: object) -> None:
         self.refuse()
-        async with asyncio.timeout(10):
-            while self._connections:
-                self.cut()
-                await asyncio.sleep(0.01)
+
+        def is_over() -> bool:
+            self.cut()
+            return not self._connections
+
+        await eventually(is_over)
 
     @property
     def address(self) -> str:

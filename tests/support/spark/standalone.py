@@ -8,7 +8,8 @@ import psutil
 import pyspark
 
 from onager.cli.java import ADVICE, find_java_home
-from tests.support.processes.cluster import free_port, until
+from tests.support.processes.children import free_port
+from tests.support.waiting import until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _ENVIRONMENT = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}

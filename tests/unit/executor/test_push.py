@@ -18,7 +18,8 @@ from onager.protocol.onager_pb2_grpc import OnagerExecutorStub
 from onager.protocol.ports import check_address
 from onager.protocol.security import ServerAccess
 from onager.protocol.task_keys import task_id, task_key
-from tests.support.fakes.scripted_gateway import key, rig, serve, task_set, until
+from tests.support.fakes.scripted_gateway import key, rig, serve, task_set
+from tests.support.waiting import eventually
 
 
 @asynccontextmanager
@@ -27,7 +28,7 @@ async def pushed(**settings):
         rig(mode="push", **settings) as r,
         grpc.aio.insecure_channel(r.address) as channel,
     ):
-        await until(lambda: any(gateway.polls for gateway in r.gateways))
+        await eventually(lambda: any(gateway.polls for gateway in r.gateways))
         yield r, OnagerExecutorStub(channel)
 
 
@@ -49,46 +50,46 @@ async def test_it_registers_with_its_address_and_polls_with_all_that_it_has():
         (poll,) = r.gateway.polls
         assert (poll.free_slots, list(poll.running)) == (2, [])
         await stub.AnswerPoll(answer(r, task_set(0)))
-        await until(lambda: r.worker.started == [key(0)])
-        await until(lambda: len(r.gateway.polls) == 2)
+        await eventually(lambda: r.worker.started == [key(0)])
+        await eventually(lambda: len(r.gateway.polls) == 2)
         assert (r.gateway.polls[1].free_slots, [task_key(t) for t in r.gateway.polls[1].running]) == (1, [key(0)])
 
 
 async def test_a_poll_waits_even_without_a_free_slot_so_that_tasks_are_stopped_at_once():
     async with pushed(poll_wait_ms=30_000, slots=1) as (r, stub):
         await stub.AnswerPoll(answer(r, task_set(0)))
-        await until(lambda: len(r.gateway.polls) == 2 and r.worker.started)
+        await eventually(lambda: len(r.gateway.polls) == 2 and r.worker.started)
         assert (r.gateway.polls[1].free_slots, r.gateway.polls[1].wait_ms) == (0, 30_000)
         await stub.AnswerPoll(answer(r, cancel=[task_id(key(0))]))
-        await until(lambda: r.gateway.reports)
+        await eventually(lambda: r.gateway.reports)
         assert r.worker.cancelled == [key(0)]
         assert r.gateway.outcomes() == {key(0): "task_killed"}
 
 
 async def test_a_poll_that_nobody_answers_is_made_again():
     async with pushed(poll_wait_ms=100) as (r, _):
-        await until(lambda: len(r.gateway.polls) > 2)
+        await eventually(lambda: len(r.gateway.polls) > 2)
 
 
 async def test_a_poll_is_made_elsewhere_as_soon_as_its_scheduler_has_died():
     async with pushed(poll_wait_ms=30_000, schedulers=2) as (r, _):
         polled = next(n for n, gateway in enumerate(r.gateways) if gateway.polls)
         await r.servers[polled].stop(None)
-        await until(lambda: r.gateways[1 - polled].polls)
+        await eventually(lambda: r.gateways[1 - polled].polls)
 
 
 async def test_an_answer_that_comes_twice_or_late_runs_once():
     async with pushed(poll_wait_ms=100) as (r, stub):
         first = answer(r, task_set(0))
-        await until(lambda: len(r.gateway.polls) > 1)
+        await eventually(lambda: len(r.gateway.polls) > 1)
         for _ in range(2):
             await stub.AnswerPoll(first)
-        await until(lambda: r.worker.started)
+        await eventually(lambda: r.worker.started)
         r.worker.succeed(key(0))
-        await until(lambda: r.gateway.reports)
+        await eventually(lambda: r.gateway.reports)
         await stub.AnswerPoll(first)
         await stub.AnswerPoll(answer(r, task_set(1)))
-        await until(lambda: len(r.worker.started) == 2)
+        await eventually(lambda: len(r.worker.started) == 2)
         assert r.worker.started == [key(0), key(1)]
 
 
@@ -107,10 +108,10 @@ async def test_reports_go_to_who_drives_the_job():
     async with pushed(schedulers=2, slots=4) as (r, stub):
         addresses = [f"127.0.0.1:{port}" for port in ports(r)]
         await stub.AnswerPoll(answer(r, task_set(0, reply_to=addresses[0]), task_set(1, reply_to=addresses[1])))
-        await until(lambda: len(r.worker.started) == 2)
+        await eventually(lambda: len(r.worker.started) == 2)
         for n in range(2):
             r.worker.succeed(key(n))
-        await until(lambda: all(gateway.reports for gateway in r.gateways))
+        await eventually(lambda: all(gateway.reports for gateway in r.gateways))
         for n in range(2):
             assert r.gateways[n].reported() == [key(n)]
 
@@ -120,9 +121,9 @@ async def test_a_driver_that_is_gone_is_passed_over():
         server, port = await serve(r.gateway)
         await server.stop(None)
         await stub.AnswerPoll(answer(r, task_set(0, reply_to=f"127.0.0.1:{port}")))
-        await until(lambda: r.worker.started)
+        await eventually(lambda: r.worker.started)
         r.worker.succeed(key(0))
-        await until(lambda: r.gateway.reports)
+        await eventually(lambda: r.gateway.reports)
         assert r.gateway.reported() == [key(0)]
 
 
@@ -137,22 +138,22 @@ async def test_a_driver_that_hangs_delays_a_report_by_a_second():
                 gateway.before["report"] = hang
                 silent = number
         await stub.AnswerPoll(answer(r, task_set(0, reply_to=f"127.0.0.1:{ports(r)[silent]}")))
-        await until(lambda: r.worker.started)
+        await eventually(lambda: r.worker.started)
         r.worker.succeed(key(0))
-        await until(lambda: r.gateways[1 - silent].reports, within_s=3.0)
+        await eventually(lambda: r.gateways[1 - silent].reports, within_s=10)
         assert r.gateways[1 - silent].reported() == [key(0)]
 
 
 async def test_a_draining_executor_takes_nothing_and_ends_when_it_has_reported():
     async with pushed() as (r, stub):
         await stub.AnswerPoll(answer(r, task_set(0)))
-        await until(lambda: r.worker.started)
+        await eventually(lambda: r.worker.started)
         r.agent.request_drain()
-        await until(lambda: r.gateway.heartbeats[-1].draining)
+        await eventually(lambda: r.gateway.heartbeats[-1].draining)
         await stub.AnswerPoll(answer(r, task_set(1)))
-        await until(lambda: key(1) in r.gateway.reported())
+        await eventually(lambda: key(1) in r.gateway.reported())
         r.worker.succeed(key(0))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             outcome = await r.outcome
         assert outcome.ending is Ending.DRAINED
         assert r.gateway.outcomes() == {key(0): "success", key(1): "task_killed"}

@@ -44,6 +44,8 @@ class House:
         precedence = Precedence(self.members)
         self.keeping = CleanUps(SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, precedence, clock)
         self.retention = Retention(SchedulerSettings(), backend, self.jobs, self.heads, self.blobs, precedence, clock)
+        self.heads.listen(self.keeping.on_head)
+        self.heads.listen(self.retention.on_head)
 
 
 @pytest.fixture

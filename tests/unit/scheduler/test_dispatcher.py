@@ -12,7 +12,7 @@ from onager.ids import JobId
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.dispatcher import Dispatcher
-from onager.scheduler.engine.fitness import Fitness
+from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.speculation import Speculation
@@ -27,6 +27,7 @@ from onager.supervision import LoopEndedError
 from tests.unit.scheduler.small_graphs import acting_alone, graph, planned, session_of, store, succeeded
 
 JOB = JobId("job-1")
+pytestmark = pytest.mark.virtual_time
 
 
 class Hall:
@@ -42,8 +43,9 @@ class Hall:
         self.local = local = LocalDriver(
             self.jobs, self.writers, reader, self.queue, ownership, clock, max_launches=100, cluster_slots=lambda: 4
         )
-        fitness = Fitness(self.jobs, ownership, loads, clock, lambda: frozenset({"e1", "e2"}))
-        self.tasks = TaskManager(local, self.queue, loads, fitness, driver_of=lambda _: local, max_launches=100)
+        self.jobs.listen(local.on_commit)
+        feasibility = Feasibility(self.jobs, ownership, loads, clock, lambda: frozenset({"e1", "e2"}))
+        self.tasks = TaskManager(local, self.queue, loads, feasibility, driver_of=lambda _: local, max_launches=100)
         self.dispatcher = Dispatcher(self.tasks, self.queue, clock)
         self.jobs.listen(loads.on_commit)
         self.jobs.listen(lambda *_: self.dispatcher.wake())

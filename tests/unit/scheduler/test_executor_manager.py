@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from onager.clock import ManualClock
 from onager.errors import ExecutorReplacedError, InvalidRequestError, UnknownExecutorError, VersionMismatchError
@@ -239,12 +240,15 @@ async def test_a_drained_executor_is_no_suspect(manager, lost):
 
 
 async def test_who_was_drained_and_held_nothing_has_left_though_it_said_no_goodbye(manager):
-    for name, held in (("idle", {}), ("busy", {TaskKey("job", 1, 0, 0, 0): 0.0})):
-        session = await manager.register(request(name), PEER)
-        session.held = held
-        await manager.drain(session)
-        await manager.lose(session.record, "its process 7 died")
+    with capture_logs() as logged:
+        for name, held in (("idle", {}), ("busy", {TaskKey("job", 1, 0, 0, 0): 0.0})):
+            session = await manager.register(request(name), PEER)
+            session.held = held
+            await manager.drain(session)
+            await manager.lose(session.record, "its process 7 died")
     assert {info.executor_id: info.state for info in manager.infos()} == {"idle": "left", "busy": "lost"}
+    told = {line["executor_id"]: line["event"] for line in logged if line["event"].startswith("executor_l")}
+    assert told == {"idle": "executor_left", "busy": "executor_lost"}
 
 
 async def test_who_died_has_not_left_whatever_it_said(manager):

@@ -85,11 +85,11 @@ async def test_a_launch_whose_answer_was_lost_is_found_by_the_list(pair, monkeyp
     asked = session_of(list_number=1)
     asked.list_number = 0 if is_first else 1
     asked.held[here[0]] = 0.0
-    launches, _ = await pair.here.lists.take(asked, 2, set(here))
+    launches, _ = await pair.here.reconciler.take(asked, 2, set(here))
     found = [launch.task_set for launch in launches]
     assert bool(found) == is_first, "the first list of an executor is told at once, any other within a second"
-    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
-    await pair.here.lists.compare_all()
+    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    await pair.here.reconciler.compare_all()
     found += asked.late_task_sets
     assert [key.partition for task_set in found for key in task_keys(task_set)] == [0]
     assert (await pair.stored(job_id)).running[0].lost_launches == 1
@@ -103,8 +103,8 @@ async def with_a_launch_that_waits_for_a_poll(pair, monkeypatch):
     await pair.fill(1)
     pair.fate = "ok"
     asked = session_of(list_number=2)  # which does not have it; the poll was answered with something else
-    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
-    await pair.here.lists.compare_all()
+    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
+    await pair.here.reconciler.compare_all()
     assert [task_set.stage_id for task_set in asked.late_task_sets] == [1]
     pair.clock.advance(int(2 * timing.LAUNCH_YOUNG_S * 1000))
     return job_id, asked
@@ -112,18 +112,18 @@ async def with_a_launch_that_waits_for_a_poll(pair, monkeypatch):
 
 async def test_a_launch_that_waits_for_a_poll_is_not_given_to_another_by_the_list_of_that_poll(pair, monkeypatch):
     job_id, asked = await with_a_launch_that_waits_for_a_poll(pair, monkeypatch)
-    await pair.here.lists.take(asked, 3, set())
-    await pair.here.lists.compare_all()
+    await pair.here.reconciler.take(asked, 3, set())
+    await pair.here.reconciler.compare_all()
     running = (await pair.stored(job_id)).running
     assert [task.attempt for task in running.values()] == [0], "it goes with the answer to that very poll"
-    delivered = [key for task_set in pair.here.lists.take_late(asked) for key in task_keys(task_set)]
+    delivered = [key for task_set in pair.here.reconciler.take_late(asked) for key in task_keys(task_set)]
     assert [key.task_attempt for key in delivered] == [0]
-    await pair.here.lists.take(asked, 4, set())
-    await pair.here.lists.compare_all()
+    await pair.here.reconciler.take(asked, 4, set())
+    await pair.here.reconciler.compare_all()
     assert (await pair.stored(job_id)).running, "it is on its way"
     pair.clock.advance(int(2 * timing.LAUNCH_YOUNG_S * 1000))
-    await pair.here.lists.take(asked, 5, set())
-    await pair.here.lists.compare_all()
+    await pair.here.reconciler.take(asked, 5, set())
+    await pair.here.reconciler.compare_all()
     assert not (await pair.stored(job_id)).running, "that answer was lost, too"
 
 
@@ -132,8 +132,8 @@ async def test_a_launch_that_waits_is_not_delivered_once_others_have_had_lists_w
     elsewhere = session_of(list_number=3)
     await pair.there.local.compare(elsewhere.slot, [], disproves=True)
     assert not (await pair.stored(job_id)).running, "another attempt runs somewhere"
-    await pair.here.lists.take(asked, 4, set())
-    assert pair.here.lists.take_late(asked) == []
+    await pair.here.reconciler.take(asked, 4, set())
+    assert pair.here.reconciler.take_late(asked) == []
 
 
 async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_awaited(pair, monkeypatch):
@@ -143,7 +143,7 @@ async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_aw
     await pair.fill(1)
     pair.fate = "ok"
     asked = session_of(list_number=2)
-    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
+    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
     forward, is_held, go_on = pair.forward, asyncio.Event(), asyncio.Event()
 
     async def slow(scheduler_id, request):
@@ -154,10 +154,10 @@ async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_aw
         return answer
 
     monkeypatch.setattr(pair.here.forwarding._calls, "forward", slow)
-    first = asyncio.create_task(pair.here.lists.compare_all())
+    first = asyncio.create_task(pair.here.reconciler.compare_all())
     await is_held.wait()
     asked.list_number = 3
-    await pair.here.lists.compare_all()
+    await pair.here.reconciler.compare_all()
     go_on.set()
     await first
     assert (await pair.stored(job_id)).running, "its launch was in the answer to the list before"
@@ -169,7 +169,7 @@ async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
     await pair.run_job(job_id, 2)
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
     pair.here.forwarding.drivers()[THERE]._busy["e1"] += 1
-    launches, _ = await pair.here.lists.take(session_of(list_number=1), 2, set())
+    launches, _ = await pair.here.reconciler.take(session_of(list_number=1), 2, set())
     assert launches == []
 
 
@@ -205,11 +205,11 @@ async def test_a_task_of_a_job_that_ended_elsewhere_is_not_wanted_any_more(pair)
     keys = await pair.fill(1)
     asked = session_of(list_number=1)
     asked.held = dict.fromkeys(keys, 0.0)
-    assert await pair.here.lists.unwanted(asked) == []
+    assert await pair.here.reconciler.unwanted(asked) == []
     await pair.there.local.coordinator(job_id).cancel("enough")
-    await pair.here.lists.compare_all()
+    await pair.here.reconciler.compare_all()
     await pair.here.heads.refresh()
-    assert await pair.here.lists.unwanted(asked) == keys
+    assert await pair.here.reconciler.unwanted(asked) == keys
     assert pair.here.jobs.cached(job_id) is None, "the head says enough: the job need not be read"
 
 
@@ -219,12 +219,12 @@ async def test_who_acts_says_which_tasks_nobody_wants(pair, monkeypatch):
     keys = await pair.fill(1)
     asked = session_of(list_number=1)
     asked.held = dict.fromkeys(keys, 0.0)
-    monkeypatch.setattr(pair.here.lists, "_sessions", lambda: [asked])
+    monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda: [asked])
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
     await pair.there.local.lose_executor(lost)
-    await pair.here.lists.compare_all()
-    assert await pair.here.lists.unwanted(asked) == keys
-    assert await pair.here.lists.unwanted(asked) == [], "once told, it is said again only when it is still held"
+    await pair.here.reconciler.compare_all()
+    assert await pair.here.reconciler.unwanted(asked) == keys
+    assert await pair.here.reconciler.unwanted(asked) == [], "once told, it is said again only when it is still held"
 
 
 # ---------------------------------------------------------------- who acts changes
@@ -237,7 +237,7 @@ async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
     lost = ExecutorLost(executor_id="e1", incarnation="life", reason="gone", at_ms=2)
     pair.here.executors._losses._recent["e1", "life"] = (pair.clock.monotonic_s(), lost)
     heard = []
-    pair.here.ownership.listen(lambda: heard.append(pair.here.ownership.who(job_id)))
+    pair.here.members.listen(lambda: heard.append(pair.here.ownership.scheduler_of(job_id)))
     await pair.here._backend.delete(Keyspace.Schedulers, THERE)
     await pair.here.members.refresh()
     assert heard == [HERE]
@@ -254,7 +254,7 @@ async def test_who_acts_no_more_reads_before_it_writes(pair):
     keys = await pair.fill(2)
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])
     await pair.here.members.leave(0.1)
-    assert pair.here.ownership.who(job_id) == THERE
+    assert pair.here.ownership.scheduler_of(job_id) == THERE
     assert not pair.here.ownership.follows(job_id)
     pair.fate = "silent"
     await pair.finish(keys)

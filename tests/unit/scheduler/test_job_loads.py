@@ -11,10 +11,12 @@ from onager.protocol import onager_pb2 as pb
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.jobs.job_heads import JobTerms, head_of
 from onager.scheduler.policy.fair_queue import FairQueue
+from tests.support.waiting import eventually
 from tests.unit.scheduler.small_graphs import failed, graph, planned
 from tests.unit.scheduler.test_job_store import launches
 
 JOB = JobId("job-1")
+pytestmark = pytest.mark.virtual_time
 
 
 def test_what_another_replica_tells_again_is_no_news():
@@ -85,9 +87,7 @@ async def test_a_task_that_failed_asks_for_no_slot_until_its_pause_is_over_and_t
     await asyncio.sleep(0.15)
     assert not failing.told, "it looked again, and by the clock the pause goes on"
     failing.now_ms = 1_100
-    async with asyncio.timeout(20):
-        while not failing.told:  # noqa: ASYNC110 - a listener that hears it, and no event
-            await asyncio.sleep(0.01)
+    await eventually(lambda: failing.told)
     assert (queue.available, queue.has_runnable) == (1, True)
     assert [(load.available, load.log_seq) for load in loads.changed_since(before)[0]] == [(1, 7)]
     await asyncio.sleep(0.15)

@@ -445,6 +445,7 @@ async def test_a_long_log_leaves_others_their_turns(backend, clock, monkeypatch)
     assert precedence > 10
 
 
+@pytest.mark.virtual_time
 async def test_who_wants_a_job_that_is_being_read_reads_only_what_has_come_since(backend, clock, monkeypatch):
     first = store(backend, clock)
     job = await running(first, 3)
@@ -469,6 +470,7 @@ async def test_who_wants_a_job_that_is_being_read_reads_only_what_has_come_since
     assert reads == [[Keyspace.GraphChunks, Keyspace.JobLog], [Keyspace.JobLog], [Keyspace.JobLog]]
 
 
+@pytest.mark.virtual_time
 async def test_a_read_that_is_given_up_keeps_nobody_else_from_reading(backend, clock, monkeypatch):
     await running(store(backend, clock), 3)
     other = store(backend, clock)

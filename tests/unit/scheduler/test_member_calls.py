@@ -24,6 +24,7 @@ from onager.scheduler.policy.fair_queue import FairQueue
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
+from tests.support.waiting import eventually
 
 SLOT = ExecutorSlot("e1", "life", 1)
 HERE, THERE = SchedulerId("here"), SchedulerId("there")
@@ -87,15 +88,9 @@ async def world(there):
         await made.calls.close()
 
 
-async def until(check):
-    async with asyncio.timeout(20):
-        while not check():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 async def test_whoever_waits_for_one_that_leaves_acts_itself_and_is_not_cancelled(world, there):
     waiting = [asyncio.create_task(world.fill(number)) for number in range(5)]
-    await until(lambda: there.calls == 2)  # and three parts wait for their turn
+    await eventually(lambda: there.calls == 2)  # and three parts wait for their turn
     await world.leave()
     async with asyncio.timeout(20):
         ends = await asyncio.gather(*waiting, return_exceptions=True)
@@ -105,7 +100,7 @@ async def test_whoever_waits_for_one_that_leaves_acts_itself_and_is_not_cancelle
 
 async def test_another_life_at_the_same_place_is_called_anew(world, there):
     waiting = asyncio.create_task(world.fill(0))
-    await until(lambda: there.calls == 1)
+    await eventually(lambda: there.calls == 1)
     await world.leave()
     await asyncio.gather(waiting, return_exceptions=True)
     there.answer.set()
@@ -116,7 +111,7 @@ async def test_another_life_at_the_same_place_is_called_anew(world, there):
 
 async def test_a_caller_that_is_cancelled_is_cancelled_and_the_call_goes_on(world, there):
     first, second = (asyncio.create_task(world.fill(number)) for number in range(2))
-    await until(lambda: there.calls == 2)
+    await eventually(lambda: there.calls == 2)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -8,23 +8,18 @@ import grpc
 import pytest
 
 from onager.clock import SystemClock
-from onager.protocol.onager_pb2_grpc import add_OnagerReplicaServicer_to_server
+from onager.protocol.onager_pb2_grpc import OnagerReplicaStub, add_OnagerReplicaServicer_to_server
 from onager.protocol.security import ClientAccess, ClientSecurity
 from onager.scheduler.api.replica_service import ReplicaService
-from onager.scheduler.cluster.member_watch import MemberWatch
+from onager.scheduler.cluster import member_watch
 from onager.scheduler.cluster.members import Members
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.support.waiting import eventually
 
 
 def members_of(store, name, address):
     return Members(MemoryBackend(store), SystemClock(), scheduler_id=name, address=address, lease_ttl_s=30)
-
-
-async def until(check):
-    async with asyncio.timeout(20):
-        while not check():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 class Other:
@@ -78,10 +73,11 @@ async def other(store):
 @asynccontextmanager
 async def attending(store):
     members = members_of(store, "a", "127.0.0.1:1")
-    member_watch = MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=5)
-    loops = [asyncio.create_task(members.run()), asyncio.create_task(member_watch.run())]
+    watch = member_watch.MemberWatch(members, ClientAccess(ClientSecurity(), ()), timeout_s=5)
+    members.listen(watch.on_members)
+    loops = [asyncio.create_task(members.run()), asyncio.create_task(watch.run())]
     try:
-        await until(lambda: "b" in members.live)
+        await eventually(lambda: "b" in members.live)
         yield members
     finally:
         for loop in loops:
@@ -89,41 +85,52 @@ async def attending(store):
         await asyncio.gather(*loops, return_exceptions=True)
 
 
+def is_not_attended_to():
+    return not any(task.get_name() == "attending to b" for task in asyncio.all_tasks())
+
+
 async def test_who_refuses_connections_is_dead_and_who_answers_again_is_not(store, other):
     async with attending(store) as members:
-        await until(lambda: other.calls >= 2)  # it has answered, and is attended to
+        await eventually(lambda: other.calls >= 2)  # it has answered, and is attended to
         told = []
         members.listen(lambda: told.append(sorted(members.live)))
         life = other.life
         await other.server.stop(0)
-        await until(lambda: "b" not in members.live)
+        await eventually(lambda: "b" not in members.live)
         assert life not in members.live_incarnations
         assert members.find("b") is not None  # its lease goes on
         assert [info.scheduler_id for info in members.infos()] == ["a", "b"]
         await other.serve(incarnation=life)
-        await until(lambda: "b" in members.live)
+        await eventually(lambda: "b" in members.live)
         assert life in members.live_incarnations
         assert told == [["a"], ["a", "b"]]
 
 
 async def test_a_life_after_which_another_answers_is_over(store, other):
     async with attending(store) as members:
-        await until(lambda: other.calls >= 2)
+        await eventually(lambda: other.calls >= 2)
         before = other.life
         await other.server.stop(0)
         await other.serve()
-        await until(lambda: before not in members.live_incarnations)
-        await asyncio.sleep(0.2)
+        await eventually(lambda: before not in members.live_incarnations)
+        await eventually(is_not_attended_to)
         assert "b" not in members.live
         await other.register()
-        await until(lambda: "b" in members.live)
+        await eventually(lambda: "b" in members.live)
         assert other.life in members.live_incarnations
 
 
-async def test_an_address_that_never_answered_proves_nothing(store, other):
+async def test_an_address_that_never_answered_proves_nothing(store, other, monkeypatch):
     await other.server.stop(0)
+    tries = []
+
+    def counted(channel):
+        stub = OnagerReplicaStub(channel)
+        return SimpleNamespace(Attend=lambda *call, **more: tries.append(call) or stub.Attend(*call, **more))
+
+    monkeypatch.setattr(member_watch, "OnagerReplicaStub", counted)
     async with attending(store) as members:
-        await asyncio.sleep(0.3)
+        await eventually(lambda: len(tries) > 3)
         assert "b" in members.live
 
 
@@ -132,15 +139,15 @@ async def test_who_answers_in_the_place_of_another_proves_nothing(store, other):
     registered = other.life
     await other.serve(scheduler_id="c")
     async with attending(store) as members:
-        await until(lambda: other.calls >= 1)
-        await asyncio.sleep(0.1)
+        await eventually(lambda: other.calls >= 1)
+        await eventually(is_not_attended_to)
         assert registered in members.live_incarnations
         assert other.calls == 1
 
 
 async def test_who_leaves_keeps_nobody_waiting(store, other):
     async with attending(store):
-        await until(lambda: other.calls >= 2)
+        await eventually(lambda: other.calls >= 2)
         other.service.release()
         async with asyncio.timeout(5):
             await other.server.stop(None)

@@ -10,6 +10,7 @@ from onager.errors import StateUnavailableError
 from onager.scheduler.cluster.members import Members, SchedulerRecord
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -32,12 +33,6 @@ async def running(store, name):
         await asyncio.gather(loops, return_exceptions=True)
 
 
-async def until(check):
-    async with asyncio.timeout(20):
-        while not check():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 async def stored(store):
     page = await MemoryBackend(store).get_from_prefix(Keyspace.Schedulers, "")
     return {item.key: SchedulerRecord.decoded(item.value, item.key) for item in page}
@@ -46,12 +41,12 @@ async def stored(store):
 async def test_all_see_each_other_and_who_leaves_is_gone_at_once(store):
     told = []
     async with running(store, "a") as a, running(store, "b") as b, running(store, "c") as c:
-        await until(lambda: all(len(one.live) == 3 for one in (a, b, c)))
+        await eventually(lambda: all(len(one.live) == 3 for one in (a, b, c)))
         a.listen(lambda: told.append(sorted(a.live)))
         assert [(info.address, info.answering) for info in b.infos()] == [("a:1", False), ("b:1", True), ("c:1", False)]
         await b.leave(20)
         assert sorted(await stored(store)) == ["a", "c"]
-        await until(lambda: sorted(a.live) == sorted(c.live) == ["a", "c"])
+        await eventually(lambda: sorted(a.live) == sorted(c.live) == ["a", "c"])
         assert told == [["a", "c"]]
         assert sorted(b.live) == ["a", "c"]
     assert await stored(store) == {}
@@ -61,14 +56,14 @@ async def test_all_see_each_other_and_who_leaves_is_gone_at_once(store):
 async def test_a_scheduler_that_is_not_listed_any_more_registers_anew_and_runs_on(store, how):
     told = []
     async with running(store, "a") as a, running(store, "b") as b:
-        await until(lambda: a.is_registered and len(b.live) == 2)
+        await eventually(lambda: a.is_registered and len(b.live) == 2)
         b.listen(lambda: told.append(sorted(b.live)))
         before = a.lease
         if how == "its lease ended":
             await MemoryBackend(store).revoke(before.id)
         else:
             await MemoryBackend(store).delete(Keyspace.Schedulers, "a")
-        await until(lambda: told == [["b"], ["a", "b"]])
+        await eventually(lambda: told == [["b"], ["a", "b"]])
         assert (await stored(store))["a"] == a.record
         assert (a.lease is before) == (how != "its lease ended")
         await a.leave(20)
@@ -87,13 +82,13 @@ async def test_a_store_that_is_away_for_longer_than_the_lease_is_registered_with
     backend = Away(store)
     members = Members(backend, SystemClock(), scheduler_id="a", address="a:1", lease_ttl_s=0.3)
     loops = asyncio.create_task(members.run())
-    await until(lambda: members.is_registered)
+    await eventually(lambda: members.is_registered)
     before = members.lease
     backend.is_away = True
     await before.wait_lost()
     assert not loops.done()
     backend.is_away = False
-    await until(lambda: members.lease not in (None, before) and members.is_registered)
+    await eventually(lambda: members.lease not in (None, before) and members.is_registered)
     assert (await stored(store))["a"] == members.record
     loops.cancel()
     await asyncio.gather(loops, return_exceptions=True)
@@ -101,9 +96,9 @@ async def test_a_store_that_is_away_for_longer_than_the_lease_is_registered_with
 
 async def test_an_earlier_life_is_replaced_and_its_end_takes_nothing_away(store):
     async with running(store, "a") as before:
-        await until(lambda: before.is_registered)
+        await eventually(lambda: before.is_registered)
         async with running(store, "a") as after:
-            await until(lambda: after.is_registered and not before.is_registered)
+            await eventually(lambda: after.is_registered and not before.is_registered)
             await before.leave(20)
             assert (await stored(store))["a"] == after.record
             assert [info.incarnation for info in after.infos()] == [after.record.incarnation]
@@ -111,12 +106,12 @@ async def test_an_earlier_life_is_replaced_and_its_end_takes_nothing_away(store)
 
 async def test_one_whose_id_another_has_is_listed_again_when_that_is_gone(store):
     async with running(store, "a") as first:
-        await until(lambda: first.is_registered)
+        await eventually(lambda: first.is_registered)
         async with running(store, "a") as second:
-            await until(lambda: second.is_registered and not first.is_registered)
+            await eventually(lambda: second.is_registered and not first.is_registered)
             assert first.live == {"a"}
             await second.leave(20)
-            await until(lambda: first.is_registered)
+            await eventually(lambda: first.is_registered)
         assert (await stored(store))["a"] == first.record
 
 
@@ -124,4 +119,4 @@ async def test_a_record_that_cannot_be_read_hides_no_other(store):
     async with running(store, "a") as a:
         await MemoryBackend(store).put(Keyspace.Schedulers, "z", b"{")
         async with running(store, "b"):
-            await until(lambda: len(a.live) == 2)
+            await eventually(lambda: len(a.live) == 2)

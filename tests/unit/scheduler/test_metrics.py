@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.metrics import CallMetrics, ExchangeMetrics, PipelineMetrics, serving_metrics
-from tests.support.processes.cluster import free_port
+from tests.support.processes.children import free_port
 
 
 def test_figures_of_executors_and_of_jobs_that_were_to_stream():

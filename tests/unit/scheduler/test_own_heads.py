@@ -6,12 +6,14 @@ import pytest
 
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler import timing
 from onager.scheduler.app import Replica
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 
 JOB = JobId("job-1")
+pytestmark = pytest.mark.virtual_time
 
 
 class Context:
@@ -47,20 +49,18 @@ async def move_on(replica, monkeypatch, *, is_seen_early):
 
 
 async def test_a_job_is_not_read_again_because_of_what_was_just_written(replica, monkeypatch):
-    monkeypatch.setattr("onager.scheduler.timing.NEW_JOB_MOMENT_S", 0.01)
     assert await move_on(replica, monkeypatch, is_seen_early=True) == []
-    await asyncio.sleep(0.03)
+    await asyncio.sleep(2 * timing.NEW_JOB_MOMENT_S)
     assert not replica.adoption.waiting
     assert not replica.adoption._later
 
 
 async def test_a_job_that_another_replica_moved_on_meanwhile_is_read(replica, monkeypatch):
-    monkeypatch.setattr("onager.scheduler.timing.NEW_JOB_MOMENT_S", 0.01)
     await move_on(replica, monkeypatch, is_seen_early=True)
     stored = await replica._backend.get(Keyspace.JobHeads, JOB)
     head = replica.heads.get(JOB).model_copy(update={"has_runnable_work": False})
     await replica._backend.put(Keyspace.JobHeads, JOB, head.encoded())
     assert stored is not None
     await replica.heads.refresh()
-    await asyncio.sleep(0.03)
+    await asyncio.sleep(2 * timing.NEW_JOB_MOMENT_S)
     assert list(replica.adoption.waiting) == [JOB]

@@ -8,15 +8,14 @@ JOBS = [JobId(f"job-{n}") for n in range(20)]
 
 
 def test_who_follows_is_found_out_anew_when_others_come():
-    listeners = []
-    members = SimpleNamespace(live=frozenset({"me"}), id="me", listen=listeners.append)
+    members = SimpleNamespace(live=frozenset({"me"}), id="me")
     ownership = Ownership(members)
     for job_id in JOBS:
         ownership.read(job_id)
     members.live = frozenset({"me", "other"})
-    for listener in listeners:
-        listener()
+    assert ownership.on_members()
 
     mine = [job_id for job_id in JOBS if rendezvous.first(job_id, members.live) == "me"]
     assert ownership.followed == mine
     assert 0 < len(mine) < len(JOBS)
+    assert not ownership.on_members()

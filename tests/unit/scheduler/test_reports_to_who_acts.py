@@ -59,8 +59,8 @@ async def test_a_list_does_not_disprove_what_who_acts_has_launched_meanwhile(pai
     for number, lost in ((2, 0), (3, 1)):
         asked = session_of(list_number=1)
         asked.list_number = number
-        monkeypatch.setattr(pair.here.lists, "_sessions", lambda asked=asked: [asked])
-        await pair.here.lists.compare_all()
+        monkeypatch.setattr(pair.here.reconciler, "_sessions", lambda asked=asked: [asked])
+        await pair.here.reconciler.compare_all()
         assert (await pair.stored(job_id)).running[1].lost_launches == lost
 
 
@@ -127,10 +127,10 @@ async def test_what_came_there_and_is_not_listed_any_more_is_no_reason_to_ask(pa
     asked = session_of(list_number=1)
     keys = await pair.fill(2)
     asked.held = dict.fromkeys(keys, -10.0)
-    await pair.here.lists.take(asked, 2, {keys[0]})
+    await pair.here.reconciler.take(asked, 2, {keys[0]})
     assert [call for call in pair.calls if call.lists], "one has perhaps got lost"
     pair.calls.clear()
-    await pair.here.lists.take(asked, 3, set())
+    await pair.here.reconciler.take(asked, 3, set())
     assert not [call for call in pair.calls if call.lists], "it was reported to who acts"
 
 
@@ -147,15 +147,15 @@ async def test_what_was_reported_to_who_acts_before_the_next_list_is_not_cancell
     await pair.there.gateway.ReportTasks(reported(keys), Peer())
     await pair.here.heads.refresh()
     assert pair.here.heads.get(job_id).state.is_terminal
-    _, is_young = await pair.here.lists.take(asked, 1, set())
+    _, is_young = await pair.here.reconciler.take(asked, 1, set())
     assert is_young
     assert not asked.runs(job_id)
-    assert await pair.here.lists.unwanted(asked) == []
-    _, is_young = await pair.here.lists.take(asked, 2, set(keys))
+    assert await pair.here.reconciler.unwanted(asked) == []
+    _, is_young = await pair.here.reconciler.take(asked, 2, set(keys))
     assert not is_young
-    assert await pair.here.lists.unwanted(asked) == keys, "it is there"
+    assert await pair.here.reconciler.unwanted(asked) == keys, "it is there"
     asked.held = dict.fromkeys(keys, pair.clock.monotonic_s())
-    _, is_young = await pair.here.lists.take(asked, 3, set())
+    _, is_young = await pair.here.reconciler.take(asked, 3, set())
     assert not is_young, "it was there: it is not on its way"
     assert not asked.held
 

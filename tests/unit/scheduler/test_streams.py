@@ -88,7 +88,7 @@ class Watched:
     def __init__(self, clock, graph):
         self.graph, self.told, self.given_up = graph, [], []
         job = lambda _: SimpleNamespace(graph=self.graph)  # noqa: E731
-        self.jobs = SimpleNamespace(cached=job, listen=self.listen, heads=SimpleNamespace(listen=self.listen_to_heads))
+        self.jobs = SimpleNamespace(cached=job)
         local = SimpleNamespace(coordinator=lambda _: SimpleNamespace(abandon_pipeline=self.abandon))
         self.follows = True
         ownership = SimpleNamespace(followed=["job-1"], follows=lambda _: self.follows)
@@ -104,11 +104,11 @@ class Watched:
             on_abandoned=self.told.append,
         )
 
-    def listen(self, listener):
-        self.commit = lambda: listener(SimpleNamespace(graph=self.graph), SimpleNamespace(job_id="job-1"))
+    def commit(self):
+        self.pipelines.on_commit(SimpleNamespace(graph=self.graph), SimpleNamespace(job_id="job-1"))
 
-    def listen_to_heads(self, listener):
-        self.end = lambda: listener("job-1", None)
+    def end(self):
+        self.pipelines.on_head("job-1", None)
 
     async def abandon(self, executors, streaming):
         self.given_up.append((set(executors), set(streaming)))

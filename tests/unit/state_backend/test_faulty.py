@@ -93,6 +93,7 @@ async def test_a_late_request_that_was_overtaken_changes_nothing(honest, clock):
     assert (await honest.get(HEADS, "a")).value == b"again"
 
 
+@pytest.mark.virtual_time
 async def test_a_slow_request_lets_others_go_first(honest, clock):
     backend = FaultyBackend(honest, scripted({"put_txn": [FaultKind.SLOW_REQUEST]}), clock, delay_s=lambda: 2.0)
     slow = asyncio.ensure_future(backend.put_txn([Put(HEADS, "a", b"slow")], expect={(HEADS, "a"): 0}))
@@ -103,6 +104,7 @@ async def test_a_slow_request_lets_others_go_first(honest, clock):
     assert isinstance(await slow, Conflict)
 
 
+@pytest.mark.virtual_time
 async def test_a_slow_answer_is_late_but_the_deed_is_done(honest, clock):
     backend = FaultyBackend(honest, scripted({"put_txn": [FaultKind.SLOW_ANSWER]}), clock, delay_s=lambda: 2.0)
     slow = asyncio.ensure_future(backend.put(HEADS, "a", b""))

@@ -6,15 +6,18 @@ from onager.clock import ManualClock, SystemClock
 from onager.errors import LeaseExpiredError, StateUnavailableError
 from onager.state_backend import Keyspace, keep_lease
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.simulation.loop import VirtualClock
 
 BEATS = Keyspace.Heartbeats
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_a_kept_lease_outlives_its_ttl_and_is_revoked_at_the_end():
-    async with MemoryBackend() as backend:
-        async with keep_lease(backend, 0.9, SystemClock()) as kept:
+    clock = VirtualClock(asyncio.get_running_loop())
+    async with MemoryBackend(MemoryStore(clock)) as backend:
+        async with keep_lease(backend, 30, clock) as kept:
             await backend.put(BEATS, "e1", b"", lease=kept.id)
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(100)
             assert await backend.get(BEATS, "e1") is not None
             assert not kept.is_lost
         assert await backend.get(BEATS, "e1") is None

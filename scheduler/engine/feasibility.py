@@ -19,7 +19,7 @@ from onager.scheduler.jobs.job_store import JobStore
 Fits = Callable[[JobId, ExecutorId], bool]
 
 
-class Fitness:
+class Feasibility:
     """What is known of jobs with waiting tasks, and of executors with free slots."""
 
     def __init__(

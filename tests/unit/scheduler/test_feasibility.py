@@ -9,7 +9,7 @@ from onager.ids import ExecutorId, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import PROTOCOL_VERSION
 from onager.scheduler.app import Replica
-from onager.scheduler.engine.fitness import Fitness
+from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.scheduler.settings import SchedulerSettings
@@ -86,16 +86,16 @@ class Elsewhere:
         self.place = (3, 1)
         ownership = SimpleNamespace(follows=lambda _: False)
         loads = SimpleNamespace(position=lambda _: self.place)
-        self.fitness = Fitness(None, ownership, loads, clock, frozenset)
+        self.feasibility = Feasibility(None, ownership, loads, clock, frozenset)
 
     def fits(self, executor_id="e1"):
-        return self.fitness.as_of_now()(STRAGGLING, ExecutorId(executor_id))
+        return self.feasibility.as_of_now()(STRAGGLING, ExecutorId(executor_id))
 
 
 async def test_an_executor_of_no_use_to_another_replicas_job_is_left_alone_until_there_is_news(clock):
     job = Elsewhere(clock)
     assert job.fits()
-    job.fitness.found_nothing(STRAGGLING, ExecutorId("e1"))
+    job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"))
     assert (job.fits(), job.fits("e2")) == (False, True)
     job.place = (4, 1)
     assert job.fits()
@@ -103,7 +103,7 @@ async def test_an_executor_of_no_use_to_another_replicas_job_is_left_alone_until
 
 async def test_or_for_a_while(clock):
     job = Elsewhere(clock)
-    job.fitness.found_nothing(STRAGGLING, ExecutorId("e1"))
+    job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"))
     clock.advance(1_900)
     assert not job.fits()
     clock.advance(200)
@@ -111,7 +111,7 @@ async def test_or_for_a_while(clock):
 
 
 def test_a_job_of_which_nothing_is_known_is_worth_a_try(clock):
-    fitness = Fitness(
+    feasibility = Feasibility(
         SimpleNamespace(cached=lambda _: None), SimpleNamespace(follows=lambda _: True), None, clock, frozenset
     )
-    assert fitness.as_of_now()(STRAGGLING, ExecutorId("e1"))
+    assert feasibility.as_of_now()(STRAGGLING, ExecutorId("e1"))

@@ -28,7 +28,7 @@ from onager.scheduler.policy.reservations import Compared, Launch
 log = structlog.get_logger(__name__)
 
 
-class ListComparison:
+class Reconciler:
     """The lists of the executors that this scheduler talks with."""
 
     def __init__(
@@ -48,7 +48,6 @@ class ListComparison:
         self._sessions = sessions
         self._on_news = on_news
         self._clock = clock
-        ownership.listen(self._begin_again)
 
     # ---------------------------------------------------------------- a list comes
 
@@ -68,7 +67,7 @@ class ListComparison:
             if key in late or (now_s - at_s < timing.LAUNCH_YOUNG_S and key not in session.listed)
         }
         lost = (key for key in missing if key not in young and key not in session.listed)
-        suspicious = {self._ownership.who(key.job_id) for key in lost}
+        suspicious = {self._ownership.scheduler_of(key.job_id) for key in lost}
         session.listed, session.in_doubt = frozenset(listed), frozenset(young)
         session.held = {
             **{key: session.held[key] for key in session.held if key in young},
@@ -160,7 +159,7 @@ class ListComparison:
     def _is_due(self, driver: RemoteDriver, session: ExecutorSession) -> bool:
         if session.list_number > session.compared.get(driver.scheduler_id, 0):
             return True
-        return any(self._ownership.who(key.job_id) == driver.scheduler_id for key in session.held)
+        return any(self._ownership.scheduler_of(key.job_id) == driver.scheduler_id for key in session.held)
 
     async def _tell(self, driver: RemoteDriver, session: ExecutorSession) -> None:
         compared = await self._compare_with(driver, session)
@@ -176,7 +175,7 @@ class ListComparison:
         is_new = slot.list_number > session.compared.get(scheduler_id, 0)
         # An answer on its way may hold launches that the list cannot have.
         disproves = is_new and not driver.is_busy_with(session.executor_id)
-        held = [key for key in sorted(session.held) if self._ownership.who(key.job_id) == scheduler_id]
+        held = [key for key in sorted(session.held) if self._ownership.scheduler_of(key.job_id) == scheduler_id]
         try:
             try:
                 compared = await driver.compare(slot, held, disproves=disproves)
@@ -192,12 +191,12 @@ class ListComparison:
 
     def _jobs_of(self, scheduler_id: SchedulerId) -> list[JobId]:
         active = (JobId(head.job_id) for head in self._heads.active())
-        return [job_id for job_id in active if self._ownership.who(job_id) == scheduler_id]
+        return [job_id for job_id in active if self._ownership.scheduler_of(job_id) == scheduler_id]
 
     def _has_jobs(self, scheduler_id: SchedulerId) -> bool:
-        return any(self._ownership.who(JobId(h.job_id)) == scheduler_id for h in self._heads.active())
+        return any(self._ownership.scheduler_of(JobId(h.job_id)) == scheduler_id for h in self._heads.active())
 
-    def _begin_again(self) -> None:
+    def begin_again(self) -> None:
         """Compare every list again: some jobs have a new driver, which may not know all launches yet."""
         self._forget_compared()
         asyncio.get_running_loop().call_later(timing.LISTS_SETTLED_S, self._forget_compared)

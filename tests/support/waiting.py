@@ -1,0 +1,48 @@
+"""Waiting for what nobody tells of: the one place where tests look, pause and look again."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.01
+_WITHIN_S = 30.0  # nobody waits that long but who fails, so a busy machine has time
+
+
+def until(condition: Callable[[], T], within_s: float = _WITHIN_S, what: str | Callable[[], str] = "") -> T:
+    """Return the first true value of *condition*; *what* names it, or says at the end how things stand."""
+    end_s = time.monotonic() + within_s
+    while True:
+        is_over = time.monotonic() > end_s
+        if found := condition():
+            return found
+        assert not is_over, _unmet(condition, within_s, what)
+        time.sleep(_PAUSE_S)
+
+
+async def eventually(
+    condition: Callable[[], T | Awaitable[T]], within_s: float = _WITHIN_S, what: str | Callable[[], str] = ""
+) -> T:
+    """Do as `until`, but leave the event loop to others, and cut short a *condition* that itself waits."""
+    try:
+        async with asyncio.timeout(within_s) as limit:
+            while True:
+                found = condition()
+                if inspect.isawaitable(found):
+                    found = await found
+                if found:
+                    return found
+                await asyncio.sleep(_PAUSE_S)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise AssertionError(_unmet(condition, within_s, what)) from error
+
+
+def _unmet(condition: Callable[[], object], within_s: float, what: str | Callable[[], str]) -> str:
+    name = getattr(condition, "__name__", repr(condition))
+    source = inspect.getsource(condition).strip() if name == "<lambda>" else name
+    return f"not within {within_s:g} s: {(what() if callable(what) else what) or source}"
