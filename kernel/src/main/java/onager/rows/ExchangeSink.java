@@ -13,7 +13,7 @@ public interface ExchangeSink {
     boolean put(int bucket, Frame frame) throws IOException, InterruptedException;
 
     /** All is given, *rows* of them by bucket (of those that are wanted): only now can a reader come to an end. */
-    void finish(long[] rows) throws IOException, InterruptedException;
+    void finish(long[] rows) throws IOException;
 
     /** What was given is not all, since the task failed: readers must not take it for the whole. Never throws. */
     void abort(Throwable why);
