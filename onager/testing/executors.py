@@ -77,22 +77,20 @@ def executors(session: SparkSession, config: HarnessConfig) -> Iterator[Executor
         directory = stack.enter_context(scratch)
         made = Executors(JobId(f"test-{os.getpid()}-{next(_jobs)}"), directory, slots)
         streams = _streams(session, config) if config.exchange == "streams" else None
-        try:
-            for number in range(1, config.executors + 1):
-                runner = Executor(
-                    session,
-                    executor_id=f"executor-{number}",
-                    exchange_dir=directory,
-                    slots=slots,
-                    shared=True,
-                    clock=SystemClock(),
-                    incarnation=f"{number:016x}",
-                    streams=streams,
-                )
-                made.runners.append(runner)
-            yield made
-        finally:
-            _stop(made)
+        for number in range(1, config.executors + 1):
+            runner = Executor(
+                session,
+                executor_id=f"executor-{number}",
+                exchange_dir=directory,
+                slots=slots,
+                shared=True,
+                clock=SystemClock(),
+                incarnation=f"{number:016x}",
+                streams=streams,
+            )
+            stack.callback(_stop, number, runner, made.job_id)
+            made.runners.append(runner)
+        yield made
 
 
 def slots_of(session: SparkSession) -> int:
@@ -101,12 +99,10 @@ def slots_of(session: SparkSession) -> int:
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
-def _stop(made: Executors) -> None:
-    for runner in made.runners:
-        runner.close_job(made.job_id)
-    left = [number for number, runner in enumerate(made.runners, 1) if not runner.close(STOP_S)]
-    if left:
-        raise OnagerError(f"tasks of executor {', '.join(map(str, left))} did not stop within {STOP_S:g} s")
+def _stop(number: int, runner: Executor, job_id: JobId) -> None:
+    runner.close_job(job_id)
+    if not runner.close(STOP_S):
+        raise OnagerError(f"tasks of executor {number} did not stop within {STOP_S:g} s")
 
 
 def _streams(session: SparkSession, config: HarnessConfig) -> StreamSettings:
