@@ -29,6 +29,7 @@ LONG_S = 60.0
 
 @pytest.fixture(scope="module", autouse=True)
 def many(spark, tables):
+    faults(jvm_with_kernel(spark))  # what is planted is compiled into a directory that outlives a test's
     spark.range(0, ROWS, 1, 3).selectExpr("id", "id % 7 as k").createOrReplaceTempView("many")
     spark.range(0, ROWS, 1, 1).selectExpr("id", "id % 7 as k").createOrReplaceTempView("long")
 
