@@ -48,7 +48,7 @@ def store(backend: str, directory: Path) -> Iterator[Store]:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What was counted since the processes began, over all schedulers that live."""
+    """Counters since the start of the processes, summed over all live schedulers."""
 
     writes: int = 0
     """Transactions and single writes that were committed."""
@@ -59,7 +59,7 @@ class Counters:
     store_cpu_s: float = 0.0
 
     def since(self, before: "Counters") -> "Counters":
-        """Return what was added."""
+        """Return the difference from earlier counters."""
         return Counters(*(getattr(self, name) - getattr(before, name) for name in self.__slots__))
 
 
@@ -74,7 +74,7 @@ class Process:
 
 
 class BareCluster:
-    """Schedulers on one store, and executors that know all of them; a context manager that stops all of it."""
+    """Schedulers on one store, and executors that know all of them; a context manager that stops them."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class BareCluster:
         scheduler_environment: dict[str, str] | None = None,
         directory: Path | None = None,
     ) -> None:
-        """Prepare all of it; logs and events of executors go below *directory*, by default one that is removed."""
+        """Prepare the cluster; logs and events go to *directory*, by default a temporary one."""
         self._is_temporary = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="onager-bench-"))
         (self._directory / "exchange").mkdir()
@@ -141,13 +141,13 @@ class BareCluster:
             process.running.wait()
 
     def events(self) -> Iterator[list[str]]:
-        """Yield what executors wrote down, each line by its words."""
+        """Yield the events of executors, each as a list of words."""
         for path in self._directory.glob("*.events"):
             for line in path.read_text().splitlines():
                 yield line.split()
 
     def log_of(self, process: Process, lines: int = 30) -> str:
-        """Return the end of what a process logged."""
+        """Return the end of a process's log."""
         text = (self._directory / f"{process.name}.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 

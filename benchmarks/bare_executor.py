@@ -1,7 +1,7 @@
 """An executor without Spark: the real agent in a process of its own, around a worker that does nothing.
 
 Run by `benchmarks.bare_cluster` as ``python -m benchmarks.bare_executor EVENTS``; its settings are the variables of
-`ExecutorSettings`. The agent is the real one, because what it costs to hold, report and acknowledge a task is part of
+`ExecutorSettings`. The agent is the real one, since the cost of holding, reporting and acknowledging a task is part of
 the path that is measured, in pull and push alike.
 
 EVENTS is a file that gets a line for each first task of a job (``started JOB MONOTONIC_S``) and, of jobs that ask for
@@ -41,7 +41,7 @@ class BareJob:
     has_rows: bool = False
     """Whether each task returns a row with the number of its partition, and its end is written down."""
     tag: str = ""
-    """Sets jobs apart that would be the same otherwise: their specification, plan and explanation."""
+    """Makes otherwise equal jobs distinct: their specification, plan and explanation."""
 
     @property
     def spec(self) -> pb.JobSpec:
@@ -82,7 +82,7 @@ class BareWorker:
             return
         if task_set.job_id not in self._seen:
             if len(self._seen) > _SEEN_JOBS:
-                self._seen.clear()  # who reads the file takes the first line of a job
+                self._seen.clear()  # readers of the file use the first line of a job
             self._seen.add(task_set.job_id)
             self._events.write(f"started {task_set.job_id} {time.monotonic()}\n")
         job = BareJob.parse(assignment.blobs[task_set.plan_digest])  # type: ignore[index]
@@ -124,7 +124,7 @@ class BareWorker:
         return True
 
     def close(self) -> None:
-        """Stop all that goes on."""
+        """Stop everything."""
         with self._lock:
             for timer, _ in self._going_on.values():
                 timer.cancel()

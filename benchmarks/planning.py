@@ -1,4 +1,4 @@
-"""What planning costs: ``python -m benchmarks.planning --json FILE [--against CHECKOUT]``.
+"""The cost of planning: ``python -m benchmarks.planning --json FILE [--against CHECKOUT]``.
 
 Jobs that do next to nothing, one after the other, on an executor of one slot: a query of SQL, a Python function, and
 one that makes its rows with pandas. What is measured is the time from submitting a job to its end. With *CHECKOUT*,

@@ -1,4 +1,4 @@
-"""What it costs to take over a job of many tasks: ``python -m benchmarks.takeover --tasks 100000 --json FILE``.
+"""The cost of taking over a job of many tasks: ``python -m benchmarks.takeover --tasks 100000 --json FILE``.
 
 A job runs, its log in a memory store as a scheduler writes it. Again and again another scheduler that has never seen it
 reads it, which is what stands between a scheduler's death and the next launch: whenever the next batch would bring a

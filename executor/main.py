@@ -1,4 +1,4 @@
-"""The executor process: checks its environment, starts Spark, runs the agent, and restarts when the JVM has died."""
+"""The executor process: checks its environment, starts Spark, runs the agent, and restarts when the JVM dies."""
 
 import asyncio
 import itertools
@@ -34,23 +34,23 @@ from onager.supervision import EXIT_FAILED, LoopEndedError
 
 EXIT_OK = 0
 EXIT_REFUSED = 2
-"""A setting, the exchange directory or the schedulers refuse this executor: a restart will not help."""
+"""A setting or the exchange directory is invalid, or the schedulers refuse this executor; restarting does not help."""
 
 _ID_VARIABLE = "ONAGER_EXECUTOR_EXECUTOR_ID"
 _DEATHS_VARIABLE = "ONAGER_JVM_DEATHS"
-"""How often in a row the JVM died soon after its start; passed from one life of the process to the next."""
+"""How often in a row the JVM died soon after its start; the process passes it on when it replaces itself."""
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
 StartWorker = Callable[[ExecutorSettings, Incarnation], tuple[Worker, str]]
-"""Returns the worker of this life of the executor, and its version of Spark."""
+"""Returns the worker of this incarnation of the executor, and its version of Spark."""
 
 
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
     """Run an executor until SIGTERM or SIGINT, and return the exit code of the process.
 
-    When its JVM dies, even during its start, the process replaces itself by a new one with the same command line and
-    executor id. *start_worker* starts the worker, by default Spark.
+    When the JVM dies, even while it starts, the process replaces itself with a new one that has the same command line
+    and executor id. *start_worker* starts the worker, by default Spark.
     """
     settings = settings.identified()
     configure_logging(settings.log_level, settings.log_format)
@@ -102,9 +102,9 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
 
 
 def await_exchange_dir(path: str, log: Any, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Return once files can be made in the exchange directory at *path*: a full one may soon have space again.
+    """Wait until the exchange directory at *path* is writable: a full disk may soon have space again.
 
-    Raises `ExchangeNotWritableError` when waiting does not help.
+    Raises `ExchangeNotWritableError` when waiting cannot help.
     """
     for tries in itertools.count(2):
         try:
@@ -190,7 +190,7 @@ def _start_again(settings: ExecutorSettings, lived_s: float) -> NoReturn:
 
 
 def pause_s(deaths: int) -> float:
-    """Return how long to wait after the *deaths*-th early death in a row: not at all at first, 30 s at most."""
+    """Return the pause in seconds before the restart after *deaths* early deaths in a row: 0 at first, at most 30."""
     return 0.0 if deaths <= 1 else min(_LONGEST_PAUSE_S, 0.5 * 2.0 ** (deaths - 2))
 
 

@@ -1,4 +1,4 @@
-"""What an executor process can be told, by flags and by ``ONAGER_EXECUTOR_…`` variables alike."""
+"""The settings of an executor process, given as flags or as ``ONAGER_EXECUTOR_…`` variables."""
 
 import os
 import socket
@@ -22,59 +22,58 @@ from onager.settings import ProcessSettings
 class ExecutorSettings(ProcessSettings):
     """Settings of one executor; every field is also the environment variable ``ONAGER_EXECUTOR_<FIELD>``.
 
-    Those of `ProcessSettings` go for the port that it serves in push mode. Besides, `tls_cert` and `tls_key` are shown
-    to schedulers that want to see a certificate, the first line of `auth_token_file` is the token that they are sent,
-    and with `insecure` plaintext may go to schedulers on other machines.
+    The security settings of `ProcessSettings` apply to the port that the executor serves in push mode, and to its
+    connections to schedulers: `tls_cert` and `tls_key` identify it to schedulers that require client certificates, the
+    first line of `auth_token_file` is the token that it sends, and `insecure` allows plaintext to schedulers on other
+    machines.
     """
 
     model_config = SettingsConfigDict(env_prefix="ONAGER_EXECUTOR_", frozen=True, extra="forbid")
 
     scheduler: str = DEFAULT_ADDRESS
-    """Addresses of schedulers, ``host:port[,host:port]``: any will do; when one fails, the next is tried."""
+    """Addresses of schedulers, ``host:port[,host:port]``. One is enough; when it fails, the next is tried."""
     slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=MAX_SLOTS)
     """How many tasks run at once."""
     exchange_dir: str
     """The directory that all executors and schedulers share: a path, or a URI that Hadoop understands."""
     exchange_shared: bool = False
-    """Whether the exchange directory, where it is a path, is one volume that all machines mount there of the Spark
-    cluster that runs the tasks (``spark.master=spark://…``). Without this word such an executor does not start."""
+    """Confirms that the exchange directory, given as a path, is a volume that all machines of the Spark cluster mount
+    at this path. With ``spark.master=spark://…`` and a path, the executor does not start without it."""
     private_paths: tuple[str, ...] = ()
-    """Files and directories that jobs neither read nor write, besides the exchange directory and the files named here
-    of tokens and keys: the schedulers' state, say, where it lies on this machine."""
+    """Files and directories that jobs may neither read nor write, such as the state of a scheduler on this machine.
+    The exchange directory, `auth_token_file` and `tls_key` are always private."""
     spark_conf: dict[str, str] = Field(default_factory=dict)
     """Settings of the executor's own SparkSession. With ``spark.master=spark://…`` tasks run in that cluster."""
     executor_id: str = ""
-    """Who this executor is. Empty: host name and a random part, kept for as long as the process lives.
+    """The id of this executor. Empty: the host name and a random part, kept until the process ends.
 
-    Started again under the same id, an executor takes its predecessor's place at once, not after its lease.
-    Two live processes must not share an id.
+    An executor that restarts with the same id replaces its predecessor at once, without waiting for the lease to
+    expire. Two live processes must not share an id.
     """
     mode: Literal["pull", "push"] = "pull"
-    """How work comes here: asked for, or sent by schedulers, which have to reach this executor for that."""
+    """Whether the executor polls schedulers for tasks, or schedulers push them, for which they must reach it."""
     listen: str = "127.0.0.1:0"
-    """Push mode: ``host:port`` to take work on; port 0 takes a free one."""
+    """Push mode: ``host:port`` on which schedulers reach this executor; port 0 takes a free one."""
     stream_listen: str = "127.0.0.1:0"
-    """``host:port`` at which other executors read what tasks here stream; port 0 takes a free one."""
+    """``host:port`` on which other executors read streams of this executor's tasks; port 0 takes a free one."""
     stream_advertise: str | None = None
-    """``host:port`` under which other executors reach that port; where it listens by default."""
+    """``host:port`` under which other executors reach that port; by default, the address it listens on."""
     host: str = Field(default_factory=socket.gethostname)
-    """Shown to people."""
+    """The host name that listings show."""
     heartbeat_interval_ms: int = Field(default=0, ge=0)
-    """0: a third of the lease that the scheduler grants."""
+    """How often the executor sends a heartbeat; 0: every third of the lease that the scheduler grants."""
     poll_wait_ms: int = Field(default=5_000, ge=100, le=60_000)
     """How long a poll for work may wait at the scheduler."""
     exchange_look_ms: int = Field(default=10_000, ge=100)
-    """How often the exchange directory is looked through for its size, and for files that dead processes left there."""
+    """How often the executor scans the exchange directory for its size and for files that dead processes left."""
     drain_grace_ms: int = Field(default=30_000, ge=0)
-    """How long running tasks may go on after SIGTERM before they are stopped, and what others may read as a stream is
-    kept for them."""
+    """How long, after SIGTERM, running tasks may continue and streams stay readable before they are stopped."""
     planning_timeout_ms: int = Field(default=3_600_000, ge=0)
-    """How long the Python function of a job may take that does not say ``onager.planning.timeout``; 0: as long as it
-    wants."""
+    """How long a job's Python function may take if the job does not set ``onager.planning.timeout``; 0: no limit."""
     blob_cache_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
-    """Memory for stage plans and job specifications that may be needed again."""
+    """Memory for a cache of stage plans and job specifications."""
     tls_ca: Path | None = None
-    """Certificates of the authorities that schedulers' certificates are of; with it, connections are encrypted."""
+    """Certificates of the authorities that signed the schedulers' certificates; with it, connections use TLS."""
 
     @field_validator("scheduler")
     @classmethod
@@ -101,17 +100,17 @@ class ExecutorSettings(ProcessSettings):
 
     @property
     def scheduler_addresses(self) -> tuple[str, ...]:
-        """Return the addresses of schedulers in the order in which they were given."""
+        """Return the addresses of schedulers, in the order given."""
         return tuple(_split(self.scheduler))
 
     @property
     def private(self) -> PrivatePaths:
-        """Return all that jobs must not touch."""
+        """Return the paths that jobs must not touch."""
         return PrivatePaths([self.exchange_dir, self.auth_token_file, self.tls_key, *self.private_paths])
 
     @property
     def client_security(self) -> ClientSecurity:
-        """Return what the settings say of the way to schedulers."""
+        """Return the security settings of connections to schedulers."""
         return ClientSecurity(
             tls_ca=self.tls_ca,
             tls_cert=self.tls_cert,
@@ -122,25 +121,25 @@ class ExecutorSettings(ProcessSettings):
 
     @property
     def is_stream_reached(self) -> bool:
-        """Whether other executors reach the port for streams: one on loopback is for clusters of one machine."""
+        """Whether other executors can reach the stream port; a loopback address serves single-machine clusters only."""
         if self.stream_advertise is not None or not is_loopback(self.stream_listen):
             return True
         return all(map(leads_nowhere_else, self.scheduler_addresses))
 
     def check_stream_port(self) -> None:
-        """Raise `InvalidSettingError` when the port for streams may not, or cannot, be opened as it is said."""
+        """Raise `InvalidSettingError` when the stream port's address is invalid, or would be open to other machines."""
         check_address("--stream-listen", self.stream_listen)
         if self.auth_token_file is None and not self.insecure and not is_loopback(self.stream_listen):
             raise InvalidSettingError(
                 "--stream-listen",
                 self.stream_listen,
-                "other machines reach this address, and whoever connects could read what tasks stream, unencrypted; "
-                "give --auth-token-file FILE, or listen on 127.0.0.1; or say --insecure if every machine of the "
+                "other machines reach this address, and anyone who connects could read what tasks stream, unencrypted; "
+                "give --auth-token-file FILE, or listen on 127.0.0.1, or give --insecure if every machine of the "
                 "network is trusted",
             )
 
     def identified(self) -> "ExecutorSettings":
-        """Return these settings with an executor id: the one given, or one drawn now."""
+        """Return these settings with an executor id, generated if none was given."""
         if self.executor_id:
             return self
         drawn = ExecutorId(f"{self.host}-{new_incarnation()[:8]}")

@@ -1,4 +1,4 @@
-"""What schedulers and executors are told alike: where they serve and whom, and how they log."""
+"""The settings that schedulers and executors share: where and whom they serve, and how they log."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,31 +12,31 @@ from onager.protocol.security.places import is_unspecified
 
 
 class ProcessSettings(BaseSettings):
-    """Settings of any process that may serve a port, which an executor does in push mode only."""
+    """Settings of a process that may serve a port; an executor does so in push mode only."""
 
     listen: str = DEFAULT_ADDRESS
-    """``host:port`` to serve on; port 0 takes a free one and says which."""
+    """``host:port`` to serve on; port 0 takes a free one, which the process prints."""
     advertise: str | None = None
-    """``host:port`` under which others reach this process; what it listens on by default."""
+    """``host:port`` under which others reach this process; by default, the address it listens on."""
     tls_cert: Path | None = None
-    """The certificate to serve with, and those between it and its authority; read again when renewed."""
+    """The certificate to serve with, followed by any intermediate ones; read again when the file changes."""
     tls_key: Path | None = None
-    """The key of the certificate."""
+    """The private key of the certificate."""
     tls_client_ca: Path | None = None
-    """Certificates of authorities; with it, callers have to show a certificate of one of them."""
+    """Certificates of authorities; with it, callers must present a certificate signed by one of them."""
     auth_token_file: Path | None = None
-    """Tokens, one a line: every call but those for health has to carry one; read again when the file changes."""
+    """Tokens, one per line: every call except health checks must carry one; read again when the file changes."""
     insecure: bool = False
-    """Whether other machines may be served without TLS, and without a token or certificate of theirs."""
+    """Whether other machines may call without TLS, and without a token or certificate."""
 
     exchange_access: Literal["owner", "group"] = "owner"
-    """Who reaches what is made in the exchange directory: the user of this process alone (0700, 0600), or the group of
-    the directory too (2770, 0660), where schedulers and executors run as several users of one group."""
+    """Who may access the files that this process makes in the exchange directory: only its own user (0700, 0600), or
+    also the directory's group (2770, 0660), for schedulers and executors that run as several users of one group."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """What is logged: lines of this level and above."""
+    """The lowest level that is logged."""
     log_format: Literal["console", "json"] = "console"
-    """Lines for people, or one JSON object a line."""
+    """Lines for people, or one JSON object per line."""
 
     @field_validator(
         "listen",
@@ -66,14 +66,14 @@ class ProcessSettings(BaseSettings):
         return value
 
     def advertised(self, port: int) -> str:
-        """Return where others reach a process that serves on *port*."""
+        """Return the address under which others reach this process, which serves on *port*."""
         if self.advertise is not None:
             return self.advertise
         return reached_at(self.listen, port)
 
     @property
     def server_security(self) -> ServerSecurity:
-        """Return what the settings say of who may call."""
+        """Return the security settings of the port."""
         return ServerSecurity(
             tls_cert=self.tls_cert,
             tls_key=self.tls_key,

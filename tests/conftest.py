@@ -1,4 +1,4 @@
-"""What any test may ask for: etcd clusters for the whole run, their logs when it fails, and a word to who reads on."""
+"""Fixtures for all tests: etcd clusters for the whole run, their logs on failure, and lines in the summary."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Return what puts a line about this test into the summary of the run, whether it fails or not."""
+    """Return a function that adds a line to the run's summary, whether the test fails or not."""
     return lambda text: _TOLD.append((request.node.nodeid, text))
 
 

@@ -1,1 +1,1 @@
-"""What it costs to hand rows from stage to stage: over files, over streams, and by Spark's own shuffle."""
+"""The cost of passing rows from stage to stage: over files, over streams, and over Spark's own shuffle."""

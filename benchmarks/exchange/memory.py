@@ -10,7 +10,7 @@ _EVERY_S = 0.02
 
 
 class PeakMemory:
-    """Looks at processes until it is left; what counts is how far they grow beyond what they had."""
+    """Samples the memory of processes within its context, relative to their memory at the start."""
 
     def __init__(self, processes: Sequence[psutil.Process]) -> None:
         self._processes = processes

@@ -20,4 +20,4 @@ EXECUTOR_SLOTS: Final = (2, 2, 2, 2)
 TASKS: Final = 160
 TASK_MS: Final = 100
 UNDISTURBED_EVERY: Final = 3
-"""One job in so many is left alone."""
+"""Of this many jobs, one runs without faults."""

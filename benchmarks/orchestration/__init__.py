@@ -1,4 +1,4 @@
-"""What orchestrating a task costs: ``python -m benchmarks.orchestration --backends leveldb,etcd --json FILE``.
+"""The cost of orchestrating a task: ``python -m benchmarks.orchestration --backends leveldb,etcd --json FILE``.
 
 Real schedulers, each a process, over a real store, with real gRPC to executors in processes of their own, whose tasks
 do nothing (`benchmarks.bare_executor`). A job is one stage of so many tasks; its plan is given, because the planning
@@ -21,7 +21,7 @@ jobs of more than 10 times as many tasks are run once. First tasks are measured 
 from typing import Final
 
 SAMPLE_TASKS: Final = 2_000
-"""A sample has at least so many tasks, unless said otherwise."""
+"""The default minimum of tasks per sample."""
 BUSY_TASKS: Final = 30_000
 """Of the job that occupies the slots while others wait."""
 EXECUTOR_SLOTS: Final = (128, 128)

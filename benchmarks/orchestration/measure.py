@@ -1,4 +1,4 @@
-"""How one cluster is measured."""
+"""Measures one cluster."""
 
 import statistics
 import threading
@@ -47,7 +47,7 @@ def median_row(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def sample(cluster: BareCluster, client: OnagerClient, tasks: int, at_least: int = SAMPLE_TASKS) -> Sample:
-    """Run jobs of *tasks* tasks, *at_least* so many of them together."""
+    """Run jobs of *tasks* tasks until there are *at_least* tasks in total."""
     jobs = max(1, at_least // tasks)
     before = settled(cluster)
     begun_s = time.perf_counter()
@@ -58,7 +58,7 @@ def sample(cluster: BareCluster, client: OnagerClient, tasks: int, at_least: int
 
 
 def settled(cluster: BareCluster) -> Counters:
-    """Return what is counted once nothing is written any more: jobs are cleaned up after their end."""
+    """Return the counters once they no longer change, since jobs are cleaned up after their end."""
     end_s = time.monotonic() + _QUIET_TIMEOUT_S
     found = cluster.counters()
     while True:
@@ -116,6 +116,6 @@ def busy_first_task_ms(cluster: BareCluster, probes: int, tasks: int) -> list[fl
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """Return what *share* of the values did not exceed; None of no values."""
+    """Return the quantile *share* of the values; None if there are none."""
     ordered = sorted(values)
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None

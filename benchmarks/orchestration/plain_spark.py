@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 
 def main(repeats: int, at_least: int, sizes: Sequence[int]) -> None:
-    """Measure each size after a warm-up, by samples of *at_least* so many tasks."""
+    """Measure each size after a warm-up, by samples of *at_least* tasks."""
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -1,4 +1,4 @@
-"""What the port costs beside the raw drivers: ``python -m benchmarks.state --backends leveldb,etcd --json FILE``.
+"""The cost of the port beside the raw drivers: ``python -m benchmarks.state --backends leveldb,etcd --json FILE``.
 
 Each operation is done by 1, 8 and 64 callers through `StateBackendClient`, and the same work with the driver that the
 adapter stands on, against the same kind of store on the same disk with the same durability. A cell's rounds alternate

@@ -9,7 +9,7 @@ from onager.state_backend import Committed, Keyspace, LeaseId, Op, Put, StateBac
 
 
 class PortSide(AsyncSide):
-    """Callers of one `StateBackendClient`; locks are held by *lease*, which somebody keeps alive."""
+    """Callers of one `StateBackendClient`; locks are held by *lease*, which the caller keeps alive."""
 
     def __init__(self, backend: StateBackendClient, lease: LeaseId) -> None:
         self._backend = backend

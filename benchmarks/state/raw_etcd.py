@@ -15,7 +15,7 @@ from benchmarks.state.side import AsyncSide, Call, plain, scanned_keys
 
 
 class AetcdSide(AsyncSide):
-    """Callers of one `aetcd.Client`; locks are held by *lease*, which somebody keeps alive."""
+    """Callers of one `aetcd.Client`; locks are held by *lease*, which the caller keeps alive."""
 
     def __init__(self, client: Any, lease: int) -> None:
         self._client = client

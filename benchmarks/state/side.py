@@ -23,7 +23,7 @@ class Sample:
     elapsed_s: float = 0.0
 
     def add(self, other: "Sample") -> None:
-        """Take the calls of another round in."""
+        """Add the calls of another round."""
         self.latencies_s += other.latencies_s
         self.elapsed_s += other.elapsed_s
 
@@ -39,7 +39,7 @@ class Sample:
 
 
 class Side(ABC):
-    """A store and the ways to work on it."""
+    """A store and its operations."""
 
     @abstractmethod
     async def fill(self) -> None:

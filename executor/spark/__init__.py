@@ -1,1 +1,1 @@
-"""What touches Spark: its session, planning, running and the Java kernel."""
+"""All code that uses Spark: its session, planning, running, and the Java kernel."""

@@ -1,4 +1,4 @@
-"""Whether a task was asked to stop, for who works on it: something to ask, and something that is done at once then."""
+"""A request to stop a task, which the code that runs the task checks or reacts to."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ class TaskCancelledError(Exception):
 
 
 class Cancellation:
-    """One task's; usable from any thread."""
+    """The cancellation of one task; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class Cancellation:
 
     @contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Have *stop* called when the task is asked to stop while the context lasts, at once if it was."""
+        """Call *stop* when the task is asked to stop within the context, or at once if it already was."""
         with self._lock:
             self._stops.append(stop)
             is_late = self._is_cancelled

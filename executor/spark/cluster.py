@@ -1,7 +1,7 @@
-"""An executor whose master is a Spark cluster: what is asked of it before it starts, and whether it still answers.
+"""An executor whose master is a Spark cluster: checks before it starts, and whether the cluster still answers.
 
-The agent's JVM is that cluster's driver: it plans, binds stages and hands tasks out; the cluster's own processes read
-and write the files. So the exchange directory has to be one directory for all of them, which is asked for, then tried.
+The agent's JVM is the driver of that cluster: it plans, binds stages and schedules tasks; the cluster's processes read
+and write the files. So all of them must share the exchange directory: a setting must say so, and a test verifies it.
 """
 
 import socket
@@ -23,11 +23,11 @@ _STANDALONE = "spark://"
 _DEFAULT_PORT = 7077
 _CONNECT_S = 2.0
 _FIRST_EXECUTOR_S = 60.0
-"""How long a cluster may take to start executors for us."""
+"""How long the cluster may take to start its first process for this executor."""
 _ALL_CORES_S = 5.0
-"""How long after the first of them the others may come."""
+"""How long to wait for the other processes after the first."""
 _WITHOUT_EXECUTORS_S = 60.0
-"""How long the cluster may leave us without any before this executor starts over."""
+"""How long the cluster may run no process for this executor before the executor restarts."""
 _LOOK_S = 0.1
 _DRIVER_MEMORY_MIB = 2048
 
@@ -35,29 +35,30 @@ log = structlog.get_logger()
 
 
 def is_cluster(master: str) -> bool:
-    """Return whether tasks run in other processes than the driver's under *master*."""
+    """Return whether *master* runs tasks in processes other than the driver."""
     return master != "local" and not master.startswith("local[")
 
 
 def check_exchange(master: str, exchange_dir: str, *, is_shared: bool) -> None:
-    """Raise `InvalidSettingError` unless it was said that the processes of *master* reach *exchange_dir*.
+    """Raise `InvalidSettingError` unless the processes of *master* are said to share *exchange_dir*.
 
-    A URI of another file system says so itself; a path, with ``file:`` or without, is a place on each machine.
+    The URI of a shared file system implies it; a path, with or without ``file:``, may name a different directory on
+    each machine.
     """
     if not has_scheme(exchange_dir) and not is_shared:
         raise InvalidSettingError(
             "--exchange-dir",
             exchange_dir,
-            f"this is a directory of this machine, and the processes of {master} have to read and write there, too: "
-            "give the URI of a shared file system or, when it is a volume that is mounted at this very path on all of "
-            "its machines, say so with --exchange-shared",
+            f"this is a directory of this machine, and the processes of {master} must read and write it, too: "
+            "give the URI of a shared file system; or, if a shared volume is mounted at this path on all of the "
+            "cluster's machines, give --exchange-shared",
         )
 
 
 def settings_for(master: str, slots: int, jar: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session under the cluster *master*, where *conf* does not say otherwise.
+    """Return the settings of a session on the cluster *master*; *conf* overrides the defaults.
 
-    Our kernel, *jar*, goes to the cluster's processes, beside what *conf* gives them.
+    The kernel's *jar* is added to the jars that *conf* ships to the cluster's processes.
     """
     loopback = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return {
@@ -71,7 +72,7 @@ def settings_for(master: str, slots: int, jar: str, conf: Mapping[str, str]) -> 
 
 
 def is_on_loopback(master: str) -> bool:
-    """Return whether all of a cluster's masters are reached over the loopback interface."""
+    """Return whether all masters of the cluster are on the loopback interface."""
     hosts = [host for host, _ in _addresses(master)]
     return bool(hosts) and all(host in {"localhost", "::1"} or host.startswith("127.") for host in hosts)
 
@@ -79,7 +80,7 @@ def is_on_loopback(master: str) -> bool:
 def await_master(master: str) -> None:
     """Raise `ClusterAwayError` when nothing listens at the address of a standalone cluster's master.
 
-    Spark itself tries for a minute, and then does not say what was wrong.
+    Spark itself retries for a minute, and its error does not name the cause.
     """
     addresses = _addresses(master)
     problems = []
@@ -108,7 +109,7 @@ class SparkCluster:
         self._seen_s = clock.monotonic_s()
 
     def check_exchange(self, exchange_dir: str) -> None:
-        """Raise `InvalidSettingError` when a process of the cluster does not see our files in *exchange_dir*."""
+        """Raise `InvalidSettingError` when a process of the cluster does not see this executor's *exchange_dir*."""
         problems = self._kernel.who_does_not_share(2 * self._slots)
         if problems:
             raise InvalidSettingError(
@@ -119,7 +120,7 @@ class SparkCluster:
             )
 
     def is_reached(self) -> bool:
-        """Return whether the cluster can still run tasks; without any process of its own it is given a minute."""
+        """Return whether the cluster can still run tasks; it may be without a process for up to a minute."""
         try:
             count = executor_count(self._context)
         except (Py4JError, OSError):
@@ -130,7 +131,7 @@ class SparkCluster:
 
 
 def await_executors(spark: SparkSession, master: str, slots: int) -> None:
-    """Wait until the cluster has started processes for us; `ClusterAwayError` when it does not within a minute."""
+    """Wait until the cluster has started processes; raise `ClusterAwayError` when it starts none within a minute."""
     context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001 - as above
     end_s = time.monotonic() + _FIRST_EXECUTOR_S
     while not executor_count(context):
@@ -148,7 +149,7 @@ def await_executors(spark: SparkSession, master: str, slots: int) -> None:
 
 
 def executor_count(context: Any) -> int | None:
-    """Return how many processes the cluster runs for us; None when Spark has given the cluster up."""
+    """Return how many processes the cluster runs for this session; None when Spark has stopped the context."""
     return None if context.isStopped() else context.statusStore().executorList(True).size() - 1
 
 

@@ -1,4 +1,4 @@
-"""Tasks that are not a stage of Spark's own: planning a job, and publishing its dataset; each on a thread."""
+"""Control tasks, which run no stage of Spark: planning a job and publishing its dataset, each on its own thread."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -19,7 +19,7 @@ from onager.protocol.task_keys import task_id, task_keys
 log = structlog.get_logger()
 
 Action = Callable[[TaskKey, pb.TaskSet, Mapping[BlobDigest, bytes], Cancellation], pb.TaskSuccess]
-"""Does the work of one task and returns what it has to report; raises what went wrong."""
+"""Does the work of one task and returns its success; raises when it fails."""
 
 _CLOSE_S = 5.0
 
@@ -32,9 +32,9 @@ class _Running:
 
 
 class ControlTasks:
-    """Runs tasks as plain function calls, reports them like any other, and stops those that are cancelled.
+    """Runs control tasks as function calls, reports their outcomes, and cancels them.
 
-    A task is reported when its work has ended, not when it was asked to: until then its slot is not free.
+    A cancelled task is reported only once its work has ended, since its slot is in use until then.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class ControlTasks:
         for key in task_keys(task_set):
             with self._changed:
                 self._running[key] = _Running(on_report, self._clock.now_ms(), Cancellation())
-            # A daemon: what Spark's driver works on may not hear that it is to stop, and must not keep the process.
+            # A daemon thread: work in Spark's driver may ignore cancellation, and must not keep the process alive.
             work = (key, action, task_set, assignment.blobs)
             threading.Thread(target=self._run, args=work, name=f"onager {key}", daemon=True).start()
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
-        """Stop *tasks*, and what Spark runs for them; each is reported as killed once that has come to an end."""
+        """Cancel *tasks* and their Spark jobs; each is reported as killed once its work has ended."""
         for key in tasks:
             with self._changed:
                 running = self._running.get(key)
@@ -74,7 +74,7 @@ class ControlTasks:
                 log.warning("cancel_failed", task=str(key), error=str(e))
 
     def close_job(self, job_id: JobId) -> bool:
-        """Cancel what runs of a job, and return whether it has ended within a few seconds."""
+        """Cancel the running tasks of a job, and return whether they ended within 5 s."""
         with self._changed:
             tasks = [key for key in self._running if key.job_id == job_id]
         self.cancel(tasks)
@@ -86,7 +86,7 @@ class ControlTasks:
             cancellation = self._running[key].cancellation
         try:
             success = self._act(key, action, task_set, blobs, cancellation)
-        except BaseException as e:  # noqa: BLE001 - whatever it is belongs into the report
+        except BaseException as e:  # noqa: BLE001 - every error belongs in the report
             failure = (
                 failures.killed("cancelled") if cancellation.is_cancelled else failures.from_exception(self._kernel, e)
             )
@@ -102,10 +102,10 @@ class ControlTasks:
         blobs: Mapping[BlobDigest, bytes],
         cancellation: Cancellation,
     ) -> pb.TaskSuccess:
-        """Do the work on a thread of the JVM that Spark knows by the task's job group, with a share of its own."""
+        """Do the work on a JVM thread with the task's own job group and scheduler pool."""
         self._kernel.enter_control(_group(key), f"onager {key}")
         try:
-            cancellation.check()  # from here on the group stands for it
+            cancellation.check()  # a later cancellation reaches the job group
             return action(key, task_set, blobs, cancellation)
         finally:
             self._kernel.leave_control(_group(key))

@@ -1,7 +1,7 @@
-"""What went wrong in the JVM or on the way there, as the protocol's `Failure`.
+"""Errors of the JVM, or of calls into it, as the protocol's `Failure`.
 
-Only what is known to be the user's is a user's error. A cause, which schedulers of the version before do not know,
-comes with the kind that they are to take it for.
+Only an error that is known to be the user's is a user error. Schedulers of the previous version do not know causes, so
+each failure also has a kind that they understand.
 """
 
 import errno
@@ -35,7 +35,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> pb.Failure:
-    """Return the failure that the kernel's ``Failures.describe`` wrote, of a stage whose plan was made by *made_by*."""
+    """Return the failure that the kernel's ``Failures.describe`` wrote; *made_by* made the stage's plan."""
     cause, message = _told(described.get("cause", ""), described["message"].strip(), made_by)
     failure = _failure(
         kind=described["kind"],
@@ -54,15 +54,15 @@ def from_kernel(described: Mapping[str, Any], made_by: MadeBy | None = None) -> 
 
 
 def from_exception(kernel: Kernel, error: BaseException, made_by: MadeBy | None = None) -> pb.Failure:
-    """Return *error*, raised while a job was planned or a stage was bound or started, as a failure.
+    """Return *error*, raised while a job was planned or a stage was bound or started, as a failure. Never raises.
 
-    *made_by*: who made the stage's plan; where that was another version, what would be an error of ours is its.
-    Exceptions of the JVM are classified there. A gateway that does not answer is an I/O error, since the JVM is gone or
-    going; what is neither that nor known to be the user's is an error of ours. It raises nothing, whatever *error* is.
+    The kernel classifies exceptions of the JVM. A gateway that does not answer is an I/O error, since the JVM is dead
+    or dying. Any other error that is not the user's is an internal error, or a version mismatch if *made_by*, the
+    versions that made the stage's plan, differs from the versions here.
     """
     try:
         return _classified(kernel, error, made_by)
-    except Exception as e:  # noqa: BLE001 - such as a JVM that died while it was asked
+    except Exception as e:  # noqa: BLE001 - for example, the JVM died during the call
         message = f"{_shown(error)} (and it could not be classified: {_shown(e)})"
         return _failure(kind=FailureKind.IO_ERROR, message=message)
 
@@ -89,7 +89,7 @@ def _classified(kernel: Kernel, error: BaseException, made_by: MadeBy | None) ->
 
 
 def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
-    # Of a sink, an error of the file system under it is not the user's.
+    # A sink error that the file system caused is not the user's error.
     io = error.__cause__ if isinstance(error, SinkError) and isinstance(error.__cause__, OSError) else error
     cause: FailureCause | None = FailureCause.INTERNAL_ERROR
     if isinstance(io, ExchangeFullError) or (isinstance(io, OSError) and io is not error and io.errno in _FULL):
@@ -104,23 +104,23 @@ def _kind_of(error: BaseException) -> tuple[FailureKind, FailureCause | None]:
 
 
 def _is_unanswered(error: BaseException) -> bool:
-    """Return whether the JVM gave no answer to a call; one that it refuses, as of a missing method, has a trace."""
+    """Return whether the JVM did not answer a call; an answer that refuses it (no such method) has a trace."""
     return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and "Trace:" not in str(error))
 
 
 def _told(cause: str, message: str, made_by: MadeBy | None) -> tuple[str, str]:
-    """Return the cause and the message of a failure of a stage whose plan was made by *made_by*."""
+    """Return cause and message; an internal error may come from a plan of other versions, *made_by*."""
     if cause != FailureCause.INTERNAL_ERROR:
         return cause, message
     if plan_codec.is_elsewhere(made_by):
         return FailureCause.OTHER_VERSION, plan_codec.told(made_by, message)
-    return cause, f"an error within Onager or Spark, and not of the query, which is tried elsewhere: {message}"
+    return cause, f"an internal error of Onager or Spark, not of the query; the task is retried elsewhere: {message}"
 
 
 def _with_notes(failure: pb.Failure, error: BaseException) -> pb.Failure:
-    """Append what was noted on the way up: the statement of a script, or the lines of a function, that it belongs to.
+    """Append the notes of *error*, which name the statement of the script or the lines of the function.
 
-    What the job's function printed last goes into the details.
+    The last output of the job's function goes into the details.
     """
     notes = getattr(error, "__notes__", ())
     if notes:
@@ -137,12 +137,12 @@ def _failure(**texts: str) -> pb.Failure:
 
 
 def clean(text: str) -> str:
-    """Return *text* as messages can carry it: Python's and Java's may hold halves of characters, as of file names."""
+    """Return *text* as valid UTF-8: strings of Python and Java may hold lone surrogates, for example in file names."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _shown(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()  # which bears errors that cannot say what they are
+    return "".join(traceback.format_exception_only(error)).strip()  # works even if str(error) raises
 
 
 def killed(why: str) -> pb.Failure:

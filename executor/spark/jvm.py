@@ -1,4 +1,4 @@
-"""A thin way into the executor's JVM: classes by name, and Scala sequences."""
+"""Thin access to the executor's JVM: classes by name, and Scala sequences."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -6,16 +6,16 @@ from weakref import WeakKeyDictionary
 
 
 class Jvm:
-    """What the planner and the task runner need of py4j, over one SparkSession's gateway.
+    """Classes and collections of the JVM, over one SparkSession's gateway.
 
-    A call costs 0.1 to 0.3 ms: callers walk plans, never rows, and never expression trees without need.
+    A call costs 0.1 to 0.3 ms, so callers may walk plans, but not rows, and expression trees only where they must.
     """
 
     _known: ClassVar["WeakKeyDictionary[Any, Jvm]"] = WeakKeyDictionary()
 
     @classmethod
     def of(cls, spark: Any) -> "Jvm":
-        """Return the way into the JVM of *spark*, the same for all sessions over one gateway: look-ups are kept."""
+        """Return the access to the JVM of *spark*; sessions over one gateway share it, and its cached look-ups."""
         gateway = spark.sparkContext._gateway  # noqa: SLF001
         found = cls._known.get(gateway)
         if found is None:
@@ -27,10 +27,10 @@ class Jvm:
         self._classes: dict[str, Any] = {}
 
     def java_class(self, name: str) -> Any:
-        """Return the JVM class called *name*, looked up once.
+        """Return the JVM class with the fully qualified *name*, looked up once.
 
-        By its whole name: py4j looks for a first part alone (``java``) in every package that PySpark imports, that is
-        in every jar of Spark, several times over, each time it is asked.
+        Attribute access part by part (``jvm.java.util…``) is slow: py4j searches for the first part in every package
+        that PySpark imports, that is in every jar of Spark, and does so on each access.
         """
         if name not in self._classes:
             self._classes[name] = getattr(self._view, name)

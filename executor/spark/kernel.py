@@ -1,8 +1,8 @@
-"""The kernel as Python has it: every call of its Java classes by name, with typed arguments and results.
+"""Python's interface to the kernel: every call of its Java classes, with typed arguments and results.
 
-No other module names a class of the kernel. What only the JVM can look into (sessions, plans and their nodes) is a
-`JavaObject`; descriptions of work travel as JSON. A call takes 0.1 to 0.3 ms. What goes wrong in the JVM is raised as
-py4j raises it.
+No other module names a class of the kernel. Objects that only the JVM can read (sessions, plans and their nodes) are
+`JavaObject`; descriptions of work travel as JSON. A call takes 0.1 to 0.3 ms. Exceptions of the JVM are raised as py4j
+raises them.
 """
 
 import json
@@ -19,14 +19,14 @@ JavaObject = Any
 """An object of the JVM."""
 Spec = Mapping[str, Any]
 Event = tuple[dict[str, Any], bytes]
-"""What became of a partition, or of a run, and its inline result (or nothing)."""
+"""The outcome of a partition or of a run, and its inline result (empty if there is none)."""
 
 CLASS: Final = "onager.Kernel"
 """The facade of an executor."""
 GUARD: Final = "onager.plan.Guard"
-"""The extension of Spark's sessions that keeps SQL from private files and from methods of Java."""
+"""The Spark session extension that keeps SQL from private files and from Java methods."""
 CLUSTER_PLUGIN: Final = "onager.jobs.UnwantedTasks"
-"""The plugin of processes of a cluster that lets a task ask whether it is still wanted."""
+"""The Spark plugin for a cluster's processes with which a task asks whether it is still wanted."""
 _LENGTH_BYTES: Final = 4
 
 
@@ -41,31 +41,31 @@ def jvm_context(session: SparkSession) -> JavaObject:
 
 
 def answer_promptly(gateway: Any) -> None:
-    """Let *gateway* send each answer at once, also one above 8 KiB."""
+    """Let *gateway* send each answer without delay, even one above 8 KiB."""
     gateway.java_gateway_server.addListener(gateway.jvm.onager.gateway.PromptAnswers())
 
 
 def check_lookups(session: SparkSession, classes: Iterable[str]) -> None:
-    """Raise when Spark lacks what the kernel looks up in it by name, or one of *classes*, simple names of its nodes."""
+    """Raise when Spark lacks a class or method that the kernel looks up by name, or one of the plan nodes *classes*."""
     jvm = Jvm.of(session)
     jvm.java_class(CLASS).check(jvm_session(session), jvm.java_list(sorted(classes)))
 
 
 def arrow_schema(session: JavaObject, jvm: Jvm, plan: JavaObject, column_names: Iterable[str]) -> bytes:
-    """Return the Arrow schema, an IPC message, of a result with the output of the physical *plan*."""
+    """Return the Arrow schema of the physical *plan*'s output, as an IPC message."""
     return bytes(jvm.java_class(CLASS).arrowSchema(session, plan, jvm.java_list(column_names)))
 
 
 class Kernel:
-    """What an executor has its JVM do: bind stages, run tasks, serve and read streams. Callable from any thread."""
+    """The kernel of one executor: binds stages, runs tasks, serves and reads streams. Thread-safe."""
 
     def __init__(self, spark: SparkSession, exchange_dir: str, slots: int, writer: str = "") -> None:
-        """Unfinished files in *exchange_dir* bear the name *writer*, the life of this executor."""
+        """Start the kernel; names of unfinished files in *exchange_dir* contain *writer*, this incarnation's id."""
         self._jvm = Jvm.of(spark)
         self._java = self._jvm.java_class(CLASS)(jvm_context(spark), exchange_dir, slots, writer)
 
     def close(self, wait_ms: int = 0) -> int:
-        """Wait up to *wait_ms* for the end of tasks, leave Spark's context as it was; return how many tasks go on."""
+        """Wait up to *wait_ms* for tasks to end, release everything, restore the context; return how many still run."""
         return int(self._java.close(wait_ms))
 
     def describe(self, error: JavaObject) -> dict[str, Any]:
@@ -76,95 +76,95 @@ class Kernel:
     # ------------------------------------------------------------ stages and their tasks
 
     def session(self, base: SparkSession, conf: Mapping[str, str]) -> JavaObject:
-        """Return a new session of the context of *base* under the settings *conf* alone."""
+        """Return a new session over the context of *base*, with the settings *conf* only."""
         return self._java.session(jvm_session(base), json.dumps(conf))
 
     def bind(
         self, session: JavaObject, fragment: bytes, spec: Spec, leaves: Iterable[JavaObject | None]
     ) -> "JavaObject":
-        """Return the bound stage of *spec* (as Java's `StageSpec`); *leaves* has a plan where its inputs have None."""
+        """Return the bound stage of *spec* (Java's `StageSpec`); *leaves* has a plan for each input that is None."""
         return self._java.bind(session, fragment, json.dumps(spec), self._jvm.java_list(leaves))
 
     def submit(self, bound: JavaObject, spec: Spec, expression: bytes) -> None:
-        """Begin to run partitions of a bound stage, as *spec* (Java's `OutputSpec`, run, partitions, nonces) says."""
+        """Start partitions of a bound stage; *spec* has the fields of Java's `OutputSpec`, run, partitions, nonces."""
         self._java.submit(bound, json.dumps(spec), expression)
 
     def cancel(self, run: str, partitions: Iterable[int]) -> None:
-        """Stop partitions of a run; the others go on."""
+        """Stop *partitions* of a run; the others continue."""
         self._java.cancel(run, self._jvm.java_list(partitions))
 
     def take(self, wait_ms: int) -> list[Event]:
-        """Wait up to *wait_ms* for news of runs, and return events in order; partition -1: the run has ended."""
+        """Wait up to *wait_ms* for events of runs, and return them in order; partition -1: the run has ended."""
         return _unpacked(bytes(self._java.take(wait_ms)))
 
     def run_whole(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:
-        """Run the QueryExecution *query* with plain Spark on this thread, as *spec* (`OutputSpec`, nonce) says."""
+        """Run the QueryExecution *query* with plain Spark on this thread; *spec*: `OutputSpec` and nonce."""
         (event,) = _unpacked(bytes(self._java.runWhole(session, query, json.dumps(spec))))
         return event
 
     # ------------------------------------------------------------ job groups and jobs
 
     def enter_control(self, group: str, description: str) -> None:
-        """Let this thread's Spark jobs run in the job group *group*, until `leave_control`."""
+        """Put this thread's Spark jobs into the job group *group* until `leave_control`."""
         self._java.enterControl(group, description)
 
     def leave_control(self, group: str) -> None:
-        """Let this thread's Spark jobs run in no job group."""
+        """End `enter_control`: this thread's Spark jobs belong to no job group."""
         self._java.leaveControl(group)
 
     def cancel_control(self, group: str) -> None:
-        """Stop the Spark jobs of *group*, let no more of them start, and interrupt its thread."""
+        """Cancel the running and future Spark jobs of *group*, and interrupt its thread."""
         self._java.cancelControl(group)
 
     def cancel_group(self, group: str) -> None:
-        """Stop whatever runs in a job group, or would begin later, such as the broadcasts of a stage."""
+        """Cancel the running and future Spark jobs of *group*, such as the broadcasts of a stage."""
         self._java.cancelGroup(group)
 
     def close_job(self, job_id: str) -> None:
-        """Give back what was broadcast for a job."""
+        """Release the broadcasts of a job."""
         self._java.closeJob(job_id)
 
     def remove_job(self, job_id: str, keep: Iterable[str]) -> None:
-        """Remove a job's files from an exchange directory behind a URI, but for *keep*."""
+        """Remove a job's files, except *keep*, from an exchange directory that is a URI."""
         self._java.removeJob(job_id, self._jvm.java_list(keep))
 
     def broadcast_use(self) -> tuple[int, int, int]:
-        """Return the broadcasts that are held, those ever begun, and the bytes of memory that Spark holds for them."""
+        """Return the number of broadcasts held, the number ever started, and the bytes that Spark holds for them."""
         held, begun, size = self._java.broadcastUse()
         return held, begun, size
 
     def limit_broadcasts(self, size: int) -> None:
-        """Let stages broadcast at most *size* bytes at a time, about."""
+        """Limit the broadcasts that stages hold at once to about *size* bytes."""
         self._java.limitBroadcasts(size)
 
     def who_does_not_share(self, tasks: int) -> list[str]:
-        """Return what processes of a cluster that run *tasks* tasks have against the exchange directory."""
+        """Return why processes of the cluster do not share the exchange directory; probes with *tasks* tasks."""
         return [str(problem) for problem in self._java.whoDoesNotShare(tasks)]
 
     # ------------------------------------------------------------ streams
 
     def open_streams(self, spec: Spec) -> str:
-        """Let tasks stream, as Java's `Streams` takes *spec*; return the address where others read that."""
+        """Open the stream server with *spec* (of Java's `Streams`); return the address where others read streams."""
         return str(self._java.openStreams(json.dumps(spec)))
 
     def expect_streams(self, tasks: Spec) -> None:
-        """Know of tasks (Java's `StreamedTasks`) that will stream once their stage is bound."""
+        """Announce tasks (Java's `StreamedTasks`) that will stream once their stage is bound."""
         self._java.expectStreams(json.dumps(tasks))
 
     def give_up_streams(self, tasks: Spec, why: str) -> None:
-        """Tell readers of tasks that have not begun that they will not."""
+        """Tell the readers of tasks that have not started that they will not start."""
         self._java.giveUpStreams(json.dumps(tasks), why)
 
     def close_streams(self, job_id: str) -> None:
-        """Drop what a job has streamed, and take nothing more of it."""
+        """Drop a job's streams, and accept no more of them."""
         self._java.closeStreams(job_id)
 
     def stop_streams(self) -> None:
-        """Stop to serve and to read streams."""
+        """Stop serving and reading streams."""
         self._java.stopStreams()
 
     def stream_use(self) -> tuple[int, int, int, int]:
-        """Return bytes in memory, bytes ever written to files, tasks that stream, and requests that wait."""
+        """Return bytes in memory, bytes spilled so far, tasks that stream, and requests that wait."""
         held, spilled, tasks, requests = self._java.streamUse()
         return held, spilled, tasks, requests
 
@@ -181,7 +181,7 @@ def _unpacked(data: bytes) -> list[Event]:
 
 
 class QueryTools:
-    """What the planner asks of parsed and analyzed queries, and of scripts."""
+    """Facts about scripts, and about parsed and analyzed queries."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._queries = jvm.java_class("onager.plan.Queries")
@@ -192,24 +192,24 @@ class QueryTools:
         return str(self._scripts.statements(script)).splitlines()
 
     def named(self, plan: JavaObject) -> JavaObject:
-        """Return the statement that *plan* is once Spark knows what an IDENTIFIER(…) in it says."""
+        """Return *plan* with each IDENTIFIER(…) resolved."""
         return self._queries.named(plan)
 
     def is_command(self, plan: JavaObject) -> bool:
-        """Return whether a parsed statement does something instead of giving rows."""
+        """Return whether a parsed statement is a command rather than a query."""
         return bool(self._queries.isCommand(plan))
 
     def first_of(self, plan: JavaObject, classes: Collection[str]) -> str:
-        """Return the simple class name of the first node that is one of *classes*, or ""."""
+        """Return the simple class name of the first node in *classes*, or ""."""
         return str(self._queries.firstOf(plan, ",".join(sorted(classes))))
 
     def input_bytes(self, plan: JavaObject) -> int:
-        """Return the size of all that a query reads; -1 if a source does not say."""
+        """Return how many bytes a query reads; -1 if a source does not say."""
         return int(self._queries.inputBytes(plan))
 
 
 class PlanTools:
-    """What the planner asks of a physical plan and makes of its parts, in one call each."""
+    """Reads physical plans and makes fragments of them, each operation in one call."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
@@ -219,21 +219,21 @@ class PlanTools:
         self._leaves = jvm.java_class("onager.plan.Leaves")
 
     def outline(self, plan: JavaObject) -> tuple[list[str], Callable[[int], JavaObject]]:
-        """Return a line for each node, as Java's `Outline.of` says, and what gives the node of a line."""
+        """Return a line for each node (see Java's `Outline.of`), and a function from a line's index to its node."""
         text, nodes = self._outline.of(plan)
         return str(text).splitlines(), nodes.get
 
     def python_functions(self, node: JavaObject) -> list[tuple[str, int, bool]]:
-        """Return the Python functions of *node*: name, broadcast variables, whether it has accumulators."""
+        """Return the Python functions of *node*: name, number of broadcast variables, whether it has an accumulator."""
         lines = [line.split("\t") for line in str(self._outline.pythonFunctions(node)).splitlines()]
         return [(name, int(broadcasts), has_accumulator == "1") for name, broadcasts, has_accumulator in lines]
 
     def fragment(self, root: JavaObject, cut: Sequence[JavaObject], replacements: Sequence[JavaObject]) -> JavaObject:
-        """Return a copy of a plan without code generation, each node of *cut* replaced."""
+        """Return a copy of a plan without code generation, with each node of *cut* replaced."""
         return self._fragments.of(root, self._jvm.java_list(cut), self._jvm.java_list(replacements))
 
     def finish(self, fragment: JavaObject, target: Path) -> str:
-        """Write a fragment into the file *target*, and return it as text."""
+        """Write a fragment to the file *target*, and return it as text."""
         return str(self._fragments.finish(fragment, str(target)))
 
     def placeholder(self, like: JavaObject, name: str) -> JavaObject:
@@ -241,15 +241,15 @@ class PlanTools:
         return self._fragments.placeholder(like, name)
 
     def placeholder_with_bucket(self, like: JavaObject, name: str) -> JavaObject:
-        """Return the same for rows that bring their bucket along, which is left out."""
+        """Return a placeholder for rows that carry their bucket as a column, and a projection that drops it."""
         return self._buckets.removed(like, name)
 
     def with_bucket(self, exchange: JavaObject) -> JavaObject:
-        """Return what *exchange* carries, with a column for the bucket of each row."""
+        """Return the child of *exchange* with a column for each row's bucket."""
         return self._buckets.added(exchange)
 
     def bucket_expression(self, exchange: JavaObject) -> bytes:
-        """Return the serialised expression that chooses the bucket of a row."""
+        """Return the serialised expression that gives a row's bucket."""
         return bytes(self._buckets.expression(exchange))
 
     def ordering(self, exchange: JavaObject) -> bytes:
@@ -257,7 +257,7 @@ class PlanTools:
         return bytes(self._fragments.ordering(exchange))
 
     def sorted(self, exchange: JavaObject, child: JavaObject) -> JavaObject:
-        """Return each partition of *child* in the order by which *exchange* divides rows into ranges."""
+        """Return *child* with each partition sorted by the ordering of the range *exchange*."""
         return self._fragments.sorted(exchange, child)
 
     def with_child(self, node: JavaObject, child: JavaObject) -> JavaObject:
@@ -265,19 +265,19 @@ class PlanTools:
         return self._fragments.withChild(node, child)
 
     def in_one_task(self, child: JavaObject) -> JavaObject:
-        """Return *child* in one partition."""
+        """Return *child* coalesced into one partition."""
         return self._fragments.inOneTask(child)
 
     def local_limit(self, limit: JavaObject, child: JavaObject) -> JavaObject:
-        """Return the first rows of each partition of *child* that *limit* above could take."""
+        """Return *child* with a local limit: of each partition, the rows that *limit* above it may need."""
         return self._fragments.localLimit(limit, child)
 
     def under_runtime_filters(self, scan: JavaObject, leaf: JavaObject, tasks: int) -> JavaObject:
-        """Return *leaf*, of *tasks* partitions, below the filters of *scan* that only a running query can evaluate."""
+        """Return *leaf*, of *tasks* partitions, below the runtime filters of *scan*."""
         return self._leaves.underRuntimeFilters(scan, leaf, tasks)
 
     def settings(self, session: JavaObject) -> dict[str, str]:
-        """Return the settings under which *session* plans, but for those that only a new process could have."""
+        """Return the settings of *session*, except static ones, which only a new process can set."""
         return dict(entry.split("\t", 1) for entry in str(self._fragments.settings(session)).split("\0") if entry)
 
 
@@ -293,7 +293,7 @@ class FileFacts:
 
 
 class LeafTools:
-    """Describes leaves of physical plans in files, and makes them again."""
+    """Writes descriptions of plan leaves to files, and rebuilds leaves from them."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._leaves = jvm.java_class("onager.plan.Leaves")
@@ -305,7 +305,7 @@ class LeafTools:
         return FileFacts(int(size), int(files), int(partitions), file_format, root)
 
     def describe_source(self, scan: JavaObject, target: Path) -> tuple[int, int, str] | None:
-        """Describe a scan of a data source; return bytes, partitions, name, or None where it waits for a subquery."""
+        """Describe a scan of a data source; return bytes, partitions and name, or None if it waits for a subquery."""
         facts = self._sources.describe(scan, str(target))
         if facts is None:
             return None
@@ -315,7 +315,7 @@ class LeafTools:
     def describe_rows(
         self, leaf: JavaObject, session: JavaObject, limit_bytes: int, target: Path
     ) -> tuple[int, int] | None:
-        """Describe the rows of *leaf*; return bytes and partitions, or None where they are more than *limit_bytes*."""
+        """Describe the rows of *leaf*; return bytes and partitions, or None if they exceed *limit_bytes*."""
         facts = self._leaves.describeRows(leaf, session, limit_bytes, str(target))
         return None if facts is None else _two(facts)
 
@@ -324,7 +324,7 @@ class LeafTools:
         return _two(self._leaves.describeOther(leaf, str(target)))
 
     def rebuild(self, session: JavaObject, description: bytes) -> JavaObject:
-        """Return the leaf of a description, for plans that run in *session*."""
+        """Return the leaf that *description* describes, for plans that run in *session*."""
         return self._leaves.rebuild(description, session)
 
 
@@ -334,17 +334,17 @@ def _two(facts: Any) -> tuple[int, int]:
 
 
 class FunctionGateway:
-    """A gateway into the JVM for the process of one job's function."""
+    """A py4j gateway into the JVM for the process of one job's function."""
 
     def __init__(self, session: SparkSession) -> None:
-        """Open it, for a function that plans in *session*."""
+        """Open a gateway for a function that plans in *session*."""
         jvm, context = Jvm.of(session), session.sparkContext
         accumulator = context._javaAccumulator  # noqa: SLF001 - PySpark hides it
         gateways = jvm.java_class("onager.gateway.FunctionGateway")
         self._java = gateways(jvm_context(session), jvm_session(session), accumulator)
 
     def place(self) -> dict[str, Any]:
-        """Return where the process finds it, what it shows there, and the ids of its handles."""
+        """Return the gateway's port, its token, and the ids of the objects that the process needs."""
         return {"port": int(self._java.port()), "token": str(self._java.token()), "ids": str(self._java.ids())}
 
     def frame(self) -> JavaObject:
@@ -352,18 +352,18 @@ class FunctionGateway:
         return self._java.frame()
 
     def error(self) -> JavaObject:
-        """Return what Spark raised and the function did not catch."""
+        """Return the exception of Spark that the function did not catch."""
         return self._java.error()
 
     def close(self, wait_ms: int) -> int:
-        """Stop what the process has done here; return how much of it still went on after *wait_ms*."""
+        """Stop the process's calls and Spark jobs; return how many still ran after *wait_ms*."""
         return int(self._java.close(wait_ms))
 
 
 def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:
-    """Return of an analyzed query whether it has a limit, and the places of the columns by which it orders its result.
+    """Return whether an analyzed query has a limit, the positions of its sort columns, and a query that has them all.
 
-    The query that goes with them has further columns at its end for keys that its output lacks.
+    Sort keys that are not in the output are further columns at the end of the returned query.
     """
     facts, wider = jvm.java_class("onager.plan.Orders").of(query)
     kind, places = str(facts).split("\t")

@@ -1,7 +1,7 @@
 """Compiles the kernel, a Java module, into a jar: for a wheel, and in a checkout whenever its sources have changed.
 
-Needs a JDK 17 or newer, whose ``javac`` is that of ``JAVA_HOME``, else the one on ``PATH``, and the jars of PySpark. It
-imports nothing of Onager's, since set-up runs it before Onager is installed.
+Needs the jars of PySpark and a JDK 17 or newer: the ``javac`` of ``JAVA_HOME``, else the one on ``PATH``. Imports
+nothing of Onager, since set-up runs it before Onager is installed.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 RELEASE: Final = 17
-"""The version of Java that the kernel runs on, or any newer one."""
+"""The oldest version of Java that the kernel runs on."""
 OPTIONS: Final = (
     *("--release", str(RELEASE), "-g", "-proc:none", "-implicit:none", "-Xmaxerrs", "20"),
     *("-Xlint:all,-path,-classfile", "-Werror"),
@@ -26,11 +26,11 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class KernelBuildError(Exception):
-    """The kernel was not compiled; the text says why, and what to do."""
+    """The kernel could not be compiled; the message says why, and what to do."""
 
 
 def digest_of(sources: Path) -> str:
-    """Return what tells the Java sources below *sources* from others: 16 hexadecimal digits."""
+    """Return a digest of the Java sources below *sources*: 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for source in sorted(sources.rglob("*.java")):
         digest.update(source.relative_to(sources).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
@@ -38,7 +38,7 @@ def digest_of(sources: Path) -> str:
 
 
 def build(sources: Path, jar: Path) -> None:
-    """Compile the Java sources below *sources* into *jar*, which appears whole; `KernelBuildError` when that fails."""
+    """Compile the Java sources below *sources* into *jar*, which appears atomically; raises `KernelBuildError`."""
     with tempfile.TemporaryDirectory(prefix="onager-kernel-") as scratch:
         classes = Path(scratch, "classes")
         arguments = Path(scratch, "arguments")
@@ -55,7 +55,7 @@ def build(sources: Path, jar: Path) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Add an entry that is the same whenever it is made."""
+    """Add an entry with a fixed time, so that builds are reproducible."""
     archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
 
 

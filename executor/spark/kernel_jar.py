@@ -1,4 +1,4 @@
-"""The kernel's jar: that of the installed package, or in a checkout one of its sources as they are."""
+"""The kernel's jar: the one in the installed package, or, in a checkout, one compiled from the current sources."""
 
 import os
 import tempfile
@@ -13,21 +13,21 @@ from onager.executor.spark.kernel_build import DIGEST, KernelBuildError, build, 
 from onager.version import __version__
 
 SOURCES = Path(__file__).resolve().parents[2] / "kernel" / "src" / "main" / "java"
-"""Where a checkout has the kernel's sources; an installed package has none."""
+"""The kernel's sources in a checkout; an installed package has none."""
 _INSTALLED = Path(__file__).with_name("kernel.jar")
 
 
 def kernel_jar() -> Path:
-    """Return the kernel's jar. In a checkout it is compiled (in some seconds) when these sources never were.
+    """Return the kernel's jar; in a checkout, compile it (some seconds) unless these sources were compiled before.
 
-    Processes that start at once may each compile; the jar appears under its name whole, by a rename. Raises
-    `OnagerError` when it cannot be made, or is missing.
+    Processes that start at the same time may each compile; a rename makes the jar appear atomically. Raises
+    `OnagerError` when the jar is missing or cannot be compiled.
     """
     if not SOURCES.is_dir():
         if not _INSTALLED.is_file():
             raise OnagerError(
-                f"{_INSTALLED} is missing: Onager was installed from its sources where there was no JDK, or with "
-                "ONAGER_WITHOUT_KERNEL; install a JDK 17 or newer, and Onager again"
+                f"{_INSTALLED} is missing: Onager was installed from its sources without a JDK, or with "
+                "ONAGER_WITHOUT_KERNEL; install a JDK 17 or newer, then reinstall Onager"
             )
         return _INSTALLED
     jar = _cache_directory() / f"kernel-spark{pyspark.__version__}-{_digest()}.jar"
@@ -41,7 +41,7 @@ def kernel_jar() -> Path:
 
 @cache
 def kernel_version() -> str:
-    """Return what tells this kernel from others, whatever Spark it was compiled for."""
+    """Return the version of this kernel, which does not depend on the Spark that it was compiled for."""
     return f"{__version__}-{_digest()[:8]}"
 
 

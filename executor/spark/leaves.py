@@ -1,8 +1,8 @@
-"""The leaves of a physical plan, described so that any executor can make them again.
+"""The leaves of a physical plan, described so that any executor can rebuild them.
 
-Spark's own leaves do not survive serialisation: a file scan's relation, local rows and a range are transient there. A
-description holds what was decided when the query was planned (the files left after partition pruning, the columns, the
-filters, the rows), so every task of every attempt reads the same, and nothing is listed twice.
+Spark's own leaves do not survive serialisation: a file scan's relation, local rows and a range are transient fields. A
+description holds what planning decided (the files left after partition pruning, the columns, the filters, the rows), so
+that every task of every attempt reads the same input, and no directory is listed twice.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import LeafTools
 
 LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
-"""How much data of the planning process a stage plan may carry."""
+"""How many bytes of local rows a stage plan may carry."""
 
 FILE_LEAF = "FileSourceScanExec"
 SOURCE_LEAF = "BatchScanExec"
@@ -30,23 +30,23 @@ _LABELS = dict.fromkeys(ROW_LEAVES, "local rows") | {
 
 @dataclass(frozen=True, slots=True)
 class DescribedLeaf:
-    """A leaf of a plan, and what its description says."""
+    """The description of a leaf, and facts about it."""
 
     description: bytes
     label: str
     """For people: ``parquet /data/lineitem (12 files)``."""
     name: str
-    """In a word or two, for the stage's name: ``scan lineitem``."""
+    """A short label for the stage's name: ``scan lineitem``."""
     input_bytes: int
     partitions: int
-    """How many tasks it takes to read it under the conf of the session that described it."""
+    """The number of tasks that read it under the conf of the session that described it."""
 
 
 def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> DescribedLeaf:
-    """Describe *leaf*, a JVM plan node of class *kind*; rows of an RDD are computed for that, here and once.
+    """Describe *leaf*, a JVM plan node of class *kind*; the rows of an RDD are computed here, once.
 
-    *scratch* is a file to be made on the way. Raises `UnsupportedPlanError` when the rows are more than a plan carries,
-    when a data source waits for a subquery, and when its partitions are more than a plan carries.
+    *scratch* is the path of a temporary file. Raises `UnsupportedPlanError` when the rows, or the partitions of a data
+    source, are larger than a plan may carry, and when a data source waits for a subquery.
     """
     tools = LeafTools(jvm)
     if kind == FILE_LEAF:
@@ -65,7 +65,7 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
         if scratch.stat().st_size > LOCAL_ROWS_LIMIT_BYTES:
             raise UnsupportedPlanError(
                 f"a data source whose partitions hold more than {LOCAL_ROWS_LIMIT_BYTES // (1024 * 1024)} MiB",
-                "let a partition say what to read, such as a path or a range of keys, and its reader hold the rest",
+                "let a partition only name what to read, such as a path or a range of keys",
             )
         size, partitions, name = source
         label = f"{name} ({partitions} partition{'' if partitions == 1 else 's'})"
@@ -85,8 +85,8 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
 
 
 def rebuild(jvm: Jvm, session: Any, description: bytes) -> Any:
-    """Return the JVM plan leaf of a description, for plans that run in the JVM session *session*.
+    """Return the JVM plan leaf that *description* describes, for plans that run in the JVM session *session*.
 
-    Under the conf of the stage plan it reads in exactly the tasks that were planned, whatever the executor's cores.
+    Under the conf of the stage plan, it has exactly the planned partitions, however many cores the executor has.
     """
     return LeafTools(jvm).rebuild(session, description)

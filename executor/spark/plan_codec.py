@@ -1,9 +1,9 @@
-"""Stage plans as bytes: one container with a version, the same bytes for the same plan.
+"""Stage plans as bytes: a versioned container that is the same for the same plan.
 
     "ONGRPLAN"  version: u16  header length: u32  header: JSON (UTF-8)  attachments, one after another
 
-The header is the `StagePlan` with each binary field replaced by ``[offset, length]`` among the attachments. It says by
-which versions of Spark and of the kernel the plan was made.
+The header is the `StagePlan` with each binary field replaced by its ``[offset, length]`` in the attachments. It names
+the versions of Spark and of the kernel that made the plan.
 """
 
 import hashlib
@@ -61,8 +61,8 @@ def encode(plan: StagePlan) -> bytes:
 def decode(data: bytes) -> StagePlan:
     """Return the plan that `encode` wrote.
 
-    Raises `VersionMismatchError` when *data* is of another version, or was made by another and cannot be read, and
-    ValueError when it is no stage plan.
+    Raises `VersionMismatchError` when *data* has another format version, or was made by other versions of Spark or the
+    kernel and cannot be read, and ValueError when it is not a stage plan.
     """
     if len(data) < _PREFIX.size:
         raise ValueError(f"a stage plan has at least {_PREFIX.size} bytes, this has {len(data)}")
@@ -91,12 +91,12 @@ def here() -> MadeBy:
 
 
 def is_elsewhere(made_by: MadeBy | None) -> bool:
-    """Return whether a plan says that it was made by other versions than those here."""
+    """Return whether a plan was made by other versions than those of this process."""
     return made_by is not None and made_by != here()
 
 
 def told(made_by: MadeBy | None, why: str) -> str:
-    """Return for people that a plan by *made_by* cannot be read here."""
+    """Return the message that a plan made by *made_by* cannot run here."""
     return f"the stage was planned by {made_by}, and this executor ({here()}) cannot run it: {why}"
 
 
@@ -123,7 +123,7 @@ def _plan(header: dict[str, Any], made_by: MadeBy | None, data: bytes, start: in
 
 
 def digest(data: bytes) -> str:
-    """Return the name of encoded bytes in the store: their SHA-256, hexadecimal."""
+    """Return the digest under which the store keeps *data*: SHA-256, hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -137,7 +137,7 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
                 "partitions": source.partitions,
                 "is_alone": source.is_alone,
             }
-            if source.ordering:  # a kind of its own: whoever does not know of ranges must not read buckets
+            if source.ordering:  # a separate kind: a version that does not know ranges must not read buckets
                 described |= {"kind": "ranges", "ordering": attach(source.ordering)}
             return described
         case LeafInput():
@@ -146,7 +146,7 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
 
 def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
     if source["kind"] == "exchange":
-        is_alone = source.get("is_alone", False)  # not said before streams
+        is_alone = source.get("is_alone", False)  # plans made before streams existed lack it
         return ExchangeInput(source["stage_id"], source["reads_all"], source["partitions"], is_alone)
     if source["kind"] == "ranges":
         ordering = attached(source["ordering"])

@@ -1,4 +1,4 @@
-"""The executor's SparkSession: how it is started, warmed up, and found to be dead."""
+"""The executor's SparkSession: starting it, warming it up, and detecting its death."""
 
 import os
 import re
@@ -28,19 +28,19 @@ from onager.private_paths import NO_PATHS, PrivatePaths
 log = structlog.get_logger()
 
 _TESTED: Final = ("4.3",)
-"""Minor versions of Spark that planner and kernel are tested against."""
+"""The minor versions of Spark that the planner and the kernel are tested with."""
 _MIB = 1024**2
 _GIB = 1024**3
 _ARRAY_HEADER = 16
-"""Bytes of a page that is an array: with them it fits the collector's regions, of which it would take one more."""
+"""The bytes of an array's header: page and header together must fit whole regions of the garbage collector."""
 _MEMORY_PER_SLOT = 2 * _GIB
 _SHARE_OF_MACHINE = 0.4
 _SMALL_HEAP = 4 * _GIB
 _JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Where a JVM finds options besides; it does not start when two of them choose a collector."""
+"""Variables with further JVM options; a JVM does not start when two of them choose a garbage collector."""
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
-"""How long a process whose connection broke may take to be gone."""
+"""How long a process whose connection broke may take to exit."""
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -52,12 +52,12 @@ def start_session(
     exchange_shared: bool = False,
     private: PrivatePaths = NO_PATHS,
 ) -> SparkSession:
-    """Start this process's Spark, by default ``local[slots]`` on the loopback interface without a user interface.
+    """Start this process's Spark, by default ``local[slots]`` on the loopback interface, without the web UI.
 
-    *conf* wins over every default; no query reads files at *private* paths. With a cluster as master the kernel's jar
-    is handed to that cluster's processes, and *exchange_dir* has to be one that they share: `InvalidSettingError` when
-    nobody said so. `ClusterAwayError` when the cluster does not answer, or starts no process for us.
-    `VersionMismatchError` when another version of Spark is installed.
+    *conf* overrides every default; queries cannot read *private* paths. With a cluster as master, the kernel's jar is
+    shipped to the cluster's processes, which must share *exchange_dir*. Raises `InvalidSettingError` when the settings
+    do not say that they do, `ClusterAwayError` when the cluster does not answer or starts no process for this executor,
+    and `VersionMismatchError` when another version of Spark is installed.
     """
     check_spark_version()
     settings = _defaults(slots) | dict(conf)
@@ -103,7 +103,7 @@ def start_session(
 
 
 def check_spark_version() -> None:
-    """Raise `VersionMismatchError` unless the installed Spark is one that is tested."""
+    """Raise `VersionMismatchError` unless the installed version of Spark is a tested one."""
     version = str(pyspark.__version__)
     if not version.startswith(tuple(f"{minor}." for minor in _TESTED)):
         raise VersionMismatchError(
@@ -118,9 +118,7 @@ def _start_error(error: Exception, started: list[StartingJvm], master: str) -> E
     if not cluster.is_cluster(master) or started[-1].process.poll() is not None:
         return started[-1].error(error)
     why = str(getattr(error, "java_exception", error)).partition("\n")[0]
-    return ClusterAwayError(
-        f"{master} did not take this executor in ({why}): the logs of its master and workers say more"
-    )
+    return ClusterAwayError(f"{master} did not accept this executor ({why}): see the logs of its master and workers")
 
 
 def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
@@ -137,7 +135,7 @@ def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # Runs get a pool each: one of many tasks must not keep others waiting.
+        # Each run has its own pool, so that a run of many tasks does not delay the others.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "onager-warehouse"),  # noqa: PTH118
@@ -148,9 +146,9 @@ def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
 
 
 def collector(settings: Mapping[str, str]) -> str:
-    """Return the option that chooses the JVM's garbage collector; empty where the settings or the JVM had better do.
+    """Return the JVM option that selects the garbage collector; empty if the settings select one, or the heap is large.
 
-    The JVM's own choice keeps pauses short, which nobody waits for here, and divides a small heap into regions so small
+    G1, the JVM's default, optimises pauses, which do not matter here, and divides a small heap into regions so small
     that most pages of a hash table take several.
     """
     memory = _bytes(settings["spark.driver.memory"])
@@ -160,11 +158,11 @@ def collector(settings: Mapping[str, str]) -> str:
 
 
 def page_size(settings: Mapping[str, str], slots: int, *, is_cluster: bool) -> str | None:
-    """Return how much is taken at a time for the rows of a hash table or a sort, or None where Spark had better say.
+    """Return the page size for hash tables and sorts; None, for Spark's default, if the memory setting is unreadable.
 
-    Each table that is broadcast takes a whole number of pages, and Spark makes these as large as suits few sorts in
-    much memory: 64 MiB for one slot with 2 GiB, so that a dozen small tables fill it. Here it is 1/512 of a slot's
-    memory, and no less than 1/4096 of all, since a task can have 8,192 of them.
+    Each broadcast table takes a whole number of pages, and Spark's default suits few sorts in much memory: 64 MiB for
+    one slot with 2 GiB, so that a dozen small tables fill it. Here a page is 1/512 of a slot's memory, but at least
+    1/4096 of all memory, since a task can have 8,192 pages.
     """
     memory = _bytes(settings.get("spark.executor.memory", "1g") if is_cluster else settings["spark.driver.memory"])
     if memory is None:
@@ -175,7 +173,7 @@ def page_size(settings: Mapping[str, str], slots: int, *, is_cluster: bool) -> s
 
 
 def _bytes(text: str) -> int | None:
-    """Return what the JVM takes *text* for, a size of memory."""
+    """Return the bytes that the JVM's memory size *text* stands for; None if it is not one."""
     found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     if found is None:
         return None
@@ -184,7 +182,7 @@ def _bytes(text: str) -> int | None:
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Return whether the session's JVM still runs, and Spark in it: a job that means to can stop that for all."""
+    """Return whether the session's JVM runs, and Spark in it, which a malicious job could stop."""
     context: Any = spark.sparkContext
     process = context._gateway.proc  # noqa: SLF001  (PySpark keeps it nowhere else)
     if process.poll() is not None:
@@ -192,11 +190,11 @@ def is_alive(spark: SparkSession) -> bool:
     try:
         return not context._jsc.sc().isStopped()  # noqa: SLF001
     except (Py4JError, OSError):
-        return process.poll() is None  # it is dying, which will show
+        return process.poll() is None  # a later call finds a dying JVM dead
 
 
 def has_died(spark: SparkSession) -> bool:
-    """Return whether the session's JVM has ended, or is just about to."""
+    """Return whether the session's JVM has exited, or does so within 2 s."""
     process: Any = spark.sparkContext._gateway.proc  # noqa: SLF001  (as above)
     try:
         process.wait(_DEATH_S)
@@ -208,11 +206,11 @@ def has_died(spark: SparkSession) -> bool:
 def warm_up(spark: SparkSession) -> None:
     """Load what the first query would wait for: planning, code generation, a shuffle, Python workers for all slots.
 
-    Raises what Spark raises when that fails twice: once may be a Python worker that was killed.
+    Retries once, since a Python worker may have been killed; then raises Spark's error.
     """
     try:
         _run_something(spark)
-    except Exception as e:  # noqa: BLE001 - the second time tells
+    except Exception as e:  # noqa: BLE001 - retried once
         log.warning("warm_up_failed", error=str(e).partition("\n")[0])
         _run_something(spark)
 

@@ -1,8 +1,8 @@
-"""What travels from the planner to the task runner: one stage of a physical plan, complete in itself.
+"""One stage of a physical plan, self-contained, as the planner sends it to the task runner.
 
-The fragment's leaves are placeholders, ``RDDScanExec(output, null, "onager-input:<index>", …)``, and
-`StagePlan.inputs[index]` says what to put there. A placeholder may occur more than once (a reused exchange); each
-occurrence names its own index.
+The fragment's leaves are placeholders, ``RDDScanExec(output, null, "onager-input:<index>", …)``;
+`StagePlan.inputs[index]` says what replaces them. An input may occur more than once (a reused exchange); each
+occurrence has its own index.
 """
 
 from dataclasses import dataclass, field
@@ -15,28 +15,26 @@ PLACEHOLDER_PREFIX = "onager-input:"
 class ExchangeInput:
     """The output of another stage, as an RDD of `partitions` partitions.
 
-    Partition i of it is bucket i of every producer's output; with `reads_all` (broadcasts, subqueries) there is one
-    partition, and it holds all buckets. The stage's own partitions follow from its leaves as Spark's operators
-    combine them: a union has the sum, a cartesian product the product, a join of two exchanges has theirs.
+    Partition i is bucket i of every producer's output; with `reads_all` (broadcasts, subqueries) there is one partition
+    with all buckets. The number of the stage's own partitions follows from its leaves and operators: a union has their
+    sum, a cartesian product their product, and a join of two exchanges as many as each of them.
     """
 
     stage_id: int
     reads_all: bool
     partitions: int = 1
     is_alone: bool = False
-    """Whether nothing else in the job reads that stage: what has been read of a stream need not be kept then."""
+    """Whether this is the only input that reads that stage; a stream's rows are then dropped once they are read."""
     ordering: bytes = b""
-    """That of a producer with `SortedOutput`: partition i is range i of all of its runs. Otherwise empty."""
+    """The ordering of a producer with `SortedOutput`: partition i is range i of its sorted runs. Otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeafInput:
-    """A source that the fragment reads itself (files, local rows, a range), described so that it can be made again.
-
-    `description` is what `onager.executor.spark.leaves` wrote and alone reads: it gives back a leaf of a physical plan.
-    """
+    """A source that the fragment reads itself (files, local rows, a range), described so that it can be rebuilt."""
 
     description: bytes
+    """Only `onager.executor.spark.leaves` writes and reads it."""
     label: str
     """For people: ``parquet /data/lineitem (12 files)``."""
 
@@ -46,7 +44,7 @@ StageSource = ExchangeInput | LeafInput
 
 @dataclass(frozen=True, slots=True)
 class HashOutput:
-    """Bucket = the value of an expression over the fragment's output (Spark's own ``partitionIdExpression``)."""
+    """A row's bucket is the value of an expression over it, Spark's ``partitionIdExpression``."""
 
     buckets: int
     expression: bytes
@@ -55,39 +53,39 @@ class HashOutput:
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinOutput:
-    """Rows are dealt out in turn, starting at a bucket that depends on the partition."""
+    """Rows are assigned to buckets in turn, starting at a bucket that depends on the partition."""
 
     buckets: int
 
 
 @dataclass(frozen=True, slots=True)
 class SingleOutput:
-    """All rows into bucket 0."""
+    """All rows go into bucket 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortedOutput:
-    """Each task's rows, which the fragment sorts, in bucket 0, and keys at even distances of them in bucket 1.
+    """A sorted run: bucket 0 has the task's rows, which the fragment sorts, and bucket 1 evenly spaced keys of them.
 
-    The keys of all runs tell readers where ranges of about as many rows begin and end.
+    From the keys of all runs, readers compute ranges of about equal size.
     """
 
     ordering: bytes
     """Java-serialised ``Seq[SortOrder]``, not yet bound to the output."""
     samples: int
-    """The most keys of a run; an even number."""
+    """The maximum number of sampled keys per run; even."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultOutput:
-    """The job's result: Arrow batches for the client, or the files of a sink; the task set says which."""
+    """The job's result: Arrow batches for the client, or files of a sink; the task set says which."""
 
 
 StageOutput = HashOutput | RoundRobinOutput | SingleOutput | SortedOutput | ResultOutput
 
 
 def buckets_of(output: StageOutput) -> int:
-    """Return how many buckets a task writes into the exchange; 0 for the result, which goes elsewhere."""
+    """Return how many buckets a task writes to the exchange; 0 for the result, which is not part of it."""
     match output:
         case HashOutput(buckets=buckets) | RoundRobinOutput(buckets=buckets):
             return buckets
@@ -100,7 +98,7 @@ def buckets_of(output: StageOutput) -> int:
 
 
 def expression_of(output: StageOutput) -> bytes:
-    """Return the serialised expression by which rows are laid out, or nothing."""
+    """Return the serialised hash expression or ordering of *output*; empty if it has none."""
     match output:
         case HashOutput(expression=expression):
             return expression
@@ -112,11 +110,11 @@ def expression_of(output: StageOutput) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MadeBy:
-    """The versions under which a plan was made: what is in it is known to fit these, and most of it others."""
+    """The versions that made a plan; other versions may be unable to run it."""
 
     spark: str
     kernel: str
-    """As by `onager.executor.spark.kernel_jar.kernel_version`."""
+    """See `onager.executor.spark.kernel_jar.kernel_version`."""
 
     def __str__(self) -> str:
         """Return it for people."""
@@ -125,7 +123,7 @@ class MadeBy:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """One stage of a job: encoded once, decoded anew by every executor that runs tasks of it."""
+    """One stage of a job, encoded once, and decoded by every executor that runs its tasks."""
 
     fragment: bytes
     """Java-serialised ``SparkPlan`` with placeholder leaves, without code generation and row/column transitions."""
@@ -133,8 +131,8 @@ class StagePlan:
     output: StageOutput
     partitions: int
     column_names: tuple[str, ...]
-    """Names of the output as the user knows them (duplicates allowed); used by results and sinks."""
+    """The output's column names as the user knows them (may repeat); for results and sinks."""
     conf: dict[str, str] = field(default_factory=dict)
-    """Every ``spark.sql.*`` setting under which the stage was planned: runs under the same, and Spark's defaults."""
+    """The ``spark.sql.*`` settings under which the stage was planned; it runs under these and Spark's defaults."""
     made_by: MadeBy | None = field(default=None, compare=False)
-    """Who made the bytes that it was decoded from; None for one of this process, and for bytes that do not say."""
+    """The versions that encoded it; None for a plan made in this process, and for bytes that do not say."""

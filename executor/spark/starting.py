@@ -1,4 +1,4 @@
-"""Starting Spark's JVM, and telling why it did not start: no Java, an old one, a signal, or what it said itself."""
+"""Starting Spark's JVM, and finding out why it did not start: no Java, an old Java, a signal, or its own error."""
 
 import os
 import re
@@ -17,22 +17,22 @@ from onager.errors import OnagerError
 from onager.executor.work import WorkerDiedError
 
 _DEATH_S: Final = 2.0
-"""How long a process whose connection broke may take to be gone."""
+"""How long a process whose connection broke may take to exit."""
 _SHELL_SIGNALS: Final = 128
-"""A shell's exit code for what a signal ended is this and the signal's number."""
+"""A shell's exit code for a command that a signal ended is this plus the signal's number."""
 _LINES: Final = 20
 _LINES_TOLD: Final = 5
 _NEEDED: Final = "install Java 17 or newer, and let JAVA_HOME name it"
 _TOO_OLD: Final = "UnsupportedClassVersionError"
 _SILENCE: Final = "CMD: bad array subscript"
-"""So ends Spark's script, with exit code 1, when the small JVM that puts the command together is killed."""
+"""The last output of Spark's launch script, with exit code 1, when the JVM that builds the command is killed."""
 _NOTE: Final = re.compile(r"(NOTE: )?Picked up (JDK_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS):")
-"""Java says so first whenever the variable is set: no reason for anything."""
+"""Java prints this whenever the variable is set; it is not an error."""
 _IS_MISSING: Final = re.compile(r"JAVA_HOME is not set|java: (No such file|not found|Permission denied|Is a directory)")
 
 
 class StartingJvm:
-    """A process that PySpark starts, and the last that it wrote to standard error."""
+    """A process that PySpark starts, and its last lines of standard error."""
 
     def __init__(self, process: Popen[bytes]) -> None:
         self.process = process
@@ -41,7 +41,7 @@ class StartingJvm:
         self._reader.start()
 
     def _forward(self) -> None:
-        """Pass on what the process writes, for as long as it lives."""
+        """Forward the process's standard error until it ends."""
         assert self.process.stderr is not None
         with self.process.stderr as lines:
             for line in lines:
@@ -50,16 +50,16 @@ class StartingJvm:
                 self._lines.append(text.rstrip())
 
     def error(self, error: Exception) -> Exception:
-        """Return what to tell when PySpark raised *error*: `WorkerDiedError` when starting again may help."""
+        """Return the error to raise when PySpark raised *error*: `WorkerDiedError` when a restart may help."""
         try:
             code = self.process.wait(_DEATH_S)
         except TimeoutExpired:
-            return OnagerError(f"Spark could not be started: {error}")  # its JVM is there, and refuses something
+            return OnagerError(f"Spark could not be started: {error}")  # the JVM runs, and reported an error
         self._reader.join(_DEATH_S)
         said = [line for line in self._lines if not _NOTE.match(line)]
         number = _signal_of(code)
         if number is not None:
-            memory = "; that is what happens to it when memory runs out" if number is signal.SIGKILL else ""
+            memory = "; the operating system does that when memory runs out" if number is signal.SIGKILL else ""
             return WorkerDiedError(f"Spark's JVM was killed by {number.name} while it started{memory}")
         if any(_TOO_OLD in line for line in said):
             return OnagerError(f"Spark could not be started: {_java()} is too old for it; {_NEEDED}")
@@ -67,15 +67,15 @@ class StartingJvm:
             return OnagerError(f"Spark could not be started: there is no Java at {_java()}; {_NEEDED}")
         if all(_SILENCE in line for line in said):
             return WorkerDiedError(
-                "Spark's JVM was killed before it said anything while it started, by which signal Spark's script hides"
+                "Spark's JVM was killed while it started, without any output; Spark's script hides the signal"
             )
         words = "\n".join(said[-_LINES_TOLD:]) or "nothing"
-        return OnagerError(f"Spark could not be started: its JVM ended with exit code {code}, and said:\n{words}")
+        return OnagerError(f"Spark could not be started: its JVM ended with exit code {code} and wrote:\n{words}")
 
 
 @contextmanager
 def started_jvms() -> Iterator[list[StartingJvm]]:
-    """Yield what PySpark starts meanwhile: it keeps a JVM to itself that has not said yet where it listens."""
+    """Yield the processes that PySpark starts within the context; PySpark hides a JVM until it has its port."""
     started: list[StartingJvm] = []
 
     def start(*arguments: Any, **options: Any) -> Popen[bytes]:
@@ -90,7 +90,7 @@ def started_jvms() -> Iterator[list[StartingJvm]]:
 
 
 def _signal_of(code: int) -> signal.Signals | None:
-    """Return by which signal a process ended, itself or what a shell ran in its place, given its exit code."""
+    """Return the signal that ended a process, or a shell's command, by the exit code; None if none did."""
     number = -code if code < 0 else code - _SHELL_SIGNALS
     return signal.Signals(number) if number in signal.valid_signals() else None
 

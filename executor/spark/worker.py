@@ -1,4 +1,4 @@
-"""The worker of a real executor: each kind of task given to the part that does it, over one SparkSession."""
+"""The worker of a real executor: dispatches each kind of task, over one SparkSession."""
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
@@ -49,9 +49,9 @@ log = structlog.get_logger()
 
 
 class SparkWorker:
-    """Runs tasks in a SparkSession of its own, which it starts and warms up when it is made.
+    """Runs tasks in its own SparkSession, which the constructor starts and warms up.
 
-    `WorkerDiedError` when its JVM is killed meanwhile.
+    The constructor raises `WorkerDiedError` when the JVM is killed meanwhile.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SparkWorker:
         planning_timeout_s: float = 0.0,
         private: PrivatePaths = NO_PATHS,
     ) -> None:
-        """*planning_timeout_s*: how long the function of a job may take that does not say; 0: as long as it wants."""
+        """*planning_timeout_s*: the default limit for the function of a job; 0: none."""
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
@@ -85,7 +85,7 @@ class SparkWorker:
                 shared=True,
                 clock=clock,
                 incarnation=incarnation,
-                # A cluster's processes run the tasks, and this one, which has the port, does not.
+                # A cluster's processes run the tasks, but this process would own the port.
                 streams=None if is_cluster(self._spark.sparkContext.master) else streams,
             )
             self._check_spark()
@@ -126,7 +126,7 @@ class SparkWorker:
 
     @property
     def stream_address(self) -> str:
-        """Where others read what tasks here stream; see `onager.executor.work.Worker`."""
+        """The address where others read this executor's streams; see `onager.executor.work.Worker`."""
         return self._runner.stream_address
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
@@ -144,15 +144,15 @@ class SparkWorker:
         self._runner.cancel(tasks)
 
     def kept_jobs(self) -> Collection[JobId]:
-        """Return the jobs of which something is in memory; see `onager.executor.work.Worker`."""
+        """Return the jobs with data in memory; see `onager.executor.work.Worker`."""
         return self._runner.kept_jobs()
 
     def streamed_jobs(self) -> Collection[JobId]:
-        """Return the jobs of which others may still read streams; see `onager.executor.work.Worker`."""
+        """Return the jobs whose streams others may still read; see `onager.executor.work.Worker`."""
         return self._runner.streamed_jobs()
 
     def clean_up(self, request: pb.CleanUp) -> None:
-        """Forget a job and remove its files but for those to keep, or what dead executors did not finish of them."""
+        """Forget a job and remove its files except those to keep, or remove only dead executors' unfinished files."""
         job_id = JobId(request.job_id)
         if request.dead_writers:
             count = remove_unfinished(self._exchange_dir, job_id, request.dead_writers)
@@ -178,26 +178,26 @@ class SparkWorker:
             raise OSError(f"{self._exchange_dir}/{job_id} could not be removed: {e}") from e
 
     def exchange_contents(self) -> Contents | None:
-        """Return what lies in the exchange directory; None for one behind a URI."""
+        """Return the contents of the exchange directory; None if it is a URI."""
         return look_through(self._exchange_dir, self._clock.now_ms())
 
     def check_exchange(self) -> None:
-        """Raise what speaks against writing into the exchange directory; see `onager.executor.work.Worker`."""
+        """Raise when the exchange directory is not writable; see `onager.executor.work.Worker`."""
         check_exchange_dir(self._exchange_dir)
 
     def is_alive(self) -> bool:
-        """Return whether the JVM and its Spark still run, as far as anybody knows, and the cluster behind them."""
+        """Return whether the JVM, its Spark and the cluster behind it appear to run."""
         return self._runner.is_alive() and (self._cluster is None or self._cluster.is_reached())
 
     def close(self) -> None:
-        """Stop Spark and the processes of functions, or gather up what is left of a JVM that died."""
+        """Stop Spark and the processes of functions, and reap the JVM."""
         jvm: Any = self._spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark keeps it nowhere else
         self._processes.close()
         with contextlib.suppress(Py4JError, OSError):
             self._runner.close()
             if is_alive(self._spark):
                 self._spark.stop()
-        # Its standard input is what it lives on.
+        # The JVM exits when its standard input is closed.
         jvm.stdin.close()
         try:
             jvm.wait(_STOP_TIMEOUT_S)

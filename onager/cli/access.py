@@ -1,4 +1,4 @@
-"""The flags that commands share: how they get to schedulers that want TLS or a token, and how they print."""
+"""The flags that commands share: the connection to schedulers, TLS, tokens, and the output format."""
 
 import functools
 import inspect
@@ -11,21 +11,21 @@ import typer
 
 C = TypeVar("C", bound=Callable[..., None])
 
-TLS_CA_HELP: Final = "Certificates of the schedulers' authorities: encrypt."
-TLS_CERT_HELP: Final = "Certificate of ours, where schedulers want one."
+TLS_CA_HELP: Final = "Encrypt; trust certificates of these authorities."
+TLS_CERT_HELP: Final = "Client certificate, if schedulers require one."
 TLS_KEY_HELP: Final = "Key of the certificate."
-TOKEN_HELP: Final = "The token, or NAME ROLE TOKEN, in a file."  # noqa: S105 - help
-INSECURE_HELP: Final = "Let plaintext leave this machine."
+TOKEN_HELP: Final = "File with the token, or NAME ROLE TOKEN."  # noqa: S105 - help
+INSECURE_HELP: Final = "Allow plaintext to other machines."
 
 Scheduler = Annotated[
     str,
     typer.Option(
-        "--scheduler", envvar="ONAGER_SCHEDULER", metavar="H:P[,H:P]", help="Schedulers; any one that answers will do."
+        "--scheduler", envvar="ONAGER_SCHEDULER", metavar="H:P[,H:P]", help="Schedulers; the first to answer is used."
     ),
 ]
 Output = Annotated[str, typer.Option("--output-format", "-o", metavar="table|json", help="How to print.")]
 
-# As `onager.protocol.security.clients` has them; importing it would take as long as the rest of the help.
+# The same as in `onager.protocol.security.clients`, whose import would double the time that help takes.
 _FLAGS: Final[dict[str, tuple[str, Any]]] = {
     "tls_ca": ("ONAGER_TLS_CA", Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_CA_HELP)]),
     "tls_cert": ("ONAGER_TLS_CERT", Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_CERT_HELP)]),
@@ -39,14 +39,14 @@ _FLAGS: Final[dict[str, tuple[str, Any]]] = {
 
 
 def say_by_variables(**given: Path | bool | None) -> None:
-    """Set environment variables, for this process and its children, to what was *given*; leave the others alone."""
+    """Set the environment variables that were *given*, for this process and its children."""
     for variable, value in given.items():
         if value:
             os.environ[variable] = "1" if value is True else str(value)
 
 
 def connecting(command: C) -> C:
-    """Give *command* the flags of the connection; each stands for the variable that `onager.connect` reads."""
+    """Add the connection's flags to *command*; each sets the variable that `onager.connect` reads."""
 
     @functools.wraps(command)
     def with_flags(**given: Any) -> None:
@@ -62,5 +62,5 @@ def connecting(command: C) -> C:
     ]
     with_flags.__signature__ = own.replace(parameters=[*own.parameters.values(), *added])  # type: ignore[attr-defined]
     with_flags.__annotations__ = {**command.__annotations__, **{name: kind for name, (_, kind) in _FLAGS.items()}}
-    del with_flags.__dict__["__wrapped__"]  # whose signature is another
+    del with_flags.__dict__["__wrapped__"]  # it has another signature
     return with_flags  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The commands that look and do not run anything: jobs, executors and schedulers."""
+"""The commands that list, show and cancel: jobs, executors and schedulers."""
 
 import json
 import time
@@ -58,14 +58,14 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
 
 
 def exchange_told(progress: JobProgress) -> str:
-    """Return how rows go from stage to stage, for people, in a job that was to stream; empty for any other."""
+    """Return how a job that asked for streaming exchanges rows, for people; empty for any other job."""
     if progress.durable_because:
         return f"{progress.exchange} (streaming was given up: {progress.durable_because})"
     return progress.exchange if progress.exchange != "durable" else ""
 
 
 def _job_json(detail: pb.JobDetail) -> dict[str, object]:
-    """Return a job as one flat object: the progress, and beside it the specification, plan and schema."""
+    """Return a job as one flat object: its progress, specification, plan and schema."""
     whole = plain(detail)
     progress = whole.pop("progress", {})
     schema = whole.pop("schema_json", "")
@@ -89,7 +89,7 @@ def _stage_row(stage: StageProgress) -> tuple[object, ...]:
 
 
 def cancel(scheduler: str, job_id: str, reason: str, output: str) -> None:
-    """Stop one job, and print the state that it is in."""
+    """Cancel one job, and print its state."""
     with onager.connect(scheduler) as client:
         state = client.job(job_id).cancel(reason)
     if output == "json":
@@ -132,7 +132,7 @@ def executors(scheduler: str, output: str) -> None:
 
 
 def _exchange(use: pb.ExchangeUse) -> tuple[object, ...]:
-    """Return how much an executor saw in the exchange directory, in how many files, and the space left there."""
+    """Return the exchange directory's size, files and free space, as the executor last saw them."""
     return (size(use.bytes), use.files, size(use.free_bytes)) if use.looked_ms else ("", "", "")
 
 
@@ -173,6 +173,6 @@ def _when(moment_ms: int) -> str:
 
 
 def _seconds(start_ms: int, end_ms: int) -> str:
-    """Return the time between two moments, up to now when the second has not come yet."""
+    """Return the seconds between two moments, or until now if *end_ms* is 0."""
     end_ms = end_ms or time.time_ns() // 1_000_000
     return f"{max(0, end_ms - start_ms) / 1000:.1f}" if start_ms else ""

@@ -1,4 +1,4 @@
-"""Every command of ``onager`` with its flags; the work is imported when a command runs, so that help is instant."""
+"""The commands of ``onager`` and their flags; implementations are imported when they run, so that help is fast."""
 
 import os
 from pathlib import Path
@@ -34,23 +34,22 @@ Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serv
 
 
 def _exchange_dir(default: str) -> Any:
-    """Return the option for the exchange directory of a process that takes *default*."""
+    """Return the option for the exchange directory, which shows *default*."""
     return typer.Option(
         metavar="DIR",
-        help="Where stages leave their output; all executors and schedulers share it.",
+        help="Where stages write their output; all executors and schedulers share it.",
         show_default=default,
     )
 
 
 def _own(process: str, name: str) -> list[str]:
-    """Return the variables of a flag that clients have, too: that of the process alone counts first."""
+    """Return the variables of a flag that clients also have; the one for this process takes precedence."""
     return [f"ONAGER_{process}_{name}", f"ONAGER_{name}"]
 
 
 def main() -> None:
     """Run the command line, and end the process with its exit code."""
-    # Of each failed connection gRPC would write in its own way to standard error, beside what we say of it. It looks
-    # when it is imported.
+    # Otherwise gRPC would log each failed connection to standard error. It reads the variable when it is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     with errors_as_exit_codes():
         app()
@@ -90,10 +89,10 @@ def standalone(
     backend: Annotated[
         str | None,
         typer.Option(
-            metavar="etcd://H:P[,H:P]|leveldb:DIR", help="Where jobs are kept.", show_default="leveldb:, by --state-dir"
+            metavar="etcd://H:P[,H:P]|leveldb:DIR", help="Where jobs are kept.", show_default="leveldb: in --state-dir"
         ),
     ] = None,
-    state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Where jobs are kept, in a directory.")] = None,
+    state_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Directory of the LevelDB store.")] = None,
     exchange_dir: Annotated[str | None, _exchange_dir("beside the state")] = None,
     listen: Listen = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
@@ -101,13 +100,13 @@ def standalone(
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
     tls_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of its authority.")] = None,
-    auth_token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Want one of these tokens.")] = None,
+    auth_token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Require one of these tokens.")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without TLS or token.")] = False,
 ) -> None:
-    """Run a scheduler and an executor on this machine, and start them again when they die."""
+    """Run a scheduler and an executor on this machine, and restart them when they die."""
     from onager.cli.standalone import Standalone, layout
 
-    # The children, and the connection of ours, take them from there.
+    # The child processes and this process's own connection read them.
     say_by_variables(
         ONAGER_SCHEDULER_TLS_CERT=tls_cert,
         ONAGER_SCHEDULER_TLS_KEY=tls_key,
@@ -134,22 +133,22 @@ def scheduler(
     listen: Listen = None,
     exchange_dir: Annotated[str | None, _exchange_dir("var/exchange")] = None,
     advertise: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Where others reach it.", show_default="where it listens")
+        str | None, typer.Option(metavar="H:P", help="Where others reach it.", show_default="--listen")
     ] = None,
     metrics_listen: Annotated[
         str | None, typer.Option(metavar="H:P", help="Serve metrics for Prometheus at http://H:P/metrics.")
     ] = None,
     health_listen: Annotated[
-        str | None, typer.Option(metavar="H:P", help="Answer gRPC health checks here in plaintext, to anybody.")
+        str | None, typer.Option(metavar="H:P", help="Answer gRPC health checks here, in plaintext and to anyone.")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Want certificates of these authorities from all callers.")
+        Path | None, typer.Option(metavar="FILE", help="Require client certificates of these authorities.")
     ] = None,
     auth_token_file: Annotated[
         Path | None,
-        typer.Option(envvar=_own("SCHEDULER", "AUTH_TOKEN_FILE"), metavar="FILE", help="Want one of these tokens."),
+        typer.Option(envvar=_own("SCHEDULER", "AUTH_TOKEN_FILE"), metavar="FILE", help="Require one of these tokens."),
     ] = None,
     insecure: Annotated[
         bool | None,
@@ -158,7 +157,7 @@ def scheduler(
         ),
     ] = None,
 ) -> None:
-    """Run one scheduler; further settings are ONAGER_SCHEDULER_… variables."""
+    """Run a scheduler; further settings are ONAGER_SCHEDULER_… variables."""
     from onager.cli.services import run_scheduler
 
     settings: dict[str, Any] = {
@@ -184,44 +183,44 @@ def executor(
         typer.Option(
             envvar="ONAGER_SCHEDULER",
             metavar="H:P[,H:P]",
-            help="Schedulers to work for.",
+            help="Schedulers of the cluster.",
             show_default=DEFAULT_ADDRESS,
         ),
     ] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
-    exchange_dir: Annotated[str | None, _exchange_dir("none: has to be given")] = None,
+    exchange_dir: Annotated[str | None, _exchange_dir("none: required")] = None,
     exchange_shared: Annotated[
         bool | None,
-        typer.Option("--exchange-shared", help="That path is one shared volume on all machines of the Spark cluster."),
+        typer.Option("--exchange-shared", help="The path is a volume that all machines of the Spark cluster share."),
     ] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     executor_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="A fixed identity.", show_default="drawn")
+        str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(metavar="pull|push", help="Ask for work, or be sent it.", show_default="pull")
+        str | None, typer.Option(metavar="pull|push", help="Poll for tasks, or have them pushed.", show_default="pull")
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="H:P", help="Push mode: take work here.", show_default="a free port of 127.0.0.1"),
+        typer.Option(metavar="H:P", help="Push mode: receive tasks here.", show_default="a free port of 127.0.0.1"),
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="H:P", help="Push mode: where schedulers reach it.", show_default="where it listens"),
+        typer.Option(metavar="H:P", help="Push mode: where schedulers reach it.", show_default="--listen"),
     ] = None,
     stream_listen: Annotated[
         str | None,
         typer.Option(
-            metavar="H:P", help="Let others read here what tasks stream.", show_default="a free port of 127.0.0.1"
+            metavar="H:P", help="Serve streams to other executors here.", show_default="a free port of 127.0.0.1"
         ),
     ] = None,
     stream_advertise: Annotated[
         str | None,
-        typer.Option(metavar="H:P", help="Where other executors reach that.", show_default="where it listens"),
+        typer.Option(metavar="H:P", help="Where executors reach that port.", show_default="--stream-listen"),
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Push mode: want certificates of these authorities from schedulers."),
+        typer.Option(metavar="FILE", help="Push mode: require schedulers' certificates of these authorities."),
     ] = None,
     tls_ca: Annotated[
         Path | None, typer.Option(envvar=_own("EXECUTOR", "TLS_CA"), metavar="FILE", help=TLS_CA_HELP)
@@ -239,7 +238,7 @@ def executor(
         bool | None, typer.Option("--insecure", envvar=_own("EXECUTOR", "INSECURE"), help=INSECURE_HELP)
     ] = None,
 ) -> None:
-    """Run one executor; further settings are ONAGER_EXECUTOR_… variables."""
+    """Run an executor; further settings are ONAGER_EXECUTOR_… variables."""
     from onager.cli.services import run_executor
 
     settings: dict[str, Any] = {
@@ -268,34 +267,36 @@ def executor(
 @connecting
 def submit(
     sql: Annotated[
-        str | None, typer.Option("-e", "--sql", metavar="SQL", help="A script; its last is the query.")
+        str | None, typer.Option("-e", "--sql", metavar="SQL", help="SQL; the last statement is the query.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("-f", "--file", metavar="FILE", help="The script in a file; - reads it.")
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="SQL in a file; -: standard input.")
     ] = None,
     py: Annotated[
-        str | None, typer.Option(metavar="FILE[:function]", help="A function of the session; main by default.")
+        str | None, typer.Option(metavar="FILE[:function]", help="Python function of the session; default main.")
     ] = None,
     arg: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Argument of --py: JSON, else text.")] = None,
     py_file: Annotated[
         list[str] | None, typer.Option(metavar="MODULE", help="Module or zip that the code imports.")
     ] = None,
-    view: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="A dataset under a name.")] = None,
+    view: Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="A dataset and its name.")] = None,
     view_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME.K=V", help="How to read a view: an option of Spark's reader.")
+        list[str] | None, typer.Option(metavar="NAME.K=V", help="Option of Spark's reader for a view.")
     ] = None,
-    views_from: Annotated[Path | None, typer.Option(metavar="DIR", help="A view of every dataset in DIR.")] = None,
+    views_from: Annotated[Path | None, typer.Option(metavar="DIR", help="A view of each dataset in DIR.")] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="spark.* or onager.* setting.")] = None,
-    name: Annotated[str | None, typer.Option(help="What lists show.", show_default="the query's first words")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The job's name in lists.", show_default="the query's first words")
+    ] = None,
     output: Annotated[
         str | None, typer.Option("--output", metavar="DIR", help="Write the result as a dataset.")
     ] = None,
     format: Annotated[str, typer.Option("--format", help="parquet, csv, json or orc.")] = "parquet",
     mode: Annotated[str, typer.Option("--mode", help="error, overwrite or append.")] = "error",
     output_option: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="How to write it: an option of Spark's writer.")
+        list[str] | None, typer.Option(metavar="K=V", help="Option of Spark's writer for --output.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id, and do not wait.")] = False,
     output_format: Annotated[
         str, typer.Option("-o", "--output-format", metavar="table|json|csv|arrow=FILE", help="How to print the result.")
     ] = "table",
@@ -305,11 +306,11 @@ def submit(
     from onager.cli.submit import Submission, run
 
     if sum(given is not None for given in (sql, file, py)) != 1:
-        fail("give the job once: -e SQL, -f FILE or --py FILE[:function]", ExitCode.USAGE)
+        fail("give exactly one of -e SQL, -f FILE and --py FILE[:function]", ExitCode.USAGE)
     if arg and py is None:
-        fail("--arg goes to the function of --py", ExitCode.USAGE)
+        fail("--arg needs --py: it is an argument of the function", ExitCode.USAGE)
     if output_option and output is None:
-        fail("--output-option says how to write --output DIR", ExitCode.USAGE)
+        fail("--output-option needs --output DIR", ExitCode.USAGE)
     if not output_format.startswith("arrow="):
         one_of("-o", output_format, ("table", "json", "csv", "arrow=FILE"))
     run(
@@ -367,11 +368,11 @@ def job(
 @connecting
 def cancel(
     job_id: Annotated[str, typer.Argument(metavar="ID")],
-    reason: Annotated[str, typer.Option(help="Kept with the job.")] = "",
+    reason: Annotated[str, typer.Option(help="Stored with the job.")] = "",
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Stop a job."""
+    """Cancel a job."""
     from onager.cli import admin
 
     admin.cancel(scheduler, job_id, reason, one_of("-o", output, ("table", "json")))

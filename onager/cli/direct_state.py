@@ -1,4 +1,4 @@
-"""A store opened by the command itself, when no scheduler runs: the same operations as through one."""
+"""A state store that the command opens itself, when no scheduler runs; it has the same operations."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class DirectState:
-    """The operations of `onager.client.state.ClusterState` on a store of one's own; of one thread."""
+    """The operations of `onager.client.state.ClusterState` on a store opened here; for one thread."""
 
     def __init__(self, url: str, *, may_be_new: bool = False) -> None:
-        """Open the store at *url*; one that is not there yet is an error unless *may_be_new*."""
+        """Open the store at *url*; raises if it does not exist, unless *may_be_new*."""
         configure_logging("warning")
         _check_url(url, may_be_new=may_be_new)
         self.url = url
@@ -33,9 +33,9 @@ class DirectState:
         except StateLockedError as error:
             self._runner.close()
             if may_be_new:
-                raise  # only by itself can a restore have it
+                raise  # a restore needs exclusive access
             raise StateLockedError(
-                f"{error}; or leave out --backend and go through that scheduler (--scheduler HOST:PORT)"
+                f"{error}; or use that scheduler: give --scheduler HOST:PORT instead of --backend"
             ) from error
         except BaseException:
             self._runner.close()
@@ -44,7 +44,7 @@ class DirectState:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether others, schedulers too, may have the store open at the same time."""
+        """Return whether other processes, such as schedulers, may use the store at the same time."""
         return not self.url.startswith("leveldb:")
 
     def __enter__(self) -> Self:
@@ -71,12 +71,12 @@ class DirectState:
         return self._each(lambda: self._admin.watch(pb.WatchStateRequest(prefix=prefix)))
 
     def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
-        """Remove a record, or all below a prefix."""
+        """Remove a record, or every record below a prefix."""
         request = pb.RemoveStateRequest(path=path, dry_run=is_dry_run, force=is_forced)
         return self._runner.run(self._admin.remove(request))
 
     def check(self) -> Iterator[pb.StateCheck]:
-        """Yield what is wrong with the store."""
+        """Yield the findings of a check."""
         return self._each(lambda: self._admin.check(pb.CheckStateRequest()))
 
     def backup(self) -> Iterator[pb.StateBackup]:
@@ -84,11 +84,11 @@ class DirectState:
         return self._each(lambda: self._admin.backup(pb.BackupStateRequest()))
 
     def target(self) -> Target:
-        """Return what a restore would find in the store."""
+        """Return what the store contains, before a restore."""
         return self._runner.run(look_at_target(self.backend))
 
     def restore(self, reader: BackupReader, backup: BackupFile, target: Target) -> int:
-        """Delete what is in the store, and write the records of a backup that was checked; return how many."""
+        """Replace the store's records with those of a checked backup; return how many were written."""
         mark = new_mark(self.clock, str(backup.path.absolute()), backup.records)
         return self._runner.run(restore_records(self.backend, target, reader.records(), mark))
 
@@ -108,7 +108,7 @@ class DirectState:
 
 
 def _as_a_guest(url: str) -> str:
-    """Return *url* so that a command of some seconds leaves the history of etcd to those who stay."""
+    """Return *url* with compaction of etcd's history off, which is left to the schedulers."""
     if not url.startswith("etcd:") or "compact_history=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}compact_history=off"
@@ -117,11 +117,11 @@ def _as_a_guest(url: str) -> str:
 def _check_url(url: str, *, may_be_new: bool) -> None:
     if url.startswith("memory:"):
         raise InvalidSettingError(
-            "--backend", url, "nothing is kept there: name a store, leveldb:DIR or etcd://HOST:PORT"
+            "--backend", url, "a memory store keeps nothing: give leveldb:DIR or etcd://HOST:PORT"
         )
     scheme, _, path = url.partition(":")
     if scheme != "leveldb" or not path or may_be_new:
         return
     directory = Path(path)
     if not (directory / "CURRENT").is_file() and not any(directory.glob("*.ldb")) and not any(directory.glob("*.log")):
-        raise InvalidSettingError("--backend", url, "there is no store in that directory; see where the scheduler's is")
+        raise InvalidSettingError("--backend", url, "the directory has no store; give the directory of the scheduler")

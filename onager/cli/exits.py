@@ -1,4 +1,4 @@
-"""Exit codes, and how an error becomes one line for people and a code for scripts."""
+"""Exit codes, and the translation of errors into a message for people and an exit code for scripts."""
 
 import contextlib
 import os
@@ -24,14 +24,14 @@ from onager.errors import (
 
 
 class ExitCode(IntEnum):
-    """What the command's exit code says."""
+    """The exit codes of commands."""
 
     DONE = 0
     JOB_FAILED = 1
     USAGE = 2
     UNREACHABLE = 3
     DETACHED = 130
-    """Interrupted by the user, as shells count it; the job goes on."""
+    """Interrupted by the user (128 + SIGINT); the job continues."""
 
 
 _USAGE = (
@@ -47,7 +47,7 @@ _USAGE = (
 
 
 def code_of(error: OnagerError) -> ExitCode:
-    """Return the exit code that tells scripts what kind of error *error* is."""
+    """Return the exit code for *error*."""
     if isinstance(error, JobEndedError):
         return ExitCode.JOB_FAILED
     if isinstance(error, SchedulerUnreachableError | StateUnavailableError):
@@ -56,14 +56,14 @@ def code_of(error: OnagerError) -> ExitCode:
 
 
 def fail(message: str, code: ExitCode) -> NoReturn:
-    """Print *message* to standard error and end the process with *code*."""
+    """Print *message* to standard error, and end the process with *code*."""
     print(f"onager: {message}", file=sys.stderr)
     raise SystemExit(int(code))
 
 
 @contextlib.contextmanager
 def errors_as_exit_codes() -> Iterator[None]:
-    """End the process with a message instead of a traceback, for errors that are told to users."""
+    """End the process with a message instead of a traceback for errors of Onager."""
     try:
         yield
     except OnagerError as error:
@@ -72,18 +72,18 @@ def errors_as_exit_codes() -> Iterator[None]:
         if error.name is None or error.name.partition(".")[0] == "onager":
             raise
         fail(
-            f"this command needs {error.name}, which is not installed: this installation has what clients need, "
-            "and pip install 'onager[all]' the rest",
+            f"this command needs {error.name}, which is not installed: this installation has only the client; "
+            "pip install 'onager[all]' installs everything",
             ExitCode.USAGE,
         )
     except BrokenPipeError:
-        # The reader of our output (head, less) is gone: nothing is left to do, or to say at exit.
+        # The reader of the output (head, less) has exited: end quietly.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(int(ExitCode.DONE)) from None
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    """Return *value* if it is one of *allowed*; otherwise end with a message about *name*."""
+    """Return *value* if it is one of *allowed*; otherwise end the process with a message about *name*."""
     if value not in allowed:
         fail(f"{name} {value!r}: expected one of {', '.join(allowed)}", ExitCode.USAGE)
     return value

@@ -1,6 +1,6 @@
-"""Find a Java that Spark can run on: ``python -m onager.cli.java`` prints its home, or says what to do.
+"""Finds a Java that Spark can run on: ``python -m onager.cli.java`` prints its home, or advice if there is none.
 
-With ``--jdk`` it has to have a compiler, too, which builds the kernel in a checkout.
+``--jdk`` requires a compiler, too, which builds the kernel in a checkout.
 """
 
 import glob
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 MINIMUM: Final = 17
-"""Source: Spark 4 runs on Java 17 and later."""
+"""The oldest Java that Spark 4 runs on. Source: Spark's documentation."""
 
 _USUAL_PLACES: Final = (
     "/usr/lib/jvm/*",
@@ -26,7 +26,7 @@ _USUAL_PLACES: Final = (
     "~/.sdkman/candidates/java/*",
 )
 
-_PLACES: Final = "none was found (JAVA_HOME, PATH, the usual places). Install it with"
+_PLACES: Final = "none was found (in JAVA_HOME, on PATH, in the usual places). Install it with"
 ADVICE: Final = (
     f"Spark needs Java {MINIMUM} or newer, and {_PLACES}\n"
     "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless   (or openjdk-21-jre-headless)\n"
@@ -35,7 +35,7 @@ ADVICE: Final = (
     "or set JAVA_HOME to one that you have."
 )
 JDK_ADVICE: Final = (
-    f"a JDK {MINIMUM} or newer compiles the kernel, and {_PLACES}\n"
+    f"compiling the kernel needs a JDK {MINIMUM} or newer, and {_PLACES}\n"
     "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jdk-headless   (or openjdk-21-jdk-headless)\n"
     "  Fedora:          sudo dnf install java-17-openjdk-devel\n"
     "  macOS:           brew install openjdk@17\n"
@@ -44,7 +44,7 @@ JDK_ADVICE: Final = (
 
 
 def find_java_home(*, needs_compiler: bool = False) -> Path | None:
-    """Return the home of a Java that is new enough: JAVA_HOME's, then PATH's, then any in the usual places."""
+    """Return the home of a Java that is new enough: of JAVA_HOME, then on PATH, then in the usual places."""
     return next((home for home in _candidates() if _will_do(home, needs_compiler=needs_compiler)), None)
 
 
@@ -53,7 +53,7 @@ def _will_do(home: Path, *, needs_compiler: bool) -> bool:
 
 
 def version_of(home: Path) -> int | None:
-    """Return the feature version (17, 21, …) of the Java at *home*; None where there is none that runs."""
+    """Return the feature version (17, 21, …) of the Java at *home*; None if none runs there."""
     java = home / "bin" / "java"
     if not java.is_file():
         return None
@@ -75,7 +75,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def main() -> None:
-    """Print the home of a Java that is new enough; exit code 1, and advice, when there is none."""
+    """Print the home of a Java that is new enough, or advice and exit code 1."""
     needs_compiler = "--jdk" in sys.argv[1:]
     home = find_java_home(needs_compiler=needs_compiler)
     if home is None:

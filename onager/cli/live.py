@@ -1,4 +1,4 @@
-"""How far a job is while one waits: bars that move on a terminal, lines anywhere else; always standard error."""
+"""Shows a job's progress on standard error: moving bars on a terminal, lines elsewhere."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ _BAR_WIDTH = 24
 
 
 class ProgressView(Protocol):
-    """Something that shows progress; a context manager around the wait."""
+    """A display of progress; a context manager around the wait."""
 
     def __enter__(self) -> Self: ...
 
@@ -24,17 +24,17 @@ class ProgressView(Protocol):
     ) -> None: ...
 
     def show(self, progress: JobProgress) -> None:
-        """Show *progress* instead of what was shown before."""
+        """Show *progress*, which replaces the last."""
         ...
 
 
 def progress_view() -> ProgressView:
-    """Return the view that fits standard error."""
+    """Return the view for standard error: bars on a terminal, else lines."""
     return LiveView() if sys.stderr.isatty() else LineView()
 
 
 class LineView:
-    """One line whenever the job's state changes or a stage starts or ends."""
+    """Prints a line when the job's state changes, and when a stage starts or ends."""
 
     def __init__(self) -> None:
         self._said: dict[object, str] = {}
@@ -46,7 +46,7 @@ class LineView:
         pass
 
     def show(self, progress: JobProgress) -> None:
-        """Print what is new in *progress*."""
+        """Print what has changed in *progress*."""
         if not progress.state.is_final:
             self._say_job(progress)
         if progress.retry is not None:
@@ -69,7 +69,7 @@ class LineView:
         self._say("job", f"job {progress.job_id} {verb} {progress.state}{waiting}")
 
     def _say_retry(self, retry: TaskRetry) -> None:
-        """Say it once for each stage and try, of whichever task comes first."""
+        """Print one line per stage and try, for the first task."""
         key = ("retry", retry.stage_id, retry.next_try, bool(retry.max_tries))
         if key not in self._said:
             self._say(key, retry.told(time.time_ns() // 1_000_000))
@@ -100,11 +100,11 @@ class LiveView:
         self._live.stop()
 
     def show(self, progress: JobProgress) -> None:
-        """Draw *progress* over what was there."""
+        """Draw *progress* in place of the last."""
         self._progress = progress
 
     def _render(self) -> "RenderableType":
-        # Called for every frame, so that the seconds go on between two changes.
+        # Called for every frame, so that the seconds advance between changes.
         return "" if self._progress is None else _stage_table(self._progress)
 
 
@@ -118,7 +118,7 @@ def _stage_table(progress: JobProgress) -> "Table":
     if progress.waiting_for:
         title += escape(f"  ({progress.waiting_for})")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
-    for header in ("stage", "", "tasks", "running", "tried again", "rows"):
+    for header in ("stage", "", "tasks", "running", "retried", "rows"):
         table.add_column(header, justify="left" if header in {"stage", ""} else "right")
     for stage in progress.stages:
         table.add_row(

@@ -1,4 +1,4 @@
-"""What commands print on standard output: tables for people, JSON and CSV for programs, Arrow into a file."""
+"""The output of commands: tables for people, JSON and CSV for programs, and Arrow files."""
 
 import base64
 import csv
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLE_ROWS = 1000
-"""How many rows of a result a table shows; the other formats write all."""
+"""How many rows of a result a table shows; other formats write all rows."""
 
 _CELL_WIDTH = 60
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """Return a protocol message as plain values under the protocol's own names.
+    """Return a protocol message as plain values under the protocol's field names.
 
-    Enumerations become their names in lower case, 64-bit numbers stay numbers, bytes become base64; fields that are
-    not set appear with their defaults, except messages.
+    Enumerations become lower-case names, 64-bit numbers stay numbers, and bytes become base64. Unset fields have their
+    defaults; unset messages are left out.
     """
     result: dict[str, Any] = {}
     for descriptor in message.DESCRIPTOR.fields:
@@ -72,7 +72,7 @@ def print_table(
     *,
     cell_width: int | None = _CELL_WIDTH,
 ) -> None:
-    """Print rows under *headers*, in columns as wide as they need, up to *cell_width*; numbers to the right."""
+    """Print rows under *headers*, in columns of at most *cell_width*, with numbers aligned right."""
     out = out or sys.stdout
     values = [list(row) for row in rows]
     cells = [[_cell(value, cell_width) for value in row] for row in values]
@@ -115,7 +115,7 @@ def _text(value: object) -> str:
 
 
 def json_text(value: object) -> str:  # noqa: C901, PLR0911 - one case a type
-    """Return a value of a result as JSON; decimals keep all their digits, NaN and infinities become strings."""
+    """Return a value of a result as JSON; decimals keep all digits, NaN and infinities become strings."""
     match value:
         case None:
             return "null"
@@ -142,7 +142,7 @@ def json_text(value: object) -> str:  # noqa: C901, PLR0911 - one case a type
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return *names* with a number behind each repeated one, so that none is lost as a key."""
+    """Return *names* with a number appended to repeated ones, so that all can be keys."""
     taken: set[str] = set(names)
     seen: set[str] = set()
     result = []
@@ -164,7 +164,7 @@ def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[tuple[Any, ...]]:
 
 
 def write_table(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
-    """Print the first `TABLE_ROWS` rows as a table; standard error says how many there are in all."""
+    """Print the first `TABLE_ROWS` rows as a table, and the number of all rows to standard error."""
     shown: list[tuple[Any, ...]] = []
     total = 0
     for batch in batches:
@@ -172,13 +172,13 @@ def write_table(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordB
             shown.extend(_rows([batch.slice(0, TABLE_ROWS - len(shown))]))
         total += batch.num_rows
     print_table(schema().names, shown)
-    more = f", the first {len(shown):,} of them shown (-o csv, -o json and -o arrow=FILE give all)"
+    more = f", of which the first {len(shown):,} are shown (-o csv, -o json and -o arrow=FILE write all)"
     sys.stdout.flush()
     print(f"({total:,} row{'' if total == 1 else 's'}{more if total > len(shown) else ''})", file=sys.stderr)
 
 
 def write_json(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
-    """Print an array of objects, one row a line; repeated column names get a number."""
+    """Print an array of objects, one row per line; repeated column names get a number."""
     names: list[str] = []
     separator = "[\n"
     for batch in batches:
@@ -191,7 +191,7 @@ def write_json(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBa
 
 
 def write_csv(schema: Callable[[], "pa.Schema"], batches: Iterator["pa.RecordBatch"]) -> None:
-    """Print a header and one line a row; NULL is an empty field."""
+    """Print a header and one line per row; NULL is an empty field."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     has_header = False
     for batch in batches:

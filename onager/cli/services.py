@@ -1,4 +1,4 @@
-"""Start a scheduler or an executor in this process."""
+"""Starts a scheduler or an executor in this process."""
 
 import ctypes
 import difflib
@@ -16,30 +16,30 @@ from onager.cli.java import ADVICE, find_java_home
 from onager.private_files import write_nothing_for_others
 
 SUPERVISOR_VARIABLE: Final = "ONAGER_SUPERVISOR_PID"
-"""Set by a supervisor for its children: they stop when that process is gone."""
+"""Set by a supervisor for its children, which stop when it has ended."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
-_WANTED: Final = {"exchange_dir": "name the directory, or URI, that all executors and schedulers share"}
-"""What to give for settings that have no default."""
+_WANTED: Final = {"exchange_dir": "give the directory, or URI, that all executors and schedulers share"}
+"""Advice for settings that have no default."""
 
 S = TypeVar("S", bound=BaseSettings)
 
 
 def run_scheduler(given: Mapping[str, Any]) -> int:
-    """Run a scheduler until it is stopped, and return its exit code; None among *given* means not given."""
+    """Run a scheduler until it stops, and return its exit code; None in *given* means not given."""
     from onager.scheduler.settings import SchedulerSettings
 
     settings = _settings(SchedulerSettings, given)
     _stop_with_supervisor()
     from onager.scheduler.main import run
 
-    write_nothing_for_others()  # state, exchange, reports of crashes
+    write_nothing_for_others()  # state, exchange files, crash reports
     return run(settings) or 0
 
 
 def run_executor(given: Mapping[str, Any]) -> int:
-    """Run an executor until it is stopped, and return its exit code; None among *given* means not given."""
+    """Run an executor until it stops, and return its exit code; None in *given* means not given."""
     from onager.executor.settings import ExecutorSettings
 
     settings = _settings(ExecutorSettings, given)
@@ -51,7 +51,7 @@ def run_executor(given: Mapping[str, Any]) -> int:
 
 
 def _settings(model: type[S], given: Mapping[str, Any]) -> S:
-    """Return the settings from flags, then from variables; end with a message when one cannot be used."""
+    """Return the settings from flags, then from variables; end the process with a message if one is invalid."""
     _warn_of_unknown_variables(model)
     try:
         return model(**{name: value for name, value in given.items() if value is not None})
@@ -69,7 +69,7 @@ def _settings(model: type[S], given: Mapping[str, Any]) -> S:
 
 
 def _warn_of_unknown_variables(model: type[BaseSettings]) -> None:
-    """Say which variables look like settings and are none: one that is misspelt would do nothing."""
+    """Warn of variables that look like settings but are none, such as misspelt ones."""
     prefix = str(model.model_config.get("env_prefix", ""))
     known = [field.upper() for field in model.model_fields]
     for variable in sorted(os.environ):
@@ -77,12 +77,12 @@ def _warn_of_unknown_variables(model: type[BaseSettings]) -> None:
         if not variable.upper().startswith(prefix) or name in known:
             continue
         similar = difflib.get_close_matches(name, known, 1, cutoff=0.75)
-        advice = f"; is {prefix}{similar[0]} meant?" if similar else ""
-        print(f"onager: {variable} is no setting, and does nothing{advice}", file=sys.stderr)
+        advice = f"; did you mean {prefix}{similar[0]}?" if similar else ""
+        print(f"onager: {variable} is not a setting, and has no effect{advice}", file=sys.stderr)
 
 
 def _choose_java() -> None:
-    """Point Spark at a Java that is new enough, wherever it was installed."""
+    """Set JAVA_HOME to a Java that is new enough for Spark."""
     home = find_java_home()
     if home is None:
         fail(ADVICE, ExitCode.USAGE)
@@ -90,10 +90,10 @@ def _choose_java() -> None:
 
 
 def _stop_with_supervisor() -> None:
-    """Ask the kernel to terminate this process when its supervisor is gone (`prctl(2)`; on Linux only)."""
+    """Make Linux terminate this process when its supervisor ends (`prctl(2)`)."""
     supervisor = os.environ.get(SUPERVISOR_VARIABLE)
     if supervisor is None or sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(supervisor):  # it was gone before we asked
+    if os.getppid() != int(supervisor):  # it ended before the call
         raise SystemExit(int(ExitCode.DONE))

@@ -1,4 +1,4 @@
-"""``onager standalone``: a scheduler and an executor as child processes, started again when they die."""
+"""``onager standalone``: a scheduler and an executor as child processes, restarted when they die."""
 
 import json
 import os
@@ -27,41 +27,41 @@ _SOUND_LIFE_S: Final = 30.0
 _READY_POLL_S: Final = 0.1
 _STOP_GRACE_S: Final = 15.0
 _DRAIN_GRACE_MS: Final = 10_000
-"""How long running tasks may go on after Ctrl-C; less than `_STOP_GRACE_S`."""
+"""How long running tasks may continue after Ctrl-C; less than `_STOP_GRACE_S`."""
 _LISTENING: Final = "listening on "
-"""What a scheduler prints, before its address, once it has bound it."""
+"""What a scheduler prints before its address, once it listens there."""
 _FAILED_START_GRACE_S: Final = 1.0
 _LEVELDB: Final = "leveldb:"
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not listened on
 _SCHEDULERS_OWN: Final = "ONAGER_ETCD_"
-"""The executor, where users' code runs, does not get the variables that begin so: the store is not its business."""
+"""The prefix of variables with credentials of the store, which the executor, where users' code runs, must not see."""
 
 
 class Layout(NamedTuple):
     """Where a standalone cluster keeps its state and its files."""
 
     backend: str
-    """What the scheduler gets as ``--backend``."""
+    """The scheduler's ``--backend``."""
     state_dir: Path | None
-    """The directory of the state; `None` where another program keeps it."""
+    """The directory of the state; `None` if another program stores it."""
     exchange_dir: Path
 
 
 def layout(backend: str | None, state_dir: str | None, exchange_dir: str | None) -> Layout:
-    """Return where things lie: where it is said, else below the user's data directory.
+    """Return the directories: those given, else ``state`` and ``exchange`` below the user's data directory.
 
-    That is ``$XDG_DATA_HOME/onager``, ``~/.local/share/onager`` by default, with ``state`` and ``exchange`` in it. A
-    state directory that is given brings its own exchange directory beside it, ``NAME-exchange``. *backend*
-    ``leveldb:DIR`` means the same as *state_dir*; `InvalidSettingError` when both are given.
+    That is ``$XDG_DATA_HOME/onager``, by default ``~/.local/share/onager``. With a given state directory ``NAME``, the
+    exchange directory is ``NAME-exchange`` beside it. The *backend* ``leveldb:DIR`` means the same as *state_dir*;
+    raises `InvalidSettingError` when both are given.
     """
     if backend is not None and state_dir is not None:
         raise InvalidSettingError(
-            "--state-dir", state_dir, "--backend says already where the state is; give one of both"
+            "--state-dir", state_dir, "--backend already says where the state is; give only one of them"
         )
     if backend is not None and backend.startswith(_LEVELDB):
         state_dir = backend.removeprefix(_LEVELDB)
         if not state_dir:
-            raise InvalidSettingError("--backend", backend, "name the state directory: leveldb:DIR")
+            raise InvalidSettingError("--backend", backend, "give the state directory: leveldb:DIR")
         backend = None
     base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "onager"
     state = Path(state_dir).expanduser().absolute() if state_dir else base / "state"
@@ -76,15 +76,15 @@ def layout(backend: str | None, state_dir: str | None, exchange_dir: str | None)
 
 @dataclass(slots=True)
 class _Child:
-    """A process that is meant to live, and how its last lives went."""
+    """A child process, and when to restart it."""
 
     name: str
     arguments: Sequence[str]
     environment: Mapping[str, str]
     on_line: Callable[[str], None] | None = None
-    """Called in a thread with each line that the process prints on standard output."""
+    """Called, on a thread, with each line of the process's standard output."""
     hidden_prefix: str | None = None
-    """Variables of ours that begin so are kept from the process."""
+    """The process does not inherit variables with this prefix."""
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     start_again_s: float = 0.0
@@ -97,8 +97,8 @@ class _Child:
             for name, value in os.environ.items()
             if self.hidden_prefix is None or not name.startswith(self.hidden_prefix)
         }
-        # -P: no file in the user's directory is taken for a module.
-        # A process group of its own: Ctrl-C reaches the supervisor alone, which stops the children in order.
+        # -P: files in the user's directory are not modules.
+        # Its own session: Ctrl-C reaches only the supervisor, which stops the children in order.
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and package
             [sys.executable, "-P", "-m", "onager", *self.arguments],
             env={**inherited, **self.environment, SUPERVISOR_VARIABLE: str(os.getpid())},
@@ -110,7 +110,7 @@ class _Child:
             threading.Thread(target=_read_lines, args=(self.process.stdout, self.on_line), daemon=True).start()
 
     def died(self) -> int | None:
-        """Return the exit code of a process that has ended since the last look, and forget it."""
+        """Return the exit code if the process has ended since the last call, and schedule its restart."""
         code = None if self.process is None else self.process.poll()
         if code is not None:
             now_s = time.monotonic()
@@ -155,15 +155,15 @@ class Standalone:
     def run(self) -> int:
         """Run until SIGINT or SIGTERM, and return the exit code.
 
-        A child that cannot start at all (a port in use, a locked state directory) has said why, and ends the
-        supervisor with the code for usage errors.
+        A child that cannot start at all (a port in use, a locked state directory) prints why, and the supervisor
+        ends with the code for usage errors.
         """
         try:
             for directory in (self._directories.state_dir, self._directories.exchange_dir):
                 if directory is not None:
                     make_private_directory(directory)
         except OSError as error:
-            print(f"onager: {error.filename} cannot be made: {error.strerror}", file=sys.stderr)
+            print(f"onager: {error.filename} cannot be created: {error.strerror}", file=sys.stderr)
             return ExitCode.USAGE
         for signal_number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signal_number, lambda *_: self._stop.set())
@@ -176,11 +176,11 @@ class Standalone:
     def _supervise(self) -> int:
         with onager.connect(self._address, connect_timeout_s=0.0, retry_timeout_s=0.0) as client:
             while not self._stop.wait(_READY_POLL_S):
-                # The executor starts once our own scheduler has the address: another one that had it before must
-                # not be given a second executor of the same id.
+                # The executor starts once this scheduler owns the address: a different scheduler that has it must
+                # not get a second executor with the same id.
                 children = (self._scheduler, self._executor) if self._has_listened.is_set() else (self._scheduler,)
                 for child in children:
-                    code = self._look_after(child)
+                    code = self._keep_running(child)
                     if code is not None:
                         return code
                 if not self._has_been_ready and self._is_ready(client):
@@ -188,14 +188,14 @@ class Standalone:
                     self._say_ready()
         return ExitCode.DONE
 
-    def _look_after(self, child: _Child) -> int | None:
-        """Start a dead child again; return an exit code when there is no point in that."""
+    def _keep_running(self, child: _Child) -> int | None:
+        """Restart a dead child; return an exit code if a restart cannot help."""
         code = child.died()
         if code == ExitCode.USAGE and not self._has_been_ready:
             return ExitCode.USAGE
         if code is not None:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-            print(f"onager: the {child.name} {how}; starting it again", file=sys.stderr, flush=True)
+            print(f"onager: the {child.name} {how}; restarting it", file=sys.stderr, flush=True)
         if child.process is None and time.monotonic() >= child.start_again_s:
             child.start()
         return None
@@ -222,12 +222,12 @@ class Standalone:
             f"  state     {self._directories.state_dir or self._directories.backend}\n"
             f"  exchange  {self._directories.exchange_dir}\n"
             f'  try       onager submit{where} -e "SELECT 1 AS one"\n'
-            "Ctrl-C stops it; jobs go on when it is started again.",
+            "Ctrl-C stops it; jobs continue when it is started again.",
             flush=True,
         )
 
     def _stop_children(self) -> None:
-        """Stop the executor first, so that it can report what it finishes; then the scheduler."""
+        """Stop the executor first, so that it can report its last tasks; then the scheduler."""
         grace_s = _STOP_GRACE_S if self._has_been_ready else _FAILED_START_GRACE_S
         for child in (self._executor, self._scheduler):
             process = child.process
@@ -248,18 +248,18 @@ def _read_lines(stream: IO[bytes], on_line: Callable[[str], None]) -> None:
 
 
 def _default(variable: str, value: str) -> dict[str, str]:
-    """Return the environment that gives *variable* a value, unless it has one."""
+    """Return an environment that sets *variable*, unless it is set already."""
     return {} if variable in os.environ else {variable: value}
 
 
 def _reached_at(listen: str) -> str:
-    """Return where a scheduler that listens at *listen* is reached from this machine."""
+    """Return the address under which this machine reaches a scheduler that listens at *listen*."""
     host, _, port = listen.rpartition(":")
     return f"{_LOOPBACK_OF.get(host, host)}:{port}"
 
 
 def _with_free_port(listen: str) -> str:
-    """Return *listen* with a port that is free now in place of port 0."""
+    """Return *listen* with port 0 replaced by a free port."""
     host, _, port = listen.rpartition(":")
     if port != "0":
         return parse_addresses(listen)[0]

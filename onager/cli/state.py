@@ -1,4 +1,4 @@
-"""What the commands of ``onager state`` print and ask."""
+"""The commands of ``onager state``: their output, and their questions."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ _LIVING_SHOWN = 5
 
 
 class StateSource(Protocol):
-    """A store, seen through a scheduler (`onager.client.state`) or opened here (`onager.cli.direct_state`)."""
+    """A store, accessed through a scheduler (`onager.client.state`) or opened here (`onager.cli.direct_state`)."""
 
     def keys(self, prefix: str = "", limit: int = 1000) -> pb.ListStateResponse:
         """Return keys."""
@@ -41,7 +41,7 @@ class StateSource(Protocol):
         ...
 
     def check(self) -> Iterator[pb.StateCheck]:
-        """Yield what is wrong."""
+        """Yield findings."""
         ...
 
     def backup(self) -> Iterator[pb.StateBackup]:
@@ -50,7 +50,7 @@ class StateSource(Protocol):
 
 
 def source(scheduler: str, backend: str | None) -> AbstractContextManager[StateSource]:
-    """Return the store at *backend*, opened here, or else that of the schedulers."""
+    """Return the store at *backend*, opened here, or without it the schedulers' store."""
     if backend is not None:
         from onager.cli.direct_state import DirectState
 
@@ -75,7 +75,7 @@ def ls(state: StateSource, prefix: str, limit: int, output: str) -> None:
     rows = [(e.key, e.mod_revision, e.size_bytes) for e in answer.entries]
     print_table(("KEY", "REVISION", "BYTES"), rows, cell_width=None)
     if answer.more:
-        print("… and more: give a longer prefix, or --limit")
+        print("… and more: give a longer prefix, or a higher --limit")
 
 
 def get(state: StateSource, key: str, output: str) -> None:
@@ -86,7 +86,7 @@ def get(state: StateSource, key: str, output: str) -> None:
 
 
 def watch(state: StateSource, prefix: str, output: str) -> None:
-    """Print changes, a line each, until interrupted."""
+    """Print each change as a line, until interrupted."""
     with contextlib.suppress(KeyboardInterrupt), contextlib.closing(state.changes(prefix)) as changes:
         for change in changes:
             if change.kind == "watching":
@@ -104,14 +104,14 @@ def _change_as_json(change: pb.StateChange) -> str:
 
 def _change_as_text(change: pb.StateChange) -> str:
     if change.kind == "lost":
-        value = "events were lost; what is there now follows as listed"
+        value = "events were lost; the current records follow as listed"
     else:
         value = change.json if len(change.json) <= _VALUE_WIDTH else change.json[: _VALUE_WIDTH - 1] + "…"
     return f"{change.mod_revision:>8}  {change.kind:<6}  {change.key}  {value}".rstrip().replace("\n", "\\n")
 
 
 def rm(state: StateSource, path: str, *, is_agreed: bool, is_forced: bool, is_dry_run: bool, output: str) -> None:
-    """Remove a record, or all below a prefix, once that was agreed to."""
+    """Remove a record, or every record below a prefix, after confirmation."""
     found = state.remove(path, is_dry_run=True)
     if output != "json":
         what = "would remove" if is_dry_run else "to remove"
@@ -124,7 +124,7 @@ def rm(state: StateSource, path: str, *, is_agreed: bool, is_forced: bool, is_dr
             print(f"danger: {danger}")
     if not is_dry_run:
         if found.dangers and not is_forced:
-            fail(f"{path} is in use: {'; '.join(found.dangers)}. Use --force to remove it all the same", ExitCode.USAGE)
+            fail(f"{path} is in use: {'; '.join(found.dangers)}. Use --force to remove it anyway", ExitCode.USAGE)
         if not is_agreed:
             _ask(f"remove {_count(found.keys, 'record')}?")
         found = state.remove(path, is_dry_run=False, is_forced=is_forced)
@@ -135,7 +135,7 @@ def rm(state: StateSource, path: str, *, is_agreed: bool, is_forced: bool, is_dr
 
 
 def check(state: StateSource, *, is_strict: bool, output: str) -> ExitCode:
-    """Print what is wrong with the store; return 1 when there is an error, or with *is_strict* a warning."""
+    """Print the findings of a check; return 1 if there is an error, or, with *is_strict*, a warning."""
     findings, summary = _run_check(state)
     if output == "json":
         told = plain(summary)
@@ -183,11 +183,11 @@ def backup(state: StateSource, file: Path, *, is_overwriting: bool, output: str)
     print(f"{_count(records, 'record')} as of revision {header.revision} are in {file}")
     if header.left_out:
         left_out = ", ".join(f"{count} of {name}" for name, count in sorted(header.left_out.items()))
-        print(f"left out, since they are bound to lives: {left_out}")
+        print(f"left out, since they belong to running processes: {left_out}")
 
 
 def restore(backend: str, file: Path, *, is_replacing: bool, is_agreed: bool, output: str) -> ExitCode:
-    """Write a backup's records into a store, check it, and return 1 when the check finds an error."""
+    """Restore a backup into a store, check the store, and return 1 if the check finds an error."""
     from onager.cli.direct_state import DirectState
     from onager.state_admin.backup_file import BackupReader
 
@@ -214,13 +214,13 @@ def _check_target(is_shared: bool, target: "Target", *, is_replacing: bool) -> N
     if is_shared and target.living:
         living = ", ".join(target.living[:_LIVING_SHOWN])
         raise InvalidRequestError(
-            f"the store is in use: it heard lately of {living}. Stop its schedulers, wait until the leases have ended "
-            "(some seconds), and try again; nothing was changed"
+            f"the store is in use by {living}. Stop its schedulers, wait until their leases expire (some seconds), "
+            "and try again; nothing was changed"
         )
     if target.counts and target.mark is None and not is_replacing:
         counts = ", ".join(f"{name} {count:,}" for name, count in target.counts.items())
         raise InvalidRequestError(
-            f"the store is not empty ({counts}): give another one, or --replace to delete what is there first; "
+            f"the store is not empty ({counts}): give another one, or --replace to delete its records first; "
             "nothing was changed"
         )
 
@@ -228,15 +228,15 @@ def _check_target(is_shared: bool, target: "Target", *, is_replacing: bool) -> N
 def _announce(found: "BackupFile", target: "Target") -> None:
     print(f"backup of {found.taken} from {found.source}, revision {found.revision}: {_count(found.records, 'record')}")
     if target.mark is not None:
-        print(f"an earlier restore of {target.mark.file} was not finished: beginning anew")
+        print(f"an earlier restore of {target.mark.file} was not finished: starting again")
     elif target.counts:
         print(f"to be deleted: {_count(sum(target.counts.values()), 'record')}")
 
 
 def _ask(question: str) -> None:
-    """Return when somebody at the terminal says yes; otherwise end the process, having done nothing."""
+    """Return if the user at the terminal agrees; otherwise end the process without a change."""
     if not sys.stdin.isatty():
-        fail(f"{question} Nobody is there to ask; use --yes", ExitCode.USAGE)
+        fail(f"{question} There is no terminal to ask; use --yes", ExitCode.USAGE)
     try:
         answer = input(f"{question} [y/N] ")
     except (EOFError, KeyboardInterrupt):

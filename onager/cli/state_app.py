@@ -10,16 +10,16 @@ from onager.cli.exits import one_of
 from onager.protocol.limits import DEFAULT_ADDRESS
 
 app = typer.Typer(
-    help="""Look into the state store, and look after it.
+    help="""Inspect and maintain the state store.
 
-Every command goes through a running scheduler, or with --backend straight to the store when none runs: a LevelDB
-directory is open in one process at a time.""",
+Every command uses a running scheduler or, with --backend, opens the store itself. Only one process at a time can open a
+LevelDB directory, so --backend works there only while no scheduler runs.""",
     no_args_is_help=True,
 )
 
 Backend = Annotated[
     str | None,
-    typer.Option(metavar="leveldb:DIR|etcd://H:P/NS", help="Open this store here, and ask no scheduler."),
+    typer.Option(metavar="leveldb:DIR|etcd://H:P/NS", help="Open this store, without a scheduler."),
 ]
 Prefix = Annotated[str, typer.Argument(metavar="[KEYSPACE[/PREFIX]]")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -56,7 +56,7 @@ def get(
 ) -> None:
     """Print one record as JSON; -o json adds its key and revision.
 
-    GraphChunks/JOB/SNAPSHOT and Plans/DIGEST stand for all chunks of a snapshot or blob.
+    GraphChunks/JOB/SNAPSHOT and Plans/DIGEST join all chunks of a snapshot or blob.
     """
     from onager.cli import state
 
@@ -73,9 +73,9 @@ def watch(
     scheduler: Scheduler = DEFAULT_ADDRESS,
     backend: Backend = None,
 ) -> None:
-    """Print every change until ^C: revision, what happened, key, value.
+    """Print every change until ^C: revision, kind, key, value.
 
-    Where events were lost it says so, and lists what is there.
+    When events were lost, it says so, and lists the current records.
     """
     from onager.cli import state
 
@@ -89,13 +89,13 @@ def watch(
 def rm(
     path: Annotated[str, typer.Argument(metavar="KEYSPACE/KEY|KEYSPACE/[PREFIX/]")],
     yes: Yes = False,
-    force: Annotated[bool, typer.Option("--force", help="Also what running jobs and executors need.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if running jobs or executors need it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
     backend: Backend = None,
 ) -> None:
-    """Remove a record, or with / at the end all below a prefix in one operation."""
+    """Remove a record or, if the path ends with /, every record below it, in one operation."""
     from onager.cli import state
 
     output = _format(output)
@@ -106,14 +106,14 @@ def rm(
 @app.command("check")
 @connecting
 def check(
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")] = False,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
     backend: Backend = None,
 ) -> None:
-    """Look for damage: records that cannot be read, references to nothing, graphs that cannot be.
+    """Look for damage: unreadable records, dangling references, inconsistent graphs.
 
-    Ends with 0 when there is no error, with 1 when there is one. Warnings are what schedulers look after themselves.
+    Ends with 1 if there is an error, else with 0. Warnings are about problems that schedulers repair themselves.
     """
     from onager.cli import state
 
@@ -127,12 +127,12 @@ def check(
 @connecting
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it exists.")] = False,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
     backend: Backend = None,
 ) -> None:
-    """Write all records as of one moment to a file, compressed JSON lines; jobs go on meanwhile."""
+    """Write all records at one revision to a file, as compressed JSON lines; jobs continue meanwhile."""
     from onager.cli import state
 
     output = _format(output)
@@ -144,11 +144,11 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE")],
     backend: Annotated[str, typer.Option(metavar="leveldb:DIR|etcd://H:P/NS", help="The store to write to.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Delete what is in the store first.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the store's records first.")] = False,
     yes: Yes = False,
     output: Output = "table",
 ) -> None:
-    """Write a backup's records into an empty store of any kind that no scheduler runs on, then check it."""
+    """Restore a backup into an empty store of any kind that no scheduler uses, then check it."""
     from onager.cli import state
 
     output = _format(output)

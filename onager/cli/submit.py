@@ -18,7 +18,7 @@ from onager.client.spec import View, views_from
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What the flags said; exactly one of *sql*, *file* and *py* is there."""
+    """The flags of ``onager submit``; exactly one of *sql*, *file* and *py* is set."""
 
     scheduler: str
     sql: str | None
@@ -41,7 +41,7 @@ class Submission:
 
 
 def run(submission: Submission) -> None:
-    """Carry the submission out; the process ends with the exit code of what became of the job."""
+    """Submit the job, and unless detached, wait for it and print its result; errors raise."""
     arrow = submission.output_format.removeprefix("arrow=") if submission.output_format.startswith("arrow=") else None
     if arrow is not None:
         _check_writable(Path(arrow))
@@ -85,7 +85,7 @@ def _submit(client: OnagerClient, submission: Submission) -> JobHandle:
 
 
 def _argument(text: str) -> object:
-    """Return what *text* says as JSON, else the text itself: ``--arg n=3``, ``--arg name=Ada``."""
+    """Return *text* parsed as JSON, else the text itself: ``--arg n=3``, ``--arg name=Ada``."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -109,7 +109,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _wait(job: JobHandle) -> JobProgress:
-    """Wait for the job's end; an interrupt asks on a terminal, and detaches anywhere else."""
+    """Wait for the job's end; an interrupt asks what to do on a terminal, and detaches elsewhere."""
     while True:
         try:
             with progress_view() as view:
@@ -119,10 +119,10 @@ def _wait(job: JobHandle) -> JobProgress:
 
 
 def _interrupted(job: JobHandle) -> None:
-    """Return to go on waiting; otherwise end the process, with the job cancelled or going on."""
+    """Ask whether to continue waiting; if not, cancel or detach the job, and end the process."""
     answer = "d"
     if sys.stdin.isatty() and sys.stderr.isatty():
-        print(f"\njob {job.id}: (c)ancel it, (d)etach and let it run, or enter to go on waiting? ",
+        print(f"\njob {job.id}: (c)ancel it, (d)etach and let it run, or press enter to keep waiting? ",
               end="", file=sys.stderr, flush=True)  # fmt: skip
         try:
             answer = sys.stdin.readline().strip().lower()[:1]
@@ -132,7 +132,10 @@ def _interrupted(job: JobHandle) -> None:
         state = job.cancel("interrupted by the user")
         fail(f"job {job.id} is {state}", ExitCode.JOB_FAILED)
     if answer == "d":
-        fail(f"job {job.id} goes on; onager job {job.id} shows it, onager cancel {job.id} stops it", ExitCode.DETACHED)
+        fail(
+            f"job {job.id} continues; onager job {job.id} shows it, onager cancel {job.id} cancels it",
+            ExitCode.DETACHED,
+        )
 
 
 def _print_sink(progress: JobProgress, output_format: str) -> None:

@@ -1,4 +1,4 @@
-"""The Python client: submit SQL or functions to a cluster, watch them, and take their results as Arrow."""
+"""The Python client: submit SQL or functions to a cluster, watch them, and fetch their results as Arrow."""
 
 from onager.client.client import OnagerClient, connect
 from onager.client.job import JobHandle

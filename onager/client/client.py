@@ -1,4 +1,4 @@
-"""The door to a cluster: submit queries and functions, find jobs and executors."""
+"""The client of a cluster: submits queries and functions, lists jobs and executors."""
 
 import os
 import secrets
@@ -20,13 +20,13 @@ from onager.protocol.limits import DEFAULT_ADDRESS, PROTOCOL_VERSION
 from onager.protocol.security import ClientSecurity
 
 ADDRESS_VARIABLE = "ONAGER_SCHEDULER"
-"""Where schedulers are looked for when no address is given."""
+"""The variable with the schedulers' addresses, used when none are given."""
 
 PathLike = str | os.PathLike[str]
 
 
 def default_addresses() -> str:
-    """Return the schedulers' addresses from ``ONAGER_SCHEDULER``, else that of a scheduler on this machine."""
+    """Return the schedulers' addresses from ``ONAGER_SCHEDULER``, else the default address on this machine."""
     return os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
 
 
@@ -37,13 +37,13 @@ def connect(
     retry_timeout_s: float = 60.0,
     security: ClientSecurity | None = None,
 ) -> "OnagerClient":
-    """Return a client of the cluster at *addresses*, ``"host:port"`` or several with commas between them.
+    """Return a client of the cluster at *addresses*, ``"host:port"`` or several, separated by commas.
 
-    Nothing is sent yet. A scheduler that never answered raises `SchedulerUnreachableError` after *connect_timeout_s*;
-    one that has answered is waited for *retry_timeout_s*, so that its restart goes unnoticed. *security* names
-    certificates and the token; without it, the variables ``ONAGER_TLS_CA``, ``ONAGER_TLS_CERT``, ``ONAGER_TLS_KEY``,
-    ``ONAGER_AUTH_TOKEN_FILE`` and ``ONAGER_INSECURE`` do. `InvalidSettingError` for files that cannot be used, and
-    for a scheduler on another machine without TLS where nobody said that this is meant.
+    It connects at the first call. Calls raise `SchedulerUnreachableError` after *connect_timeout_s* if no scheduler has
+    ever answered, and after *retry_timeout_s* if one has, so that they survive a restart. *security* names certificates
+    and the token; by default, the variables ``ONAGER_TLS_CA``, ``ONAGER_TLS_CERT``, ``ONAGER_TLS_KEY``,
+    ``ONAGER_AUTH_TOKEN_FILE`` and ``ONAGER_INSECURE`` do. Raises `InvalidSettingError` for files that cannot be used,
+    and for a scheduler on another machine without TLS, unless *security* allows plaintext.
     """
     connection = Connection(
         addresses or default_addresses(),
@@ -55,7 +55,7 @@ def connect(
 
 
 class OnagerClient:
-    """A connection to a cluster; may be shared between threads, and closes its channels as a context manager."""
+    """A client of a cluster; thread-safe, and a context manager that closes its connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -69,7 +69,7 @@ class OnagerClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; jobs go on."""
+        """Close the connection; jobs continue."""
         self._connection.close()
 
     def sql(
@@ -87,8 +87,8 @@ class OnagerClient:
     ) -> JobHandle:
         """Submit a script of SQL statements, the last of which is the query, and return the job.
 
-        *views* names datasets for the query. With *output* the result is written there as a dataset of *format*
-        (parquet, csv, json, orc); *mode* says what becomes of an existing one (error, overwrite, append).
+        *views* gives names to datasets. With *output*, the result is written there as a dataset of *format* (parquet,
+        csv, json, orc); *mode* says what to do if one exists (error, overwrite, append).
         """
         spec = job_spec(
             sql=text,
@@ -114,11 +114,11 @@ class OnagerClient:
         mode: str = "error",
         output_options: Mapping[str, str] | None = None,
     ) -> JobHandle:
-        """Submit a function that takes the session (and *args* by keyword) and returns a DataFrame.
+        """Submit a function that takes the session, and *args* by keyword, and returns a DataFrame.
 
-        *function* is ``"job.py:function"`` (``main`` unless named) or the function itself. *py_files* are modules
-        that it imports, as ``NAME.py`` or ``.zip``. The function is called where the job is planned, possibly more
-        than once: it may build DataFrames, but not write anything.
+        *function* is ``"job.py:function"`` (by default ``main``) or the function itself. *py_files* are modules that it
+        imports, as ``NAME.py`` or ``.zip``. An executor calls the function to plan the job, possibly more than once: it
+        may build DataFrames, but not write anything. The other parameters are those of `sql`.
         """
         message, title = python_message(function, args or {})
         spec = job_spec(
@@ -132,9 +132,9 @@ class OnagerClient:
         return self.submit(spec)
 
     def submit(self, spec: pb.JobSpec, job_id: str | None = None) -> JobHandle:
-        """Submit *spec*, and return once the job is stored: from then on no crash loses it.
+        """Submit *spec*, and return once the job is stored durably.
 
-        Repeating it with the same *job_id* finds the same job; the same id with another specification raises
+        A repeated call with the same *job_id* returns the same job; with another specification it raises
         `JobConflictError`.
         """
         request = pb.SubmitJobRequest(
@@ -147,7 +147,7 @@ class OnagerClient:
         return JobHandle(self._connection, answer.job_id)
 
     def job(self, job_id: str) -> JobHandle:
-        """Return the job of that id, submitted by whomever; whether it is known shows at the first use."""
+        """Return the job with that id, whoever submitted it; its first use fails if no such job exists."""
         if not job_id:
             raise InvalidRequestError("a job id must be given; onager jobs lists them")
         return JobHandle(self._connection, job_id)
@@ -157,34 +157,34 @@ class OnagerClient:
         return ResultReader(self._connection, job_id)
 
     def jobs(self, limit: int = 100, state: str = "") -> list[JobProgress]:
-        """Return jobs, newest first and without their stages; *state* picks those in one state."""
+        """Return jobs, newest first and without their stages; *state* selects those in one state."""
         request = pb.ListJobsRequest(limit=limit, state=state)
         answer: pb.ListJobsResponse = self._connection.call("ListJobs", request)
         return [JobProgress.from_message(job) for job in answer.jobs]
 
     def list_jobs(self, limit: int = 100, state: str = "") -> pb.ListJobsResponse:
-        """Return the same as `jobs` in the form of the protocol."""
+        """Return the same as `jobs`, as a protocol message."""
         answer: pb.ListJobsResponse = self._connection.call("ListJobs", pb.ListJobsRequest(limit=limit, state=state))
         return answer
 
     def executors(self) -> list[pb.ExecutorInfo]:
-        """Return the executors that the scheduler knows, lost ones included."""
+        """Return the executors that the scheduler knows, including lost ones."""
         answer: pb.ListExecutorsResponse = self._connection.call("ListExecutors", pb.ListExecutorsRequest())
         return list(answer.executors)
 
     def schedulers(self) -> list[pb.SchedulerInfo]:
-        """Return the schedulers of the cluster; the one that answered says so."""
+        """Return the schedulers of the cluster; `answering` marks the one that answered."""
         answer: pb.ListSchedulersResponse = self._connection.call("ListSchedulers", pb.ListSchedulersRequest())
         return list(answer.schedulers)
 
     @property
     def state(self) -> ClusterState:
-        """The state store, for an administrator."""
+        """The cluster's state store, for administration."""
         return ClusterState(self._connection)
 
 
 def _title(text: str, limit: int = 60) -> str:
-    """Return a short name for a query: its first words, without comments at the top."""
+    """Return a short name for a query: its first words, without leading comments."""
     lines = (line.strip() for line in text[:4096].splitlines())
     words = " ".join(" ".join(line for line in lines if line and not line.startswith("--")).split())
     return words if len(words) <= limit else words[: limit - 1] + "…"

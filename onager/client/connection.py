@@ -1,8 +1,8 @@
-"""Calls to whichever scheduler answers: deadlines, retries, and fail-over from one address to the next.
+"""Calls to any scheduler that answers: deadlines, retries, and fail-over from one address to the next.
 
-Every call of the protocol may be repeated (a submission carries its job id), so a call that broke is simply made
-again, at the next address. A scheduler that was never reached is given up after `connect_timeout_s`; one that has
-answered before is waited for much longer, because it is probably being started again.
+Every call of the protocol is idempotent (a submission carries its job id), so a broken call is repeated at the next
+address. If no scheduler has ever answered, calls fail after `connect_timeout_s`; if one has, they are retried for
+`retry_timeout_s`, because it is probably restarting.
 """
 
 import threading
@@ -24,15 +24,15 @@ CALL_DEADLINE_S: Final = 20.0
 """How long one unary call may take before the next address is tried."""
 
 STREAM_DEADLINE_S: Final = 300.0
-"""How long one stream may last before it is opened again where it stopped."""
+"""How long one stream may last before it is reopened where it stopped."""
 
 _BROKEN: Final = frozenset(
     {
         StatusCode.UNAVAILABLE,
         StatusCode.DEADLINE_EXCEEDED,
-        # A service that shuts down cancels its calls; what we cancel ourselves we never look at again.
+        # A server that shuts down cancels its calls; the client ignores calls that it cancels itself.
         StatusCode.CANCELLED,
-        # A write whose outcome is not known, or that others were quicker than too often.
+        # A write with an unknown outcome, or one that lost too many races.
         StatusCode.ABORTED,
     }
 )
@@ -42,7 +42,7 @@ _RESET_DETAILS: Final = ("RST_STREAM", "Stream removed", "Connection reset", "GO
 
 
 class BrokenCallError(Exception):
-    """One attempt at every address failed; holds what the last one said."""
+    """One attempt at every address failed; holds the last error."""
 
     def __init__(self, address: str, cause: grpc.RpcError) -> None:
         super().__init__(str(cause))
@@ -51,7 +51,7 @@ class BrokenCallError(Exception):
 
 
 def parse_addresses(text: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses in ``"host:port,host:port"``; raise `InvalidSettingError` on anything else."""
+    """Return the addresses in ``"host:port,host:port"``; raises `InvalidSettingError` for anything else."""
     parts = text.split(",") if isinstance(text, str) else list(text)
     addresses = tuple(part.strip() for part in parts if part.strip())
     if not addresses:
@@ -64,7 +64,7 @@ def parse_addresses(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class Connection:
-    """Channels to the schedulers given, used one at a time; safe to share between threads."""
+    """Channels to the given schedulers, of which one is used at a time; thread-safe."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Connection:
         self._closing = threading.Event()
 
     def close(self) -> None:
-        """Close every channel; calls in flight end with an error."""
+        """Close every channel; in-flight calls fail."""
         self._closing.set()
         for channel in self._channels:
             channel.close()
@@ -100,15 +100,15 @@ class Connection:
     def call(self, method: str, request: Any, *, deadline_s: float = CALL_DEADLINE_S) -> Any:
         """Return the answer to *request* from the first scheduler that gives one.
 
-        Raises the service's own error as it was raised there, or `SchedulerUnreachableError`.
+        Raises the scheduler's own error, or `SchedulerUnreachableError`.
         """
         return self._retrying()(self._on_any, lambda stub: getattr(stub, method)(request, timeout=deadline_s))
 
     def stream(self, open_stream: Callable[[Any, float], Iterator[T]]) -> Iterator[T]:
-        """Yield the messages of a stream, opened again (elsewhere) whenever it breaks.
+        """Yield the messages of a stream, which is reopened, at the next address, whenever it breaks.
 
-        *open_stream* takes a stub and a deadline in seconds, and starts the stream at wherever the caller has got
-        to. Patience begins anew with every stream that held for a second or more.
+        *open_stream* takes a stub and a deadline in seconds, and resumes the stream after the last message that the
+        caller has processed. A stream that lasted for a second or more resets the retry timeout.
         """
         trouble_since_s: float | None = None
         while True:
@@ -129,7 +129,7 @@ class Connection:
             return
 
     def _first(self, open_stream: Callable[[Any, float], Iterator[T]]) -> Iterator[T]:
-        """Open a stream and wait for its first message, so that a dead address shows here and is retried."""
+        """Open a stream and wait for its first message, so that a dead address fails here and is retried."""
         call, first = self._on_any(lambda stub: _opened(open_stream(stub, STREAM_DEADLINE_S)))
         return self._messages(call, first)
 
@@ -148,7 +148,7 @@ class Connection:
                 call.cancel()
 
     def _on_any(self, attempt: Callable[[Any], T]) -> T:
-        """Make one attempt at each address, from the current one on."""
+        """Make one attempt at each address, starting with the current one."""
         failure: BrokenCallError | None = None
         for _ in self.addresses:
             index = self._current
@@ -191,7 +191,7 @@ class Connection:
         raise self._unreachable(failure) from failure.cause
 
     def _unreachable(self, failure: BrokenCallError) -> OnagerError:
-        """Return the error to raise when patience is at its end: a typed one if the service gave one."""
+        """Return the error to raise when retries end: the scheduler's own error if there is one."""
         return self._access.error_of(failure.cause, ",".join(self.addresses))
 
 

@@ -1,4 +1,4 @@
-"""A submitted job in the user's hand: watch it, cancel it, take its result."""
+"""A submitted job: watch it, cancel it, fetch its result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ ProgressCallback = Callable[[JobProgress], None]
 
 
 class JobHandle:
-    """One job; made by `OnagerClient`, from any process that knows the job's id."""
+    """One job, made by `OnagerClient`."""
 
     def __init__(self, connection: Connection, job_id: str) -> None:
         self._connection = connection
@@ -27,18 +27,18 @@ class JobHandle:
 
     @property
     def id(self) -> str:
-        """The id under which every scheduler knows the job."""
+        """The job's id, with which any process can find it; see `OnagerClient.job`."""
         return self._id
 
     def __repr__(self) -> str:
         return f"JobHandle({self._id!r})"
 
     def wait(self, timeout: float | None = None, on_progress: ProgressCallback | None = None) -> JobProgress:
-        """Wait until the job has ended, and return how.
+        """Wait until the job has succeeded, and return its final progress.
 
-        *on_progress* is called now and at every change (at most every 100 ms). Raises `JobFailedError` with Spark's
-        own message (of a Python function: with the class and text of what it raised and the traceback of the user's own
-        frames), `JobCancelledError`, or `TimeoutError` after *timeout* seconds; the job itself goes on then.
+        *on_progress* is called at once and at every change (at most every 100 ms). Raises `JobFailedError` with Spark's
+        own message or, for a Python function, with its exception and the traceback of the user's own frames,
+        `JobCancelledError`, or `TimeoutError` after *timeout* seconds, in which case the job continues.
         """
         for progress in self.watch(timeout):
             if on_progress is not None:
@@ -48,9 +48,9 @@ class JobHandle:
         return progress
 
     def watch(self, timeout: float | None = None) -> Iterator[JobProgress]:
-        """Yield the job's progress now and at every change; the last is the state in which it ended.
+        """Yield the job's progress now and at every change; the last one is the final state.
 
-        Survives the loss of the scheduler that it watches through. Raises `TimeoutError` after *timeout* seconds.
+        Survives the loss of the scheduler that answers. Raises `TimeoutError` after *timeout* seconds.
         """
         end_s = None if timeout is None else time.monotonic() + timeout
 
@@ -69,13 +69,13 @@ class JobHandle:
                     return
 
     def progress(self) -> JobProgress:
-        """Return how far the job is now."""
-        # A page behind all tasks: the specification and the plan come with the first page alone.
+        """Return the job's current progress."""
+        # A page after all tasks: only the first page has the specification and the plan.
         request = pb.GetJobRequest(job_id=self._id, stage_id=2**32 - 1)
         return JobProgress.from_message(self._connection.call("GetJob", request).progress)
 
     def detail(self) -> pb.JobDetail:
-        """Return all that the scheduler tells about the job: specification, plan, stages with their tasks."""
+        """Return everything about the job: specification, plan, stages with their tasks."""
         message: pb.JobDetail = self._connection.call("GetJob", pb.GetJobRequest(job_id=self._id))
         stages = {stage.stage_id: stage for stage in message.progress.stages}
         while message.HasField("next"):
@@ -92,15 +92,15 @@ class JobHandle:
         return message
 
     def cancel(self, reason: str = "") -> JobState:
-        """Ask for the job to be stopped, and return its state after that; a job that has ended stays as it is."""
+        """Cancel the job, and return its state; no effect on a job that has ended."""
         request = pb.CancelJobRequest(job_id=self._id, reason=reason)
         answer: pb.CancelJobResponse = self._connection.call("CancelJob", request)
         return JobState(pb.JobState.Name(answer.state).lower())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Wait for the job, then yield its result batch by batch: partitions in order, batches in order.
+        """Wait for the job, then yield its result batch by batch, in the order of partitions and batches.
 
-        A connection that breaks on the way is taken up again where it broke.
+        A broken connection is reopened and continues where it broke.
         """
         return self._reader().batches()
 

@@ -1,4 +1,4 @@
-"""How far a job is, as plain values."""
+"""The progress of a job, as plain values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from onager.protocol import onager_pb2 as pb
 
 
 class JobState(StrEnum):
-    """Where a job is in its life; the last three are final."""
+    """The state of a job; the last three are final."""
 
     QUEUED = "queued"
     PLANNING = "planning"
@@ -21,13 +21,13 @@ class JobState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Return whether nothing more happens to a job in this state."""
+        """Return whether a job in this state never changes again."""
         return self in {JobState.SUCCESSFUL, JobState.FAILED, JobState.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """One stage: how many of its partitions are where, and what they have cost so far."""
+    """One stage: the states of its partitions, and its cost so far."""
 
     stage_id: int
     name: str
@@ -42,19 +42,19 @@ class StageProgress:
     tasks_failed: int
     tasks_lost: int
     tasks_speculated: int
-    """Tasks of which a second attempt was run while one was running."""
+    """Tasks with a speculative attempt, which ran beside the first one."""
     started_ms: int
-    """Since the Unix epoch; 0 until the first task has started."""
+    """Since the Unix epoch; 0 until the first task starts."""
     ended_ms: int
     run_ms: int
-    """Sum over the stage's tasks."""
+    """The sum of its tasks' run times."""
     rows_out: int
     bytes_out: int
     bytes_in: int
 
     @classmethod
     def from_message(cls, message: pb.StageInfo) -> Self:
-        """Return the stage that *message* tells about."""
+        """Return the stage that *message* describes."""
         return cls(
             stage_id=message.stage_id,
             name=message.name,
@@ -79,23 +79,23 @@ class StageProgress:
 
 @dataclass(frozen=True, slots=True)
 class TaskRetry:
-    """The task that is tried again next, after it failed."""
+    """The failed task that is retried next."""
 
     stage_id: int
     partition: int
     next_try: int
-    """2 for the first one after the failure."""
+    """The number of the next try; 2 is the first retry."""
     max_tries: int
-    """0: what failed is nobody's fault, and is tried again for as long as it takes."""
+    """0: no limit, since the failure is not the task's fault."""
     message: str
-    """What failed."""
+    """The error of the last try."""
     not_before_ms: int
     tasks: int
-    """How many wait for their next try, this one among them."""
+    """The number of tasks that wait for a retry, including this one."""
 
     @classmethod
     def from_message(cls, message: pb.TaskRetry) -> Self:
-        """Return what *message* tells."""
+        """Return the retry that *message* describes."""
         return cls(
             stage_id=message.stage_id,
             partition=message.partition,
@@ -107,14 +107,14 @@ class TaskRetry:
         )
 
     def told(self, now_ms: int) -> str:
-        """Return it for people: what failed, which try comes next, and in how many seconds."""
+        """Return a line for people: the error, the number of the next try, and the seconds until it."""
         first_line = self.message.partition("\n")[0]
         more = self.tasks - 1
-        others = f" ({more} more {'waits' if more == 1 else 'wait'} so)" if more else ""
+        others = f" ({more} more {'task waits' if more == 1 else 'tasks wait'} for a retry)" if more else ""
         pause_s = max(0, self.not_before_ms - now_ms) / 1000
         if not self.max_tries:
             where = f"task {self.partition} of stage {self.stage_id}"
-            return f"{where} waits: {first_line}; tried again in {pause_s:.1f} s{others}"
+            return f"{where} waits: {first_line}; retry in {pause_s:.1f} s{others}"
         return (
             f"task {self.partition} of stage {self.stage_id} failed: {first_line}; try {self.next_try} of "
             f"{self.max_tries} in {pause_s:.1f} s{others}"
@@ -123,7 +123,7 @@ class TaskRetry:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """A job at one moment. Times are milliseconds since the Unix epoch, 0 for what has not happened yet."""
+    """A job at one moment. Times are milliseconds since the Unix epoch; 0: not yet."""
 
     job_id: str
     name: str
@@ -133,25 +133,25 @@ class JobProgress:
     ended_ms: int
     stages: tuple[StageProgress, ...]
     waiting_for: str
-    """Why nothing runs, for people; empty when something does."""
+    """Why no task runs, for people; empty when one does."""
     result_rows: int
     sink_path: str
-    """Where the result is written as a dataset; empty for a result that is fetched."""
+    """Where the result is written as a dataset; empty if the client fetches it."""
     exchange_bytes: int
-    """What lies in the exchange directory: all that its tasks left there while it runs, then its result until that is
+    """The size of its files in the exchange directory: all outputs while it runs, then its result until that is
     removed."""
     failure: JobEndedError | None
-    """Why there is no result, for jobs that ended without one."""
+    """Why the job failed or was cancelled; None for other jobs."""
     exchange: str = "durable"
-    """How rows go from stage to stage: ``durable``, by files, or ``streaming``, while both run."""
+    """How rows get from stage to stage: ``durable``, through files, or ``streaming``, while both stages run."""
     durable_because: str = ""
-    """Why a job that was to stream does not."""
+    """Why a job that asked for streaming uses files; empty for other jobs."""
     retry: TaskRetry | None = None
-    """Set while tasks that failed wait for their next try."""
+    """Set while failed tasks wait for a retry."""
 
     @classmethod
     def from_message(cls, message: pb.JobProgress) -> Self:
-        """Return the progress that *message* tells about."""
+        """Return the progress that *message* describes."""
         state = JobState(pb.JobState.Name(message.state).lower())
         return cls(
             job_id=message.job_id,
@@ -179,7 +179,7 @@ def _failure(message: pb.JobProgress, state: JobState) -> JobEndedError | None:
             why = f": {failure.message}" if failure.message else ""
             return JobCancelledError(message.job_id, f"job {message.job_id} was cancelled{why}")
         case JobState.FAILED:
-            text = failure.message or "the job failed, and nothing is known about why"
+            text = failure.message or "the job failed for an unknown reason"
             if failure.query_context and failure.query_context.strip() not in text:
                 text = f"{text}\n{failure.query_context}"
             return JobFailedError(

@@ -1,7 +1,7 @@
-"""Results as Arrow: batches put together from the pieces of a stream that may break anywhere.
+"""Results as Arrow batches, assembled from the chunks of a stream that may break anywhere.
 
-A batch counts as received when its last piece is here. After a break the stream is opened again at the batch behind
-the last one received, so that no row is missing and none comes twice.
+A batch is received when its last chunk has arrived. After a break, the stream resumes at the batch after the last one
+received, so that no row is lost or duplicated.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from onager.protocol import onager_pb2 as pb
 
 
 class ResultReader:
-    """Reads one job's result, in order: partitions in order, batches in order."""
+    """Reads one job's result, in the order of partitions and batches."""
 
     def __init__(self, connection: Connection, job_id: str) -> None:
         self._connection = connection
@@ -27,13 +27,13 @@ class ResultReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """The result's schema; known from the first message on."""
+        """The result's schema; known once the first message has arrived."""
         if self._schema is None:
             raise OnagerError(f"the scheduler sent no schema for the result of job {self._job_id}")
         return self._schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches, one in memory at a time."""
+        """Yield the record batches; only one is in memory at a time."""
         for chunk in self._connection.stream(self._open):
             if chunk.schema:
                 self._schema = pa.ipc.read_schema(pa.py_buffer(chunk.schema))
@@ -62,6 +62,6 @@ class ResultReader:
 
 
 def read_table(reader: ResultReader) -> pa.Table:
-    """Return everything that *reader* has still to read as one table."""
+    """Return the rest of *reader*'s result as one table."""
     batches = list(reader.batches())
     return pa.Table.from_batches(batches, reader.schema)

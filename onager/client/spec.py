@@ -1,7 +1,7 @@
-"""Job specifications: what a submission carries, made from what the user wrote.
+"""Makes job specifications from what the user gives.
 
-Paths of the user (views, sinks) become absolute here, because executors run somewhere else; paths with a scheme
-(``s3a://…``) are left as they are.
+Paths of views and sinks become absolute here, because executors have other working directories; URIs (``s3a://…``) stay
+unchanged.
 """
 
 import json
@@ -24,7 +24,7 @@ FORMATS: Final = ("parquet", "csv", "json", "orc", "text")
 SINK_FORMATS: Final = ("parquet", "csv", "json", "orc")
 SINK_MODES: Final = ("error", "overwrite", "append")
 DEFAULT_FUNCTION: Final = "main"
-"""The function of a Python file that runs when none is named."""
+"""The function of a Python file that runs by default."""
 
 _SUFFIXES: Final = {
     "parquet": "parquet",
@@ -39,21 +39,21 @@ _SUFFIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A dataset that the query sees under a name."""
+    """A dataset that the query refers to by a name."""
 
     path: str
     format: str = ""
-    """parquet, csv, json, orc or text; empty: as the dataset itself says, or the extension of its path or files."""
+    """parquet, csv, json, orc or text; empty: from the dataset's description, or the extension of its path or files."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Spark's reader options.
 
-    A dataset that a job wrote says itself how it is read; of any other CSV, ``header`` and ``inferSchema`` are true
-    unless said otherwise.
+    A dataset that a job wrote has a description with its options; for any other CSV dataset, ``header`` and
+    ``inferSchema`` default to true.
     """
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Return *path* made absolute here, unless it names a file system by a scheme."""
+    """Return *path* as an absolute path, or unchanged if it is a URI."""
     text = os.fspath(path)
     if "://" in text or text.startswith("file:"):
         return text
@@ -78,7 +78,7 @@ def views_from(directory: str | os.PathLike[str]) -> dict[str, View]:
             raise InvalidSettingError("views-from", os.fspath(directory), f"two entries would both be view {name!r}")
         views[name] = View(str(entry.absolute()), kind)
     if not views:
-        raise InvalidSettingError("views-from", os.fspath(directory), f"it holds no {', '.join(FORMATS)} dataset")
+        raise InvalidSettingError("views-from", os.fspath(directory), f"it has no {', '.join(FORMATS)} dataset")
     return views
 
 
@@ -87,7 +87,7 @@ def _known(path: Path) -> str | None:
 
 
 def _format_of(path: Path) -> str | None:
-    """Return the format of a file or a directory of files; None for what is no dataset."""
+    """Return the format of a file or a directory of files; None if it is not a dataset."""
     if (known := _known(path)) or not path.is_dir():
         return known
     for _, directories, files in os.walk(path):
@@ -99,7 +99,7 @@ def _format_of(path: Path) -> str | None:
 
 
 def view_message(name: str, view: View | str | os.PathLike[str]) -> pb.View:
-    """Return view *name* as it is sent."""
+    """Return the message for the view *name*."""
     if not isinstance(view, View):
         view = View(os.fspath(view))
     if view.format and view.format not in FORMATS:
@@ -124,15 +124,15 @@ def conf_text(value: object) -> str:
 def python_message(
     code: str | os.PathLike[str] | Callable[..., Any], arguments: Mapping[str, Any]
 ) -> tuple[pb.PythonFunction, str]:
-    """Return a Python job as it is sent, and a name for it.
+    """Return the message for a Python job, and a name for it.
 
-    *code* is ``"job.py"``, ``"job.py:function"``, or a function itself, which then travels pickled and needs the same
-    Python version on the executors. The arguments must be what JSON can hold.
+    *code* is ``"job.py"``, ``"job.py:function"``, or a function itself, which is pickled and needs the same Python
+    version on the executors. The arguments must be JSON values.
     """
     try:
         arguments_json = json.dumps(dict(arguments))
     except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"the arguments of a Python job must be what JSON can hold: {error}") from error
+        raise InvalidRequestError(f"the arguments of a Python job must be JSON values: {error}") from error
     if callable(code):
         name = getattr(code, "__name__", type(code).__name__)
         message = pb.PythonFunction(pickled=_pickle(code), function=name, arguments_json=arguments_json)
@@ -179,7 +179,7 @@ def _pickle(function: Callable[..., Any]) -> bytes:
 
 
 def _is_the_users(module: ModuleType) -> bool:
-    """Return whether *module* lies outside the interpreter's own directories: executors will not have it."""
+    """Return whether *module* is outside the interpreter's own directories, so that executors lack it."""
     file = getattr(module, "__file__", None)
     if file is None:
         return False
@@ -188,7 +188,7 @@ def _is_the_users(module: ModuleType) -> bool:
 
 
 def py_file_message(path: str | os.PathLike[str]) -> pb.PyFile:
-    """Return a module (``NAME.py``) or a ``.zip`` of packages as it is sent."""
+    """Return the message for a module (``NAME.py``) or a ``.zip`` of packages."""
     file = Path(path)
     if file.suffix not in {".py", ".zip"}:
         raise InvalidSettingError("py-file", os.fspath(path), "expected NAME.py or a .zip of packages")
@@ -205,7 +205,7 @@ def job_spec(
     py_files: Sequence[str | os.PathLike[str]] = (),
     sink: pb.Sink | None = None,
 ) -> pb.JobSpec:
-    """Return the specification of a job; raise `RequestTooLargeError` when no scheduler would take it."""
+    """Return the specification of a job; raises `RequestTooLargeError` if it exceeds the schedulers' limit."""
     spec = pb.JobSpec(
         name=name,
         sql=None if sql is None else pb.SqlScript(text=sql),
@@ -221,6 +221,6 @@ def job_spec(
             "the job (query text, functions, Python files)",
             size_bytes,
             MAX_JOB_SPEC_BYTES,
-            "put data into files that the query reads, rather than into the query",
+            "put data into files that the query reads, not into the query",
         )
     return spec

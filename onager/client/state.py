@@ -1,4 +1,4 @@
-"""The state store of a cluster, as its schedulers show it to an administrator."""
+"""Administration of a cluster's state store, through its schedulers."""
 
 from collections.abc import Generator, Iterator
 from typing import Final
@@ -12,7 +12,7 @@ _REMOVAL_DEADLINE_S: Final = 300.0
 
 
 class ClusterState:
-    """Looks into the store through whichever scheduler answers."""
+    """The state store, accessed through any scheduler that answers."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -29,10 +29,10 @@ class ClusterState:
         return answer
 
     def changes(self, prefix: str = "") -> Generator[pb.StateChange, None, None]:
-        """Yield every change below *prefix* from now on; when the scheduler changes, from where it stopped.
+        """Yield every change below *prefix* from now on; after a fail-over it continues where it stopped.
 
-        First comes ``watching``. ``lost`` says that events of a keyspace are missing; what is there now follows as
-        ``listed``.
+        The first change is ``watching``. ``lost`` says that events of a keyspace are missing; its current records
+        follow as ``listed``.
         """
         from_revisions: dict[str, int] = {}
         told: dict[str, set[str]] = {}
@@ -54,7 +54,7 @@ class ClusterState:
             if change.kind == "lost":
                 from_revisions[keyspace] = change.mod_revision + 1
             elif change.kind != "listed":
-                # The stream may break between two changes of one commit, so its revision is asked for again.
+                # The stream may break between two changes of one revision, so it resumes at that revision.
                 if from_revisions.get(keyspace, 0) != change.mod_revision:
                     told[keyspace] = set()
                     from_revisions[keyspace] = change.mod_revision
@@ -64,19 +64,19 @@ class ClusterState:
             yield change
 
     def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
-        """Remove ``Keyspace/key``, or all below ``Keyspace/`` or ``Keyspace/prefix/``."""
+        """Remove ``Keyspace/key``, or every record below ``Keyspace/`` or ``Keyspace/prefix/``."""
         request = pb.RemoveStateRequest(path=path, dry_run=is_dry_run, force=is_forced)
         answer: pb.RemoveStateResponse = self._connection.call("RemoveState", request, deadline_s=_REMOVAL_DEADLINE_S)
         return answer
 
     def check(self) -> Iterator[pb.StateCheck]:
-        """Yield what is wrong with the store; a message that `begins` voids what came before it."""
+        """Yield the findings of a check; a message with `begins` restarts it, and invalidates earlier messages."""
         return self._connection.stream(
             lambda stub, _: stub.CheckState(pb.CheckStateRequest(), timeout=_LONG_DEADLINE_S)
         )
 
     def backup(self) -> Iterator[pb.StateBackup]:
-        """Yield all records at one revision; a header voids what came before it."""
+        """Yield all records at one revision; a header restarts the backup, and invalidates earlier messages."""
         return self._connection.stream(
             lambda stub, _: stub.BackupState(pb.BackupStateRequest(), timeout=_LONG_DEADLINE_S)
         )

@@ -1,4 +1,4 @@
-"""A scheduler that is abused, and another client of it that must not notice."""
+"""A scheduler under abuse, and another client, which must not notice."""
 
 import asyncio
 import json

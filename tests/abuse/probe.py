@@ -1,4 +1,4 @@
-"""Another client: calls a scheduler all the while, and says how long it was kept waiting, and how large that one grew.
+"""Another client: calls a scheduler continuously, and reports its waits and the scheduler's memory.
 
 ``python -m tests.abuse.probe ADDRESS PID``, told ``begin`` and ``end`` on standard input. A wait counts for no longer
 than the scheduler computed meanwhile: whatever else goes on on the machine does not make it slower.

@@ -107,7 +107,7 @@ def drawn(descriptor: Descriptor, count: int) -> list[bytes]:
 
 
 async def all_of(address: str, path: str, sent: list[bytes], *, is_stream: bool) -> Counter[StatusCode]:
-    """Return how the calls ended; a stream that goes on is cancelled after its first message."""
+    """Return how the calls ended; an open stream is cancelled after its first message."""
     places = asyncio.Semaphore(_AT_ONCE)
     async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         unary, stream = channel.unary_unary(f"/{path}"), channel.unary_stream(f"/{path}")
@@ -133,7 +133,7 @@ async def all_of(address: str, path: str, sent: list[bytes], *, is_stream: bool)
     ("path", "descriptor", "is_stream"), METHODS, ids=[path.rpartition(".")[2] for path, _, _ in METHODS]
 )
 def test_no_request_meets_with_a_defect(unnoticed: Abused, path: str, descriptor: Descriptor, is_stream: bool) -> None:  # noqa: FBT001
-    # So that calls of executors and about jobs go on to what is behind the first look-up.
+    # So that calls of executors and about jobs get past the first look-up.
     assert unnoticed.call(f"{GATEWAY}/RegisterExecutor", registration("abuser", slots=8))[0].code is StatusCode.OK
     assert unnoticed.call(SUBMIT, submission("job"))[0].code is StatusCode.OK
     before = unnoticed.log.stat().st_size

@@ -1,4 +1,4 @@
-"""Requests that would freeze or fill a scheduler, each with another client calling meanwhile."""
+"""Requests that could block or fill a scheduler, while another client calls it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Jobs of very many tasks, and streams whose clients take nothing."""
+"""Jobs of very many tasks, and streams whose clients do not read."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ PLAN_DIGEST = hashlib.sha256(PLAN).hexdigest()
 
 
 def job_with_tasks(abused: Abused, job_id: str, executor_id: str, partitions: int) -> pb.TaskId:
-    """Submit a job, plan it as one stage of *partitions*, and return what was planned; no other job goes on."""
+    """Submit a job, plan it as one stage of *partitions*, and return what was planned; no other job runs."""
     (answer,) = abused.call("OnagerScheduler/ListJobs", pb.ListJobsRequest(limit=1000).SerializeToString())
     for job in pb.ListJobsResponse.FromString(answer.content).jobs:
         abused.call("OnagerScheduler/CancelJob", pb.CancelJobRequest(job_id=job.job_id).SerializeToString())
@@ -91,7 +91,7 @@ Opened = Callable[[Any], Any]
 
 
 def slowly(abused: Abused, open_stream: Opened, clients: int) -> list[StatusCode | None]:
-    """Return how streams of clients that take one message each end; None where they go on."""
+    """Return how streams end whose clients read one message each; None for those that continue."""
 
     async def client() -> Awaitable[StatusCode | None]:
         options = [*CHANNEL_OPTIONS, ("grpc.http2.lookahead_bytes", 64 * 1024)]
@@ -112,7 +112,7 @@ def slowly(abused: Abused, open_stream: Opened, clients: int) -> list[StatusCode
 
 
 def fill(abused: Abused, size_bytes: int) -> None:
-    """Put what cannot be compressed into the store."""
+    """Put incompressible data into the store."""
     spec = pb.JobSpec(python=pb.PythonFunction(pickled=secrets.token_bytes(size_bytes), function="f"))
     request = pb.SubmitJobRequest(job_id=f"filler-{secrets.token_hex(4)}", spec=spec, client_id="c")
     assert abused.call("OnagerScheduler/SubmitJob", request.SerializeToString())[0].code is StatusCode.OK

@@ -1,1 +1,1 @@
-"""Chaos: a whole cluster of real processes under load, faults chosen by a seed, and verdicts on what came of it."""
+"""Chaos: a whole cluster of real processes under load, faults drawn from a seed, and verdicts on the outcome."""

@@ -1,4 +1,4 @@
-"""When the faults are over: what is left in the store, in the exchange and among the processes."""
+"""After the faults: checks what remains in the store, in the exchange, and of the processes."""
 
 import subprocess
 import sys
@@ -19,11 +19,11 @@ _CHECK_S: Final = 120.0
 _OF_ACTIVE_JOBS: Final = ("ActiveJobs/", "JobLog/")
 _OF_NO_JOB: Final = ("Executors", "Heartbeats", "Schedulers", "Sessions", "Locks")
 _ORPHANS: Final = "Plans"
-"""Blobs that were stored for an event which somebody else's came before: collected after ten to twenty minutes."""
+"""Blobs of an event that lost its race: they are collected after ten to twenty minutes."""
 
 
 class Aftermath:
-    """Looks at what a cluster that is whole again keeps of the jobs that it has had."""
+    """Checks what a healed cluster keeps of its past jobs."""
 
     def __init__(self, cluster: ChaosCluster, patience: float) -> None:
         self._cluster = cluster
@@ -56,7 +56,7 @@ class Aftermath:
         return verdict
 
     def retention(self) -> Verdict:
-        """Schedulers that retain nothing leave nothing: restart them so, and look."""
+        """Restart schedulers without retention, and check that nothing of the jobs remains."""
         verdict = Verdict("after retention nothing is left of any job")
         for part in self._cluster.local.named("scheduler"):
             part.environment = {
@@ -81,7 +81,7 @@ class Aftermath:
         return verdict
 
     def processes(self) -> Verdict:
-        """Only the parts of the cluster run, and what belongs to them."""
+        """No process runs but the parts of the cluster and their children."""
         verdict = Verdict("no process is left behind")
         self._await(lambda: not self._cluster.left_behind())
         verdict.findings += [f"{pid}: {command}" for pid, command in self._cluster.left_behind().items()]
@@ -104,7 +104,7 @@ class Aftermath:
             return [f"({prefix}: {error})"]
 
     def _held(self, client: onager.OnagerClient) -> list[str]:
-        """Return who is not idle, in words."""
+        """Return in words which executors are not idle."""
         try:
             found = [f"{e.executor_id} is {e.state} and runs {e.running} tasks" for e in client.executors()
                      if e.state != "alive" or e.running]  # fmt: skip

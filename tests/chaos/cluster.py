@@ -1,4 +1,4 @@
-"""The cluster that is hurt: that of `make cluster`, with a TCP proxy in every connection that is to be cut."""
+"""The cluster under faults: that of `make cluster`, with a TCP proxy in every connection that may be cut."""
 
 import asyncio
 import os
@@ -130,7 +130,7 @@ class ChaosCluster:
     # -- all processes
 
     def marked(self) -> dict[int, str]:
-        """Return the command of every process of this run, by process id, whoever its parent is."""
+        """Return the command of every process of this run by process id, including orphans."""
         found: dict[int, str] = {}
         for process in psutil.process_iter():
             try:

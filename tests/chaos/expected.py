@@ -1,4 +1,4 @@
-"""What each kind of job has to give: computed once by plain Spark, in a process of its own, before anything breaks.
+"""The expected result of each kind of job, computed by plain Spark in a separate process before any fault.
 
 `python -m tests.chaos.expected DATA OUT` leaves one ``NAME.arrow`` for each kind in OUT.
 """

@@ -1,4 +1,4 @@
-"""Faults done to a cluster and undone, and parts that end by themselves started again, as a supervisor would."""
+"""Injects faults into a cluster and heals them, and restarts parts that end by themselves, as a supervisor would."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _BALLAST: Final = "ballast"
 _LEADER_WAIT_S: Final = 10.0
 
 Done = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
-"""What was hurt, and how that is undone."""
+"""The target of a fault, and the function that heals it."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class EndedByItself:
 
 
 class Injector:
-    """Does what the schedule says, and keeps a record of it."""
+    """Executes the schedule, and records the faults."""
 
     def __init__(self, cluster: ChaosCluster, seed: int, disk: Path | None, say: Callable[[str], None]) -> None:
         self.injected: list[Injected] = []
@@ -89,7 +89,7 @@ class Injector:
 
     @contextlib.contextmanager
     def left_alone(self, *names: str) -> Any:
-        """Keep `supervise` away from parts that somebody else ends and starts."""
+        """Exclude parts from `supervise` while they are restarted deliberately."""
         self._down.update(names)
         try:
             yield

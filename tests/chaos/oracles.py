@@ -1,4 +1,4 @@
-"""What must hold, whatever was done to the cluster: each oracle looks at what is known and gives its verdict."""
+"""What must hold despite all faults: each oracle checks the records of a run, and returns a verdict."""
 
 import json
 from collections import Counter
@@ -35,9 +35,9 @@ class Verdict:
 
     oracle: str
     findings: list[str] = field(default_factory=list)
-    """What must not be; clean without any."""
+    """Violations; the verdict is clean without any."""
     notes: list[str] = field(default_factory=list)
-    """What there was an explanation for."""
+    """Failures that faults explain."""
 
     @property
     def is_clean(self) -> bool:
@@ -167,7 +167,7 @@ def memory_bounded(most_bytes: Mapping[str, int]) -> Verdict:
 
 
 def _entry(line: str) -> dict[str, Any]:
-    """Return a log's line as it was meant; nothing for lines of libraries."""
+    """Return a log line as a dict; empty for lines of libraries."""
     try:
         return dict(json.loads(line)) if line.startswith("{") else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""One run of chaos from nothing to the verdicts."""
+"""One run of chaos, from start-up to the verdicts."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ _SAMPLE_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run is told."""
+    """The options of a run."""
 
     minutes: float
     seed: int
@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(slots=True)
 class Summary:
-    """What a run has to tell in the end."""
+    """The results of a run."""
 
     seed: int
     minutes: float
@@ -78,7 +78,7 @@ class Summary:
 
 
 class Chaos:
-    """A run under way."""
+    """A run in progress."""
 
     def __init__(self, options: Options, say: Callable[[str], None]) -> None:
         self._options = options
@@ -124,7 +124,7 @@ class Chaos:
     # -- phases
 
     async def _warm_up(self) -> float:
-        """Run a few jobs in peace; return how many times slower than usual that was, at least 1."""
+        """Run a few jobs without faults; return how many times slower than usual they were, at least 1."""
         began_s = time.monotonic()
         address = self._cluster.local.addresses
         warm = Client("warm-up", address, self._options.seed, views(self._data), self._expected, self._sinks)
@@ -141,7 +141,7 @@ class Chaos:
         return max(1.0, took_s / _USUAL_S)
 
     async def _chaos(self, faults: Sequence[Any], patience: float) -> None:
-        """Let the faults strike while clients work; then see to it that all is whole, and let them finish."""
+        """Inject the faults while clients work; then heal the cluster, and let the clients finish."""
         clients = [client for client in self._clients if client.name.startswith("client")]
         for client in clients:
             client.start()
@@ -188,7 +188,7 @@ class Chaos:
         self._rolling.notes.append(f"{ended} jobs ended meanwhile")
 
     async def _await_whole(self) -> None:
-        """Wait until all parts are there again."""
+        """Wait until all parts run again."""
         local = self._cluster.local
         for part in list(local.parts.values()):
             for attempt in range(5):
@@ -203,7 +203,7 @@ class Chaos:
                     break
 
     async def _look(self, patience: float) -> Summary:
-        """Return all verdicts on a cluster that is whole again."""
+        """Return all verdicts on the healed cluster."""
         self._say("looking at what is left …")
         await asyncio.to_thread(self._ask_again)
         aftermath = Aftermath(self._cluster, patience)

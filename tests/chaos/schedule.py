@@ -1,4 +1,4 @@
-"""Which fault strikes when: drawn from a seed before anything starts."""
+"""The schedule of faults, drawn from a seed before the run."""
 
 import random  # noqa: TID251 seeded
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ class _Rule:
     shortest_s: float
     longest_s: float
     recovery_s: float = 0.0
-    """How long the target counts as hurt after the fault was undone."""
+    """How long the target counts as faulty after the fault has ended."""
 
 
 _LINKS: Final = "links"
@@ -87,7 +87,7 @@ _MEAN_GAP_S: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What there is to be hurt."""
+    """The possible targets of faults."""
 
     schedulers: Sequence[str]
     executors: Sequence[str]
@@ -122,7 +122,7 @@ def schedule(seed: int, seconds: float, targets: Targets) -> tuple[Fault, ...]:
 def _next(
     rng: random.Random, now_s: float, deck: list[FaultKind], faults: Sequence[Fault], targets: Targets
 ) -> Fault | None:
-    """Return, and take out of *deck*, the first fault that may strike now; a deck that is used up is dealt anew."""
+    """Remove from *deck* and return the first fault that may strike now; an empty deck is refilled."""
     if not deck:
         deck += [kind for kind in FaultKind if kind is not FaultKind.FILL_DISK or targets.has_small_disk]
         rng.shuffle(deck)

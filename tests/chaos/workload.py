@@ -1,4 +1,4 @@
-"""Clients that submit one job after the other through the load balancer, and compare what comes back."""
+"""Clients that submit one job after the other through the load balancer, and compare the results."""
 
 import random  # noqa: TID251 seeded
 import threading
@@ -38,7 +38,7 @@ class JobRecord:
     acknowledged_s: float | None = None
     ended_s: float | None = None
     trouble: str | None = None
-    """What the client got instead of a right result; `None` when all is well, or nothing is known yet."""
+    """What the client got instead of the expected result; `None` if it is right, or not known yet."""
     failure: pb.Failure | None = None
     """The job's own failure as stored."""
     tag: str = ""

@@ -9,12 +9,12 @@ from onager.state_backend import StateBackendClient
 from tests.contract.stores import EtcdHarness, Harness, LevelDBHarness, MemoryHarness, WrappedHarness
 
 BACKENDS = ["memory", "wrapped", "leveldb", "etcd", "etcd3"]
-"""What every test of the contract runs on; etcd has one member, or three, and memory is wrapped once, too."""
+"""The stores of the contract suite: etcd with one and with three members, and memory also with wrappers."""
 
 
 @pytest.fixture(params=BACKENDS)
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Harness]:
-    """Return what gives an empty store each time; whoever calls it stops that, too."""
+    """Return a factory of empty stores, which the caller stops."""
     numbers = itertools.count()
     match request.param:
         case "memory":

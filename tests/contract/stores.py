@@ -1,4 +1,4 @@
-"""A running store for the contract suite: who wants a client, or time to pass, asks here."""
+"""A running store for the contract suite, which provides clients and lets time pass."""
 
 import asyncio
 import itertools
@@ -123,7 +123,7 @@ class EtcdHarness(Harness):
     async def connect(self) -> StateBackendClient:
         turn = len(self.clients) % self.cluster.size
         endpoints = self.cluster.endpoints[turn:] + self.cluster.endpoints[:turn]
-        # Nothing is made to fail here, so who waits long waits for a busy machine.
+        # There are no faults here, so a long wait means a busy machine.
         self.clients.append(
             await EtcdBackend.open(self.cluster.url(self.namespace, endpoints=endpoints, timeout="30s"))
         )

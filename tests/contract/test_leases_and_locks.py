@@ -105,7 +105,7 @@ async def test_mv_leaves_the_lease_behind(backend):
     assert (await backend.get(Keyspace.Executors, "e1")).value == b"v"
 
 
-async def test_an_expired_lease_makes_a_conflict_for_who_expected_its_key(harness):
+async def test_an_expired_lease_makes_a_conflict_for_a_writer_that_expected_its_key(harness):
     backend = await harness.connect()
     lease = await backend.lease(harness.ttl_s)
     revision = await backend.put(BEATS, "e1", b"", lease=lease.id)
@@ -230,7 +230,7 @@ async def test_locks_have_names_of_any_characters(backend, key):
             pass
 
 
-async def test_a_release_that_does_not_come_through_is_made_up_for_by_the_leases_end(harness):
+async def test_a_lost_release_is_compensated_by_the_end_of_the_lease(harness):
     backend = await harness.connect()
     lease, other = await backend.lease(harness.ttl_s), await backend.lease(60)
     faulty = FaultyBackend(backend, scripted({"unlock": [FaultKind.UNAVAILABLE]}))

@@ -1,4 +1,4 @@
-"""What a state directory that is damaged is refused with, and what it never is: silently without some of its keys."""
+"""A damaged state directory is refused with an error; it never silently loses keys."""
 
 import asyncio
 import random  # noqa: TID251 seeded
@@ -79,8 +79,8 @@ async def test_a_flipped_bit_is_refused_or_harmless_but_never_fewer_keys(written
         assert re.match(r"state directory \S+/\d+ is damaged: .+ Restore it from a backup, or move it away", message)
 
 
-async def test_damage_that_comes_while_it_is_open_is_told_by_who_reads_it(tmp_path, tell):
-    """A read gets the value that was written, or an error that says what to do; never nothing, never another value."""
+async def test_damage_while_it_is_open_is_reported_by_reads(tmp_path, tell):
+    """A read returns the written value, or an error that says what to do; never nothing or another value."""
     values = {f"job/{n:06}": random.Random(n).randbytes(3_000) for n in range(400)}
     async with await LevelDBBackend.open(tmp_path) as backend:
         for key, value in values.items():

@@ -1,4 +1,4 @@
-"""What several clients do at the same time can be explained by one order, whatever fails on the way."""
+"""Concurrent operations of several clients are linearizable, whatever fails."""
 
 import asyncio
 import random  # noqa: TID251 seeded
@@ -30,7 +30,7 @@ RATES = {
 
 
 async def run_history(harness, seed, wrap):
-    """Return what *CLIENTS* did to the store, and then one more that reads what is left."""
+    """Return the history of *CLIENTS* clients, and of one more that reads the final state."""
     history = History()
     backends = [wrap(await harness.connect(), f"{seed}/{n}") for n in range(CLIENTS)]
     await run_clients(backends, history, seed, keys=KEYS, operations=OPERATIONS)
@@ -108,7 +108,7 @@ class LateExpectations(ForwardingBackend):
 
 
 class WritesTwice(FaultyBackend):
-    """A late request is sent once more by who does not know better."""
+    """A late request is sent twice."""
 
     def __init__(self, inner, seed):
         rates = {FaultKind.UNKNOWN_WRITTEN: 0.1, FaultKind.SLOW_ANSWER: 0.2}

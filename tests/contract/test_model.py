@@ -1,4 +1,4 @@
-"""Any sequence of calls does what it does to a plain dictionary, and a store that does not is found out."""
+"""Any sequence of calls has the same effect on a store and on a dictionary, and a broken store is detected."""
 
 from abc import ABC, abstractmethod
 
@@ -62,7 +62,7 @@ class ExpectationsFirst(ForwardingBackend):
 
 
 class FindsNothing(ForwardingBackend):
-    """A conflict that does not say what was found."""
+    """A conflict that does not report the current record."""
 
     async def _commit(self, ops, expect, fence):
         result = await super()._commit(ops, expect, fence)
@@ -80,7 +80,7 @@ class HalfATransaction(ForwardingBackend):
 
 
 class MovesOntoOthers(ForwardingBackend):
-    """A move that does not mind what is there already."""
+    """A move that ignores an existing target."""
 
     async def _commit(self, ops, expect, fence):
         if [type(op) for op in ops] == [Put, Delete] and 0 in expect.values():
@@ -189,7 +189,7 @@ class ForgetsToKeepAlive(ForwardingBackend):
 
 
 class UnlocksForOthers(ForwardingBackend):
-    """A release frees whoever holds the lock by then."""
+    """A release frees the lock of its current holder, whoever that is."""
 
     async def _acquire(self, keyspace, key, lease, timeout_s):
         token = await super()._acquire(keyspace, key, lease, timeout_s)
@@ -201,7 +201,7 @@ class UnlocksForOthers(ForwardingBackend):
 
 
 class Filtered(ForwardingBackend, ABC):
-    """Watches through *told*, which says what becomes of a batch."""
+    """A store whose watches pass each batch through *told*."""
 
     @abstractmethod
     def told(self, events): ...
@@ -248,7 +248,7 @@ class WatchStartsLate(ForwardingBackend):
 
 
 SHARED: dict = {}
-"""What clients of one broken store have in common."""
+"""State that the clients of one broken store share."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A write of unknown outcome can be settled by reading: none is lost, and none is done twice."""
+"""A write of unknown outcome is settled by reading: none is lost or done twice."""
 
 import asyncio
 import random  # noqa: TID251 seeded
@@ -91,7 +91,7 @@ class Writer:
                     self.counts["unknown"] += 1  # the same again: only one of them can win
 
 
-async def test_of_many_writes_of_unknown_outcome_none_is_lost_and_none_doubled(harness, tell):
+async def test_writes_of_unknown_outcome_are_neither_lost_nor_doubled(harness, tell):
     honest = await harness.connect()
     counts = Counter()
     async with honest.watch(LOG) as events:

@@ -288,7 +288,7 @@ async def test_a_request_of_exactly_the_limit_is_taken(backend):
     ops = [Put(HEADS, key, bytes(left + (more if n == 0 else 0))) for n, key in enumerate(keys)]
     assert request_bytes(ops, expect, ()) == MAX_REQUEST_BYTES
     assert isinstance(await backend.put_txn(ops, expect=expect), Committed)
-    # The same again is told what it found: 1.5 MiB.
+    # The conflict of a repeated request reports the records found: 1.5 MiB.
     result = await backend.put_txn(ops, expect=expect)
     assert isinstance(result, Conflict)
     assert sum(len(item.value) for item in result.found.values()) == sum(len(op.value) for op in ops)

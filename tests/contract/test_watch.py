@@ -1,4 +1,4 @@
-"""Watches: from where, in which order, and what is said when events were lost."""
+"""Watches: their start, the order of events, and lost events."""
 
 import asyncio
 
@@ -241,7 +241,7 @@ async def test_a_watch_cancelled_while_it_waits_ends(backend):
             await task
 
 
-async def test_who_stops_waiting_for_an_event_misses_none(backend):
+async def test_a_watcher_that_stops_waiting_misses_no_event(backend):
     """A wait may end at any moment, such as just when the event arrives."""
     heard = []
     async with backend.watch(HEADS) as events, asyncio.timeout(60):
@@ -262,7 +262,7 @@ async def test_who_stops_waiting_for_an_event_misses_none(backend):
     assert [event.mod_revision for event in heard] == sorted(event.mod_revision for event in heard)
 
 
-async def test_leaving_the_block_ends_whoever_still_iterates(backend):
+async def test_leaving_the_block_ends_iterations(backend):
     async with backend.watch(HEADS) as events:
         waiting = asyncio.create_task(first(events))
         await asyncio.sleep(0)

@@ -25,7 +25,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True)
 class Ending:
-    """What became of the zombie's write, and what is in the store after all of it."""
+    """The outcome of the zombie's write, and the final value in the store."""
 
     answer: str
     value: bytes
@@ -37,7 +37,7 @@ def assert_the_zombie_was_kept_out(ending: Ending) -> None:
 
 
 async def late_write(backend, token, *, is_fenced: bool) -> str:
-    """Write as a holder does that does not know better; the switch is the holder's own, no store has one."""
+    """Write as a holder that believes it still has the lock; *fenced* is an option of this test, not of stores."""
     result = await backend.put_txn([Put(JOBS, "job", b"zombie")], fence=[token] if is_fenced else [])
     return type(result).__name__
 

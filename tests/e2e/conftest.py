@@ -1,4 +1,4 @@
-"""Data, plain Spark to compare with, gates that hold tasks, and clusters that are always stopped."""
+"""Data, plain Spark for comparison, gates that block tasks, and clusters that always stop."""
 
 import subprocess
 import sys
@@ -88,7 +88,7 @@ def _lone_cluster(tmp_path_factory, request) -> Iterator[Cluster]:
 
 @pytest.fixture
 def lone_cluster(_lone_cluster) -> Cluster:
-    """A cluster of one executor with two slots, for tests that may kill it: whoever comes next gets another one."""
+    """A cluster of one executor with two slots, which tests may kill; the next test then gets another one."""
     executor = _lone_cluster.the_executor()
     _lone_cluster.await_executors(executor.name)
     return _lone_cluster
@@ -112,7 +112,7 @@ def clusters(tmp_path_factory, request) -> Iterator:
 
 
 class Gate:
-    """A directory in which held tasks leave marks, until `open` lets them go on."""
+    """A directory in which blocked tasks leave marks until `open` lets them continue."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

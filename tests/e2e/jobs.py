@@ -160,7 +160,7 @@ def leaves_things_behind(spark):
 
 
 def what_it_finds(spark):
-    """What of that another function sees."""
+    """Which of these changes another function sees."""
     import importlib.util
     import os
 

@@ -1,4 +1,4 @@
-"""What users and operators do wrong: a message with what, where and what to do, and the cluster works on."""
+"""Mistakes of users and operators: the message says what is wrong, where, and what to do, and the cluster continues."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def cluster(shared_cluster):
-    """The shared cluster, which has to answer a query as ever after each test."""
+    """The shared cluster, which must still answer a query after each test."""
     yield shared_cluster
     assert shared_cluster.client.sql("SELECT 6 * 7 AS answer").to_arrow().to_pylist() == [{"answer": 42}]
     assert all(shared_cluster.info(executor) is not None for executor in ("e-1", "e-2"))
@@ -310,7 +310,7 @@ def on_small_disk(make_module_cluster):
 
 
 def test_an_exchange_directory_that_is_full_is_waited_for_and_counts_against_nobody(on_small_disk):
-    """Longer than a task that fails is tried again; the executor takes no work meanwhile, and says why."""
+    """For longer than failed tasks are retried; meanwhile the executor takes no work, and reports why."""
     cluster = on_small_disk
     ballast = Path(f"/proc/{cluster.executors['e-1'].pid}/root{cluster.exchange_dir}/ballast")
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):  # until the disk is full

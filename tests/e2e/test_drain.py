@@ -33,7 +33,7 @@ def test_what_runs_is_finished_and_nothing_more_is_taken(lone_cluster, gate):
     why = waiting.progress().waiting_for
     assert why.startswith(f"no executor is there any more: {executor.name} has left")
 
-    # What takes longer than its grace is stopped, and handed to another one: here, the next life of the same.
+    # A task that takes longer than the grace is stopped, and runs on another executor: here, the next incarnation.
     (gate.directory / "open").unlink()
     gate.forget()
     executor = cluster.start_executor(executor.name, ONAGER_EXECUTOR_DRAIN_GRACE_MS="300")

@@ -1,4 +1,4 @@
-"""What is left in the exchange directory: nothing, whoever is cancelled, killed or late; and what people see of it."""
+"""The exchange directory is left clean, whatever is cancelled, killed or late; and its use is shown."""
 
 import json
 import os

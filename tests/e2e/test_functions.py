@@ -1,4 +1,4 @@
-"""Jobs' Python functions run in processes of their own: whatever they do, the executor and other jobs go on as ever."""
+"""Jobs' Python functions run in their own processes, and cannot disturb the executor or other jobs."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def cluster(lone_cluster) -> Cluster:
-    """A cluster whose one executor has to run innocent jobs as ever after each test, in the same process."""
+    """A cluster whose only executor must still run other jobs after each test, in the same process."""
     pid = lone_cluster.the_executor().pid
     yield lone_cluster
     assert lone_cluster.the_executor().pid == pid

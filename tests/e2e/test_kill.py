@@ -23,7 +23,7 @@ def running(tasks: dict) -> set:
 
 
 def repeated(before: dict, after: dict) -> set:
-    """Return the tasks that were handed out again since *before*."""
+    """Return the tasks that were launched again since *before*."""
     return {at for at, task in before.items() if after[at]["attempts"] > max(1, task["attempts"])}
 
 

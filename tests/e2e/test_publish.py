@@ -1,4 +1,4 @@
-"""Whoever dies while a dataset is published: it is not there, or it is whole."""
+"""A process dies while a dataset is published: the dataset is missing or complete, never partial."""
 
 import threading
 import time

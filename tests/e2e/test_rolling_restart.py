@@ -23,7 +23,7 @@ EXECUTORS = {"executor-1": SMALL, "executor-2": (*SMALL, "--mode", "push")}
 
 
 class Client(threading.Thread):
-    """Submits one query after the other until it is told to stop, and keeps what went wrong."""
+    """Submits one query after the other until told to stop, and records failures."""
 
     def __init__(self, addresses: str, tpch: dict[str, str], right: dict[int, list[tuple]]) -> None:
         super().__init__(daemon=True)

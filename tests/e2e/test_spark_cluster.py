@@ -169,7 +169,7 @@ def test_a_directory_that_is_not_shared_is_refused(cluster, spark_cluster):
     )
     assert wrong.popen.wait(120) == 2
     assert "it is not the same directory for this executor and the processes of" in wrong.text()
-    assert "127.0.0.1 does not see what was written here" in wrong.text()
+    assert "127.0.0.1 does not see the files of this machine" in wrong.text()
 
 
 def test_an_executor_whose_cluster_ends_starts_over_and_waits_for_it(cluster, spark_cluster):

@@ -108,7 +108,7 @@ def test_a_child_that_is_killed_is_started_again_and_the_job_ends_right(standalo
         before.kill()
         assert job.to_arrow().to_pylist() == [{"k": k, "n": 200} for k in range(5)]
         until(lambda: standalone.child(victim).pid != before.pid, 60, f"another {victim}")
-    assert f"the {victim} was killed by SIGKILL; starting it again" in standalone.text()
+    assert f"the {victim} was killed by SIGKILL; restarting it" in standalone.text()
 
 
 def test_a_second_one_at_the_same_address_or_state_says_so_and_ends_with_2(standalone):

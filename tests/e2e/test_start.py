@@ -1,4 +1,4 @@
-"""What is killed while an executor starts: it starts again by itself, in the same process, and works."""
+"""Processes are killed while an executor starts: it restarts in the same process, and works."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Jobs that stream, over real executors: the right rows, at once, whatever is killed or cancelled, and nothing left."""
+"""Streaming jobs on real executors: right rows, stages that overlap, kills and cancellations, and nothing left over."""
 
 import pytest
 
@@ -86,7 +86,7 @@ def test_a_users_error_is_the_jobs_and_not_what_its_readers_meet(cluster):
 
 
 def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster, gate):
-    """The last test: the executor is started again, and whoever uses the cluster next waits for that."""
+    """The last test, since the executor restarts, and another test would have to wait for that."""
     job = start_gated(cluster, gate)
     cluster.executors["e-2"].kill()
     until(lambda: job.progress().exchange == "durable", 30, "the end of the streaming")

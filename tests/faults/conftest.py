@@ -1,4 +1,4 @@
-"""Stores that are made to fail: proxies before the shared etcd, and clusters to be hurt."""
+"""Failing stores: proxies before the shared etcd, and clusters for faults."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator

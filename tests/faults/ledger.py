@@ -1,4 +1,4 @@
-"""Writers whose every write can be accounted for afterwards, whatever happened to it on the way.
+"""Writers whose writes can all be accounted for afterwards, whatever their outcome.
 
 They do what a job's log does: a batch goes to the next free key, which it expects to be absent. When the outcome is not
 known they look, and where nothing is to be seen they write the very same key again, so that only one of both can win.
@@ -161,7 +161,7 @@ class Ledger:
         revisions: list[int] = []
         while not heard or heard[-1][1] != LAST:
             first = revisions[-1] + 1 if revisions else from_revision
-            # A watch ends with this when no member answers in time; who watches goes on behind what was heard.
+            # A watch ends with this when no member answers in time; the watcher then resumes after the last event.
             with contextlib.suppress(StateUnavailableError):
                 async with backend.watch(LOG, "job/", from_revision=first) as events:
                     while not heard or heard[-1][1] != LAST:

@@ -1,4 +1,4 @@
-"""What the network does to a connection: each fault ends as what it is, and nothing is lost or done twice."""
+"""Network faults: each is reported as the right error, and nothing is lost or done twice."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How a lease is lost, who hears of it, and what its holder can still do."""
+"""How a lease is lost, how its holder learns of it, and what the holder can still do."""
 
 import asyncio
 
@@ -63,7 +63,7 @@ async def test_a_holder_that_is_cut_off_for_good_hears_it_from_its_own_clock(hol
 
 
 async def test_a_holder_that_is_cut_off_for_a_moment_keeps_its_lease(holder, proxy):
-    """Its time is long enough to connect anew, on a busy machine too."""
+    """The lease is long enough to reconnect, even on a busy machine."""
     async with keep_lease(holder, 15, SystemClock()) as kept, asyncio.timeout(60):
         revision = await holder.put(BEATS, "e1", b"alive", lease=kept.id)
         for _ in range(3):
@@ -157,7 +157,7 @@ async def test_a_lock_holder_that_is_cut_off_past_its_lease_is_fenced(holder, ot
                 assert (await holder.get(HEADS, "job")).value == b"successor"
 
 
-async def test_who_waits_for_a_lock_gets_it_over_cuts(holder, other, proxy):
+async def test_a_waiter_gets_the_lock_despite_connection_cuts(holder, other, proxy):
     lease, others = await holder.lease(60), await other.lease(60)
     async with other.lock(HEADS, "sweep", others.id):
 

@@ -1,4 +1,4 @@
-"""What etcd forgets and what it has no room for: compacted history, a full database, limits of a request."""
+"""Limits of etcd: compacted history, a full database, the size of requests."""
 
 import asyncio
 import re
@@ -71,7 +71,7 @@ async def test_a_watch_that_keeps_up_is_not_hurt_by_compaction(etcd, namespace):
 
 
 async def test_history_is_compacted_by_one_of_many_clients(namespace):
-    """Each period moves the bound on; who reads and watches now is not concerned."""
+    """Each period moves the bound; current readers and watchers are not affected."""
     with EtcdCluster(1) as cluster:
         url = cluster.url(namespace, compact_history="1s", timeout="30s")
         async with (
@@ -108,7 +108,7 @@ async def fill(backend: EtcdBackend) -> int:
         try:
             await backend.put(PLANS, f"digest/{n:03}", _VALUE)
         except OutcomeUnknownError as error:
-            # The very put that passes the quota is done, and answered with an error all the same.
+            # The put that exceeds the quota is done, although it is answered with an error.
             assert "quota" in str(error)  # noqa: PT017
             return n
         except StateFullError:

@@ -84,14 +84,14 @@ async def test_no_write_is_lost_or_doubled_under_faults_of_network_and_members(t
 
 
 class Doubling(Ledger):
-    """Takes what is unknown for not done, as a driver does that repeats a call that failed."""
+    """Treats an unknown outcome as a failure, like a driver that repeats failed calls."""
 
     async def settle_unknown(self, backend, batch, seq):  # noqa: ARG002 it does not look
         return False, seq + 1
 
 
 class Losing(Ledger):
-    """Takes what is unknown for done."""
+    """Treats an unknown outcome as a success."""
 
     async def settle_unknown(self, backend, batch, seq):  # noqa: ARG002 it does not look
         return True, seq

@@ -45,7 +45,7 @@ print("failed:", sum(map(bool, codes)))
 """
 
 
-def test_who_calls_schedulers_may_start_other_processes():
+def test_a_process_with_open_calls_may_fork():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,4 +1,4 @@
-"""The processes of functions, without a Spark to talk to: forked, killed, told of, and gone with who asked for them."""
+"""The processes of functions, without Spark: forking, killing, reporting, and ending with their agent."""
 
 import errno
 import json
@@ -133,7 +133,7 @@ def test_when_the_warm_process_dies_its_children_do_and_another_takes_its_place(
     assert warm(processes).pid != before.pid
 
 
-def test_who_is_gone_without_having_read_a_word_ends_the_warm_process_as_usual():
+def test_an_agent_that_dies_without_reading_ends_the_warm_process():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         process = _start_warm(theirs)

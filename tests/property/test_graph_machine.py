@@ -1,4 +1,4 @@
-"""A job under everything that executors and schedulers can do to it: any order, any repetition, any delay."""
+"""A job under any sequence of events: reordered, repeated and delayed."""
 
 from dataclasses import replace
 from typing import Any
@@ -78,7 +78,7 @@ PATIENT = RetryLimits(task_max_failures=50, stage_max_failures=50, task_max_exec
 
 
 class World(RuleBasedStateMachine):
-    """The graph, and beside it a plain record of what was handed out, reported and won."""
+    """The graph, and a plain record of what was launched, what was reported, and which attempts won."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class World(RuleBasedStateMachine):
         self.applied: list[Event] = []
         """Those of the log that changed something."""
         self.reports: list[Event] = []
-        """Everything that was ever on its way to a scheduler: may arrive at any time, any number of times."""
+        """Every event ever sent to a scheduler, which may arrive at any time, any number of times."""
         self.written: dict[str, TaskSucceeded] = {}
         """The report of each execution, by its nonce."""
         self.writers: dict[str, tuple[str, str]] = {}
@@ -111,9 +111,9 @@ class World(RuleBasedStateMachine):
         self.told: dict[HeldTask, frozenset[tuple[int, int, HeldTask]]] = {}
         """Which attempts each task of a pipelined job reads, as (stage, partition, attempt)."""
         self.streamed: set[str] = set()
-        """Nonces of what was written while stages ran together."""
+        """Nonces of outputs written while stages streamed."""
         self.finished: set[tuple[int, int]] = set()
-        """(stage, partition) that were successful at some time."""
+        """Each (stage, partition) that was successful at some time."""
 
     # ------------------------------------------------------------ machinery
 
@@ -190,12 +190,12 @@ class World(RuleBasedStateMachine):
 
     @staticmethod
     def may_be_news_again(event: Event) -> bool:
-        """Return whether what was stale, or done, may come true later: a stage resolved or an input read again."""
+        """Return whether a stale event may apply later: after a stage is resolved or an input read again."""
         is_fetch_failure = isinstance(event, TaskFailed) and event.failure.kind is FailureKind.FETCH_FAILED
         return is_fetch_failure or isinstance(event, StagesStarted)
 
     def draw_running(self, data: st.DataObject, *, is_reader: bool = False) -> tuple[RunningStage, int] | None:
-        """Draw a task in somebody's hands, where need be one that has inputs; work goes on until there is one."""
+        """Draw a running task, if requested one with inputs; work continues until there is one."""
         for _ in range(20):
             tasks = [
                 (s, p)
@@ -397,7 +397,7 @@ class World(RuleBasedStateMachine):
         self.reports.append(event)
 
     def sources_of(self, stage_id: int) -> frozenset[tuple[int, int, HeldTask]]:
-        """Return what a task is told to read that is handed out now."""
+        """Return the sources that a task is told to read if it is launched now."""
         return frozenset(
             (source.stage_id, p, HeldTask(source.stage_id, source.stage_attempt, p, attempt))
             for source in streams_of(self.graph, stage_id)
@@ -436,7 +436,7 @@ class World(RuleBasedStateMachine):
 
     @rule(executors=st.lists(EXECUTORS, min_size=1, max_size=4), limit=st.integers(1, 4), count=st.integers(1, 6))
     def work_goes_on(self, executors: list[str], limit: int, count: int) -> None:
-        """Some tasks are handed out, and some of those in hand succeed."""
+        """Launch some tasks, and let some running ones succeed."""
         for executor in executors:
             self.tasks_are_launched(executor, limit)
             self.finish_running(count)
@@ -464,7 +464,7 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data(), executor=EXECUTORS)
     def two_attempts_run(self, data: st.DataObject, executor: str) -> None:
-        """A stage is nearly done, and what is left of it runs twice."""
+        """A stage is nearly done, and its remaining tasks run twice."""
         if self.draw_running(data) is not None and self.graph.speculation is not None:
             self.tasks_are_launched("a", 3)
             self.finish_running(data.draw(st.integers(1, 2)))
@@ -564,7 +564,7 @@ class World(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def nonsense_arrives(self, data: st.DataObject) -> None:
-        """Numbers from nowhere never raise, and never break an invariant (`feed`)."""
+        """Arbitrary numbers never raise, and never break an invariant (`feed`)."""
         number = st.integers(-2, 9)
         some: dict[str, Any] = {
             "stage_id": data.draw(number),

@@ -1,4 +1,4 @@
-"""Stages without partitions have nothing to lose, and still nothing is made again that nobody reads."""
+"""Stages without partitions have nothing to lose, and outputs that nobody reads are not recomputed."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A client: submits and repeats, watches, cancels, fetches; checks what it is told against what it knows."""
+"""A client: submits and repeats, watches, cancels, fetches, and checks all answers."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ class SimulatedClient:
         self.acknowledged: dict[str, None] = {}
         self.cancelled: dict[str, None] = {}
         self.told: dict[str, int] = {}
-        """The end that was told of each job."""
+        """The final state reported for each job."""
         self.fetched: dict[str, list[list[int]]] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -198,7 +198,7 @@ class SimulatedClient:
         self.world.observer.fail(f"{job_id}: {self.name} got {found} instead of {expected.__name__}")
 
     async def _remove(self, job_id: str) -> None:
-        """Take away by hand, as an operator does, what is left of a job that cannot be read."""
+        """Remove the records of an unreadable job, as an operator would."""
         self.world.observer.removed_by_hand.add(job_id)
         headers = [f"{k}/{job_id}" for k in ("JobHeads", "ActiveJobs", "CompletedJobs", "FailedJobs")]
         for path in (*headers, *(f"{k}/{job_id}/" for k in ("JobLog", "GraphChunks", "Results"))):
@@ -227,7 +227,7 @@ class SimulatedClient:
                 await asyncio.sleep(0.05 + self.rng.random() * 0.4)
 
     def _is_newest_away(self, error: OnagerError) -> bool:
-        """Return whether nobody is there just now who reads what a newer version wrote; somebody will be.
+        """Return whether no scheduler that reads a newer version's records runs now; one will again.
 
         Of one that came a moment ago the others may not have heard.
         """

@@ -1,4 +1,4 @@
-"""A record that rots in the store: it has to stop its own job, and nothing else."""
+"""A damaged record in the store: it must stop its own job, and nothing else."""
 
 import random  # noqa: TID251 seeded
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ TOLD_OF_IT: Final = frozenset({"job_record_damaged", "job_head_unreadable"})
 
 
 class Damage:
-    """At most one rotten record a simulation."""
+    """At most one damaged record per simulation."""
 
     def __init__(self, world: "World", seed: int) -> None:
         self._world = world
@@ -30,7 +30,7 @@ class Damage:
         """Whose record it was."""
 
     def strike(self) -> None:
-        """Spoil a record of a job that is under way, once, when there is one."""
+        """Damage a record of a running job, once, if there is one."""
         if not self._is_due or self._rng.random() < 0.5:
             return
         active = sorted(j.job_id for j in self._world.observer.jobs.values() if j.graph and j.graph.is_active)
@@ -39,7 +39,7 @@ class Damage:
         self._spoil(self._rng.choice(active), self._keyspace)
 
     def strike_late(self) -> None:
-        """Spoil a record of a job that has ended, where none has rotted so far."""
+        """Damage a record of a job that has ended, if none is damaged yet."""
         ended = sorted(j.job_id for j in self._world.observer.jobs.values() if j.final)
         if self.job_id is None and ended and self._rng.random() < _LATE:
             self._spoil(self._rng.choice(ended), self._rng.choice(_RECORDS_OF_ENDED))
@@ -60,5 +60,5 @@ class Damage:
         self._world.trace(f"the record {raw!r} rots")
 
     def is_of(self, job_id: str, error: Exception | None = None) -> bool:
-        """Return whether the job may have come to grief by it; of an error, whether that is the one to get then."""
+        """Return whether the job may have failed because of it; for an error, whether it is the expected one."""
         return job_id == self.job_id and (error is None or isinstance(error, StateCorruptError))

@@ -1,4 +1,4 @@
-"""An event loop without a clock of its own: time jumps to the next timer when nobody has anything to do.
+"""An event loop with virtual time, which jumps to the next timer when nothing is ready to run.
 
 Whatever runs belongs to a `Process`, by a context variable that tasks and callbacks inherit. Inside a process the
 order is asyncio's own; between processes the seed decides. A process that is paused runs nothing until it goes on,
@@ -18,7 +18,7 @@ EPOCH_MS = 1_800_000_000_000
 """Wall time when a simulation begins."""
 
 STEPS_OF_A_MOMENT = 500_000
-"""More than this without time going on is no work, but somebody who goes round in circles."""
+"""More steps than this without progress of time are an endless loop."""
 
 
 class Process:
@@ -50,7 +50,7 @@ def current() -> Process:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs processes; sockets and threads are not to be had."""
+    """Runs processes, without sockets and threads."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process = able[int(self._order.random() * len(able))] if len(able) > 1 else able[0]
         if self.steps - self._moment_began > STEPS_OF_A_MOMENT:
             raise RuntimeError(f"{process} goes round in circles: time stands still")
-        # A process does all that is ready before anybody else can hear of it: within it there is one order only.
+        # A process runs everything that is ready before others see its effects, so its own order is fixed.
         for _ in range(len(process.ready)):
             if not process.ready or process.is_paused:
                 return
@@ -195,7 +195,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return done
 
     def _process_events(self, _: Any) -> None:
-        # What asyncio has for I/O is left out on purpose: whoever reaches for a socket leaves the simulation.
+        # asyncio's I/O is left out on purpose: code that uses a socket leaves the simulation.
         raise NotImplementedError("no sockets here")
 
     def _write_to_self(self) -> None:

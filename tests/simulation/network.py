@@ -48,7 +48,7 @@ class Aborted(AbortError):  # noqa: N818
 
 
 class ServerContext:
-    """What a handler is told of its caller."""
+    """The context of a call, for its handler."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -142,7 +142,7 @@ class Network:
                 self._break(address)
 
     def _break(self, address: str, source: str = "") -> None:
-        """Break the connections to an address, of all or of one *source*; who waits for that is told."""
+        """Break the connections to an address, of all sources or of one *source*, and notify waiters."""
         for channel in self.connected:
             if channel.address == address and source in ("", channel.source):
                 self._later(self._delay_s(), channel.broken.set)

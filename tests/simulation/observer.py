@@ -1,4 +1,4 @@
-"""Looks on at every commit, every execution and every answer, and says at once when something cannot be right."""
+"""Checks every commit, every execution and every answer, and reports a violation at once."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class SeenJob:
     failures: Counter[str] = field(default_factory=Counter)
     """Failures that tasks were reported to have, by kind."""
     launches: int = 0
-    """How many tasks were handed out."""
+    """The number of launched tasks."""
     launched_at: Counter[str] = field(default_factory=Counter)
     """To which executors they were."""
     final: ExecutionGraph | None = None
@@ -72,7 +72,7 @@ class SeenJob:
 
 
 class Observer(RunLedger):
-    """Stands among the clients of the store, and is told of each commit before anybody else."""
+    """Observes the store, and sees each commit before any client does."""
 
     def __init__(self, exchange: Exchange, trace: Callable[[str], None]) -> None:
         self.exchange = exchange
@@ -180,7 +180,7 @@ class Observer(RunLedger):
         self._hearts[executor_id] = life
 
     def _blobs(self, group: Group) -> None:
-        """A blob goes only when nobody names it, not together with somebody's reference; who names it finds it."""
+        """A blob is deleted only when no reference names it, and a new reference finds its blob."""
         for event in group.events:
             if event.keyspace is Keyspace.Plans:
                 (self._plans.add if event.kind is EventKind.PUT else self._plans.discard)(event.key)
@@ -392,7 +392,7 @@ class Observer(RunLedger):
     # ---------------------------------------------------------------- executions and answers
 
     def given(self, life: str, task_set: pb.TaskSet) -> None:
-        """What a task is told to read is what counts: the inputs of a stage's attempt are settled."""
+        """A task reads the winning outputs: the inputs of a stage's attempt do not change."""
         job = self.jobs[task_set.job_id]
         stage = job.graph.stages[task_set.stage_id] if job.graph and job.graph.is_active else None
         if job.graph is None or not isinstance(stage, RunningStage) or stage.attempt != task_set.stage_attempt:

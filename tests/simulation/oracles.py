@@ -37,7 +37,7 @@ class Oracles:
         graph = job.final
         told = client.told.get(job.job_id)
         if self._world.damage.is_of(job.job_id) and told == pb.FAILED:
-            # Even of one that has ended: a replica that had it in memory may have written it anew since that was told.
+            # Even of an ended job: a replica that had it in memory may have written it again since.
             self._world.observer.counts["jobs damaged"] += 1
             return
         if graph is None:
@@ -108,7 +108,7 @@ class Oracles:
         return (None, "") if stream is None else (stream.value, stream.nonce)
 
     def check_nothing_was_in_vain(self) -> None:
-        """Hold what was done against what there was to do: where no executor failed, no task runs but once."""
+        """Check that each task ran only once if no executor failed."""
         counts = self._world.observer.counts
         # A replica that dies between launching into a slot and answering the report that has freed it leaves two that
         # fill it, who takes that launch over and who is told the report again: the executor refuses one of the tasks.
@@ -129,7 +129,7 @@ class Oracles:
         ran = {(key.job_id, key.stage_id, key.partition) for key in self._world.observer.began_at}
         graphs = [job.graph for job in self._world.observer.jobs.values() if job.graph is not None]
         if counts["pipelines abandoned"] or self._world.damage.job_id is not None:
-            return  # whoever reads a damaged record cancels the tasks of a job that its owner goes on with
+            return  # a replica that reads a damaged record cancels tasks of a job that its driver continues
         second = sum(len(stage.ledger.speculated) for graph in graphs for stage in graph.stages)
         if len(self._world.observer.began_at) - len(ran) > second:
             raise Violation("some partition was run by more attempts than there had to be")
@@ -165,7 +165,7 @@ class Oracles:
         return all(f"Schedulers/{r.name}" in keys for r in self._world.replicas if r.process is not None)
 
     def in_hand(self) -> list[str]:
-        """Return what anybody still has in hand: tasks, slots, jobs to work on."""
+        """Return what processes still hold: tasks, slots, jobs to work on."""
         found = []
         for executor in self._world.executors:
             if executor.process is not None and executor.agent is not None and executor.worker is not None:

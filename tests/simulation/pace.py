@@ -1,4 +1,4 @@
-"""Whether work goes on at once and in turn, looked at again and again while nothing is in its way.
+"""Checks repeatedly that work proceeds without delay and in fair turns while nothing prevents it.
 
 What is measured is dead time: a task that waits while a slot is free, one that the graph believes in the hands of an
 executor that has never heard of it, a report that nobody takes, a job that gets nothing while others get more and more.

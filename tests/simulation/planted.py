@@ -1,4 +1,4 @@
-"""Bugs that others have had, put into our own code on purpose, to see whether the simulation finds them.
+"""Bugs of other systems, planted into the product to check that the simulation finds them.
 
 Each is a patch that lasts as long as one simulation; the product knows nothing of it.
 """
@@ -105,7 +105,7 @@ def _unknown_is_taken_for_success() -> AbstractContextManager[Any]:
 
 
 def _report_is_acknowledged_before_it_is_stored() -> AbstractContextManager[Any]:
-    """What could not be stored is acknowledged all the same (X6, X13: only memory knows it)."""
+    """A report that could not be stored is acknowledged (X6, X13: it is only in memory)."""
 
     async def update(self: LocalDriver, job_id: Any, mine: _JobReports, executor: Any, freed: int) -> Any:
         _, _, freed_now, launches = await _update_job(self, job_id, mine, executor, freed)
@@ -164,7 +164,7 @@ def _a_loser_counts() -> Iterator[None]:
 
 
 def _outputs_of_a_lost_executor_stay() -> AbstractContextManager[Any]:
-    """The store goes on to name files on executors that are dead (X13)."""
+    """The store still names files on dead executors (X13)."""
     return mock.patch("onager.execution_graph.rollback.outputs_of", return_value=frozenset())
 
 
@@ -235,7 +235,7 @@ def _result_is_cleaned_up_with_the_rest() -> AbstractContextManager[Any]:
 
 @contextmanager
 def _lease_that_ran_out_is_not_told() -> Iterator[None]:
-    """Nobody acts when an executor's lease runs out, or its connection breaks."""
+    """No replica reacts when an executor's lease expires or its connection breaks."""
 
     async def bury(self: FailureDetector) -> None:
         return None
@@ -278,7 +278,7 @@ def _submission_forgets_jobs_that_have_ended() -> AbstractContextManager[Any]:
 
 
 def _accepted_job_is_in_memory_alone() -> AbstractContextManager[Any]:
-    """A submission that could not be stored is accepted all the same (X19: it is lost with the scheduler)."""
+    """A submission that could not be stored is accepted (X19: it is lost with the scheduler)."""
 
     async def submit(self: JobStore, graph: Any, terms: Any = None) -> Any:
         try:
@@ -312,7 +312,7 @@ def _blob_goes_while_another_job_names_it() -> AbstractContextManager[Any]:
 
 
 def _conflict_is_ignored() -> AbstractContextManager[Any]:
-    """Who loses the race for a log position goes on as if it had won (X15: ownership is never checked)."""
+    """A replica that loses the race for a log position continues as if it had won (X15: ownership is not checked)."""
 
     async def settle(self: JobStore, ops: Any, expect: Mapping[Any, int], mine: Any) -> int | None:
         return await _settle(self, ops, expect, mine) or max(expect.values()) + 1

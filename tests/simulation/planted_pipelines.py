@@ -12,12 +12,12 @@ from onager.executor.agent.agent import Agent
 
 
 def _outputs_are_kept() -> AbstractContextManager[Any]:
-    """What was streamed counts as written when the job goes on over the durable exchange."""
+    """Streamed outputs count as written after the job has switched to the durable exchange."""
     return mock.patch("onager.execution_graph.pipelined._without_outputs", lambda ledger: ledger)
 
 
 def _attempts_are_not_raised() -> AbstractContextManager[Any]:
-    """A stage goes on in the attempt in which it streamed: what was made for that is sent again."""
+    """A stage stays in the attempt in which it streamed, so its old plan is sent again."""
 
     def begun_anew(stage: Any) -> Any:
         after = _begun_anew(stage)
@@ -38,7 +38,7 @@ def _readers_start_before_all_are_at_work() -> AbstractContextManager[Any]:
 
 
 def _failures_are_tried_again_alone() -> AbstractContextManager[Any]:
-    """A task that failed is tried again, while its readers wait for the attempt that they were told of."""
+    """A failed task is retried, while its readers wait for the attempt that they were told of."""
     return mock.patch("onager.execution_graph.outcomes.is_streaming", return_value=False)
 
 

@@ -1,4 +1,4 @@
-"""Bugs in what is written, read and told of jobs and executors that others have had; see `planted`."""
+"""Bugs of other systems in records of jobs and executors; see `planted`."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -67,7 +67,7 @@ def _running_is_read_as_resolved() -> AbstractContextManager[Any]:
 
 
 def _stage_plans_stay() -> AbstractContextManager[Any]:
-    """What a stage's tasks are sent is made once, and goes on to name lost outputs after a rollback (X14)."""
+    """The plan that tasks of a stage get is made once, and still names lost outputs after a rollback (X14)."""
 
     async def launches(
         self: QueryCoordinator, graph: ExecutionGraph, events: Iterable[Event], cluster_slots: int
@@ -111,7 +111,7 @@ def _one_head_fails_all() -> AbstractContextManager[Any]:
 
 
 def _known_blob_is_named_unseen() -> AbstractContextManager[Any]:
-    """Who has seen a blob names it without expecting that it is still there."""
+    """A replica that has seen a blob references it without expecting that it still exists."""
 
     class Unseeing:
         def __init__(self, backend: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether every replica knows what the store has of schedulers, executors and jobs, soon after it was written.
+"""Checks that every replica soon knows what was stored about schedulers, executors and jobs.
 
 Replicas learn of it by watches. What one of those loses, turns round or keeps to itself shows here,
 whatever comes of it.

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cluster, and when: all of it drawn by the seed."""
+"""The faults of a simulated cluster, and their times, drawn from the seed."""
 
 import random  # noqa: TID251 seeded
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Place = SimulatedReplica | SimulatedExecutor
 
 
 class Kind(StrEnum):
-    """What sort of weather a cluster has."""
+    """Which faults a cluster has."""
 
     STORM = "storm"
     """StoreContents, again and again, and much of it at once."""
@@ -113,7 +113,7 @@ class Weather:
                 pass
 
     def end(self) -> None:
-        """Heal what can be healed: no more faults from here on."""
+        """Heal what can be healed, and inject no more faults."""
         world, rng = self._world, self._rng
         world.trace("faults end")
         self.is_quiet = True
@@ -201,7 +201,7 @@ class Weather:
                 pass
 
     def _upgrade(self, replica: SimulatedReplica, *, is_old: bool = False) -> None:
-        """Start a replica anew, of another version."""
+        """Restart a replica with another version."""
         self._world.trace(f"{replica.name} is to be of the {'version before' if is_old else 'newest version'}")
         replica.is_old = is_old
         self._restart(replica)

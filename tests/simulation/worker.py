@@ -19,7 +19,7 @@ from tests.simulation.loop import VirtualClock
 
 @dataclass(slots=True)
 class TaskRates:
-    """How tasks fare, each from 0 to 1."""
+    """The rates of tasks' outcomes, each from 0 to 1."""
 
     io_error: float = 0.0
     user_error: float = 0.0

@@ -49,7 +49,7 @@ _HARMLESS_ERRORS = frozenset({"report_unusable"})
 
 @dataclass(slots=True)
 class Report:
-    """What became of a simulation."""
+    """The outcome of a simulation."""
 
     seed: int
     digest: str
@@ -60,7 +60,7 @@ class Report:
     virtual_s: float = 0.0
 
     def told(self) -> str:
-        """Return what a person needs to go after it."""
+        """Return what a person needs to investigate it."""
         if self.violation is None:
             return f"seed {self.seed}: sound ({self.steps} steps, {self.virtual_s:.0f} virtual seconds)"
         return "\n".join(
@@ -180,7 +180,7 @@ class World:
             self.trace(f"{who} {level}: {event} {told}")
         is_error = level in ("error", "critical") or (fields.get("exc_info") and level != "debug")
         is_harmless = event in _HARMLESS_ERRORS or (event in TOLD_OF_IT and self.damage.job_id is not None)
-        # One of ours that is told and dealt with is no defect.
+        # A handled error of Onager is not a defect.
         if is_error and not is_harmless and not isinstance(sys.exc_info()[1], OnagerError):
             self.observer.fail(f"{who} logged {event}: { {k: str(v)[:300] for k, v in fields.items()} }")
         raise structlog.DropEvent
@@ -256,7 +256,7 @@ class World:
         await self._grow_old()
 
     async def _keep_pace(self) -> None:
-        """Look whether work goes on: all the time where nothing is in its way, else long after the last fault."""
+        """Check the pace of work: always if nothing disturbs it, else only long after the last fault."""
         while True:
             await asyncio.sleep(LOOK_S)
             if self.weather.kind is not Kind.STORM:
@@ -355,7 +355,7 @@ class World:
                     "onager.result_files.read_result",
                     lambda _, path, __, first: iter(read_result(self.exchange, path)[first:]),
                 ),
-                ("onager.state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes who waits for it
+                ("onager.state_backend.faulty._TICK_S", 3_600.0),  # this clock wakes its waiters
                 ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),

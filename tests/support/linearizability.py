@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 MOST_STEPS = 3_000_000
-"""After so many a search is given up, loudly."""
+"""After this many steps, a search ends with an error."""
 
 
 class Kind(StrEnum):

@@ -1,4 +1,4 @@
-"""The kernel is a Java module whose packages stand one above the other, and which meets Spark's constructors in one."""
+"""The kernel is a Java module with layered packages, one of which has all calls of Spark's constructors."""
 
 import re
 from graphlib import TopologicalSorter

@@ -1,4 +1,4 @@
-"""The reference is as the code is."""
+"""The reference is current."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Nothing that runs in the background ends in silence."""
+"""No background task ends silently."""
 
 import ast
 import asyncio
@@ -103,7 +103,7 @@ async def test_a_call_that_is_cut_is_an_error_and_a_caller_who_is_cancelled_is_c
 
 WAITED_FOR = {
     "onager/supervision.py": {"_begin"},
-    # Who started them waits for them, or is told how they ended.
+    # Their starter awaits them, or is told how they ended.
     "scheduler/main.py": {"_run", "_drain"},
     "scheduler/jobs/job_writers.py": {"record"},
     "scheduler/cluster/members.py": {"_register"},
@@ -132,7 +132,7 @@ def _makers(path):
                     yield function.name
 
 
-def test_tasks_are_made_by_who_supervises_them():
+def test_tasks_are_created_only_under_supervision():
     found = {}
     for package in ("onager", "scheduler", "executor", "state_backend"):
         for path in (ROOT / package).rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The Python functions of jobs, each called in a process of its own that ends when it has returned."""
+"""The Python functions of jobs; each call has its own process, which ends when the function returns."""
 
 from onager.executor.spark.functions.calls import FunctionCalls
 from onager.executor.spark.functions.processes import FunctionProcesses

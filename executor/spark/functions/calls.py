@@ -1,4 +1,4 @@
-"""Calling the Python function of a job, from the agent: a process for it, and a gateway in the JVM for that process."""
+"""Calls the Python function of a job in its own process, which reaches the JVM through its own gateway."""
 
 import json
 import re
@@ -37,16 +37,16 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 
 _CLOSE_MS: Final = 1_000
 _CLOSE_PATIENCE: Final = 10
 _FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
-"""What operators, and the kernel when memory runs out, end processes with."""
+"""Signals by which operators, and the operating system when memory runs out, end processes."""
 
 log = structlog.get_logger()
 
 
 class FunctionCalls:
-    """Calls the functions of jobs that are planned in one SparkSession's Spark; from any number of threads."""
+    """Calls the functions of jobs that are planned in one SparkSession's Spark; thread-safe."""
 
     def __init__(self, spark: SparkSession, processes: FunctionProcesses, default_timeout_s: float = 0.0) -> None:
-        """*default_timeout_s*: for jobs that do not say ``onager.planning.timeout``; 0: none."""
+        """*default_timeout_s*: for jobs that do not set ``onager.planning.timeout``; 0: no limit."""
         self._processes = processes
         self._default_timeout_s = default_timeout_s
         self._context = described_context(spark.sparkContext)
@@ -55,11 +55,11 @@ class FunctionCalls:
     def called(
         self, spec: pb.JobSpec, session: SparkSession, job_id: str, cancellation: Cancellation
     ) -> Iterator[DataFrame]:
-        """Give what the job's function returns, called in a process of its own over the JVM session of *session*.
+        """Call the job's function in a process over the JVM session of *session*, and yield what it returns.
 
-        When this is entered, the process is gone, and so is all that it had the JVM do. What the DataFrame may still
-        need on disk is there as long as the context lasts. Raises `UserCodeError`, `PlanningError` and its other
-        kinds, `FunctionLostError`, `InvalidSettingError`, and what Spark raised in the function.
+        On entry, the process has ended, and so have its calls into the JVM. Files that the DataFrame needs exist until
+        the context ends. Raises `UserCodeError`, `PlanningError` and its other subclasses, `FunctionLostError`,
+        `InvalidSettingError`, and Spark's errors in the function.
         """
         timeout_s = timeout_of(spec.conf, self._default_timeout_s)
         printed = Printed(job_id)
@@ -101,13 +101,13 @@ class FunctionCalls:
             self._close(gateway)
 
     def _close(self, gateway: FunctionGateway) -> None:
-        """Wait until nothing goes on that the process had the JVM do: until then its slot is not free."""
+        """Wait until the process's calls into the JVM have ended; until then the slot is in use."""
         for tries in range(1, 1 << 30):
             left = gateway.close(_CLOSE_MS)
             if not left:
                 return
             if tries == _CLOSE_PATIENCE:
-                log.warning("function_not_stopped", left=left, why="Spark's driver still works on what it asked for")
+                log.warning("function_not_stopped", left=left, why="Spark's driver still works on its requests")
 
     def _outcome(self, answer: Mapping[str, Any], gateway: FunctionGateway, session: SparkSession) -> DataFrame:
         match answer["kind"]:
@@ -125,7 +125,7 @@ class FunctionCalls:
 
 
 def _tell_end(process: FunctionProcess) -> Never:
-    """Raise what a process has come to that ended without an answer."""
+    """Raise the error for a process that ended without an answer."""
     code = process.exit_code
     if process.not_started:
         raise not_started(process.not_started)
@@ -136,16 +136,16 @@ def _tell_end(process: FunctionProcess) -> Never:
     name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
     said = f"the function's process was killed by {name} while it planned the job"
     if -code in _FROM_OUTSIDE:
-        memory = "; that is what happens to it when memory runs out" if -code == signal.SIGKILL else ""
+        memory = "; the operating system does that when memory runs out" if -code == signal.SIGKILL else ""
         raise FunctionLostError(said + memory)
     raise UserCodeError(said, raised=name)
 
 
 def _raise_again(origin: Any, note: str) -> Never:
-    """Raise what the JVM raised in the function, as PySpark would have raised it here."""
+    """Raise the JVM's exception in the function as PySpark would raise it here."""
     error: Exception = convert_exception(origin)
     if isinstance(error, UnknownException):
-        error = Py4JJavaError("The job's function met an error of the JVM.", origin)
+        error = Py4JJavaError("The job's function caused an error in the JVM.", origin)
     if note:
         error.add_note(note)
     assert isinstance(error, PySparkException | Py4JJavaError)
@@ -153,7 +153,7 @@ def _raise_again(origin: Any, note: str) -> Never:
 
 
 def timeout_of(conf: Mapping[str, str], default_s: float) -> float:
-    """Return how long a job's function may take, in seconds (0: as long as it wants); `InvalidSettingError`."""
+    """Return how many seconds a job's function may take (0: no limit); raises `InvalidSettingError`."""
     text = conf.get(PLANNING_TIMEOUT, "").strip().lower()
     if not text:
         return default_s

@@ -1,4 +1,4 @@
-"""What the process of one function does: take the request, call the function, answer, and end."""
+"""The process of one function: reads the request, calls the function, answers, and ends."""
 
 import faulthandler
 import json
@@ -18,28 +18,28 @@ from onager.protocol import onager_pb2 as pb
 
 _LENGTH: Final = struct.Struct("!Q")
 _MOST_TEXT: Final = 64 * 1024
-"""Of characters, each of which takes six bytes at most: two such texts fit into an answer."""
+"""The limit of a text in characters, of at most six bytes each: two such texts fit an answer."""
 _MOST_NAME: Final = 1024
 
 
 def framed(part: bytes) -> bytes:
-    """Return *part* as it goes through the channel, with its length before it."""
+    """Return *part* with its length before it, as the channel carries it."""
     return _LENGTH.pack(len(part)) + part
 
 
 def unframed(received: bytes | bytearray) -> bytes | None:
-    """Return the part that *received* holds whole; None when more has to come."""
+    """Return the first part of *received*; None until it is complete."""
     end = _LENGTH.size + (_LENGTH.unpack_from(received)[0] if len(received) >= _LENGTH.size else 0)
     return bytes(received[_LENGTH.size : end]) if _LENGTH.size <= end <= len(received) else None
 
 
 def answer_and_end(channel: socket.socket) -> None:
-    """Do what *channel* asks for, and end the process; what the function may have left running ends with it."""
+    """Serve the request on *channel*, and end the process with any threads that the function left running."""
     me = os.getpid()
     faulthandler.enable()
     answer = _answered(json.loads(_read(channel)), pb.JobSpec.FromString(_read(channel)))
     if os.getpid() != me:
-        os._exit(0)  # the function forked, and this is its child
+        os._exit(0)  # the function forked, and this is the child
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     channel.sendall(framed(json.dumps(answer, ensure_ascii=False).encode(errors="replace")))
@@ -50,7 +50,7 @@ def _flush(stream: Any) -> None:
     try:
         stream.flush()
     except (OSError, ValueError, AttributeError):
-        return  # the function closed it, or put something else there
+        return  # the function closed or replaced it
 
 
 def _read(channel: socket.socket) -> bytes:
@@ -64,7 +64,7 @@ def _exactly(channel: socket.socket, length: int) -> bytes:
     while view:
         count = channel.recv_into(view)
         if not count:
-            os._exit(0)  # who asked has gone
+            os._exit(0)  # the agent closed its end
         view = view[count:]
     return bytes(parts)
 
@@ -87,7 +87,7 @@ def _answered(request: Mapping[str, Any], spec: pb.JobSpec) -> dict[str, Any]:
 
 
 def _told(connection: job_spark.Connection | None, error: BaseException) -> dict[str, Any]:
-    """Return *error* as data; one of the JVM's is handed over there."""
+    """Return *error* as data; an exception of the JVM is passed within the JVM."""
     match error:
         case UserCodeError():
             return {

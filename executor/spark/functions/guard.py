@@ -1,7 +1,7 @@
-"""Keeps a job's Python function from changing anything while it is planned.
+"""Prevents side effects of a job's Python function.
 
-The function runs whenever its job is planned, which can be more than once, so what writes is refused. What only asks
-for speed (``cache``) does nothing, and neither does what would end the Spark that runs every job of the executor.
+The function runs each time that its job is planned, which can be more than once, so writes are refused. Calls that only
+affect speed (``cache``) do nothing, and so do calls that would stop the Spark that all jobs of the executor share.
 """
 
 import functools
@@ -17,7 +17,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from onager.errors import SideEffectError
 from onager.executor.spark.planning.sql_script import refuse_commands
 
-RETURN_IT = "return the DataFrame instead; where its result goes is said when the job is submitted (--output)"
+RETURN_IT = "return the DataFrame instead, and say where its result goes when you submit the job (--output)"
 REFUSED: dict[type, tuple[str, ...]] = {
     DataFrameWriter: (
         "save",
@@ -56,18 +56,18 @@ OF_EVERY_JOB = {
     "setCheckpointDir": "a query is not checkpointed",
     "setSystemProperty": "give settings with the job (--conf)",
 }
-"""Methods of the context that change it for all jobs of the executor, and what to do instead."""
+"""Methods of the context that would affect all jobs of the executor, and what to do instead."""
 RETURNS_ITSELF: dict[type, tuple[str, ...]] = {ClassicDataFrame: ("cache", "persist", "unpersist")}
 DOES_NOTHING: dict[type, tuple[str, ...]] = {
     Catalog: ("cacheTable", "uncacheTable", "clearCache"),
-    # Scripts end like that. The session and its context are there for as long as the function runs.
+    # Scripts often end with these calls. The session and its context exist until the function returns.
     SparkSession: ("stop",),
     SparkContext: ("stop", "setLogLevel"),
 }
 
 
 def install() -> None:
-    """Put the watch into PySpark's classes, for all that this process does from now on."""
+    """Replace the guarded methods of PySpark's classes in this process."""
     for owner, names in REFUSED.items():
         for name in names:
             if hasattr(owner, name):
@@ -91,7 +91,7 @@ def install() -> None:
 
 
 def _check_text(session: SparkSession, sqlQuery: str, args: Any = None, **values: Any) -> None:  # noqa: N803
-    """Refuse a text that would change something; *values* are what its ``{names}`` stand for."""
+    """Raise `SideEffectError` if the text would change something; *values* replace its ``{names}``."""
     del args
     formatter = SQLStringFormatter(session)
     try:

@@ -19,7 +19,7 @@ from pyspark.traceback_utils import CallSite
 
 
 def described_context(context: SparkContext) -> dict[str, Any]:
-    """Return what a `JobContext` has to know of the executor's own context, as JSON can carry it."""
+    """Return the facts about the executor's context that a `JobContext` needs, as JSON values."""
     made: Any = context
     return {
         "environment": dict(made.environment),
@@ -33,12 +33,12 @@ def described_context(context: SparkContext) -> dict[str, Any]:
 
 
 class Connection:
-    """The way into the JVM, and what of the job lies there."""
+    """The connection to the JVM, and the job's objects in it."""
 
     def __init__(self, port: int, token: str, ids: str) -> None:
-        """Connect to the gateway that listens for this process at *port*; each thread gets a thread of its own there.
+        """Connect to this process's gateway at *port*; each thread here gets its own thread in the JVM.
 
-        *ids*: of the gateway's objects that are wanted here; asking for them would take a round trip each.
+        *ids*: the ids of the gateway's objects that are needed here, since fetching each would take a round trip.
         """
         self.gateway = ClientServer(
             java_parameters=JavaParameters(port=port, auth_token=token, auto_convert=True),
@@ -55,14 +55,14 @@ class Connection:
 
 
 class _JavaContext(JavaObject):  # type: ignore[misc]
-    """The JVM's side of the context, as far as it is the job's own."""
+    """The JVM's side of the job's context, without access to what other jobs share."""
 
     def __init__(self, entry_point: Any, target_id: str, client: Any) -> None:
         super().__init__(target_id, client)
         self._entry_point = entry_point
 
     def stop(self, *_: Any) -> None:
-        """Do nothing: Spark is every job's."""
+        """Do nothing: all jobs share Spark."""
 
     close = stop
 
@@ -71,17 +71,17 @@ class _JavaContext(JavaObject):  # type: ignore[misc]
 
 
 class JobContext(SparkContext):  # type: ignore[misc]
-    """The executor's SparkContext, with nothing that would have to be given back."""
+    """A context over the executor's SparkContext that owns no resources of it."""
 
     def __init__(self, connection: Connection, described: Mapping[str, Any], directory: str) -> None:
-        """Make it the context of this process; *directory* is for files that live as long as the job is planned.
+        """Make this the context of the process; *directory* is for files that are needed until the job is planned.
 
-        What `SparkContext` sets up when it starts Spark is set here from what the executor's own has.
+        The attributes that `SparkContext` sets when it starts Spark come from the executor's own context.
         """
         SparkContext._gateway = connection.gateway
         SparkContext._jvm = connection.gateway.jvm
         SparkContext._active_spark_context = self
-        self._callsite = CallSite("the executor", "onager", 0)  # told to who makes a second context
+        self._callsite = CallSite("the executor", "onager", 0)  # in the error for making a second context
         self._jsc = connection.context
         self._conf = SparkConf(_jconf=connection.settings)
         self.environment = dict(described["environment"])
@@ -103,7 +103,7 @@ class JobContext(SparkContext):  # type: ignore[misc]
         SparkFiles._sc = self
 
     def accumulator(self, value: Any, accum_param: Any = None) -> Any:
-        """Make an accumulator; what tasks add to it comes here as long as this process lives."""
+        """Make an accumulator, which receives updates of tasks until this process ends."""
         if self._accumulatorServer is None:
             token = self._gateway.gateway_parameters.auth_token
             self._accumulatorServer = accumulators._start_update_server(token, is_unix_domain_sock=False)
@@ -111,7 +111,7 @@ class JobContext(SparkContext):  # type: ignore[misc]
         return super().accumulator(value, accum_param)
 
     def cancelAllJobs(self) -> None:  # noqa: N802 - PySpark's
-        """Cancel the Spark jobs of this function; others have theirs in the same Spark."""
+        """Cancel the Spark jobs of this function only, since other jobs share Spark."""
         self._gateway.entry_point.cancelJobs()
 
 
@@ -120,9 +120,9 @@ def _profilers() -> ProfilerCollector:
 
 
 def job_session(connection: Connection, context: JobContext) -> SparkSession:
-    """Return the job's own session, which is also what ``SparkSession.builder.getOrCreate()`` gives from now on."""
+    """Return the job's own session, which ``SparkSession.builder.getOrCreate()`` then returns, too."""
     session: Any = SparkSession.__new__(SparkSession)
-    # Not by its __init__, which would make it the default session of the whole JVM.
+    # Without __init__, which would make it the default session of the whole JVM.
     session._sc = context
     session._jsc = context._jsc
     session._jvm = context._jvm

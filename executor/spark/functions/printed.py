@@ -1,4 +1,4 @@
-"""What a job's function prints: so many lines of it go to the executor's log, and the end is kept for its failure."""
+"""The output that a job's function prints: the first 200 lines are logged, and the last 4 KiB go into its failure."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 
 class Printed:
-    """Takes what one function writes to standard output and standard error."""
+    """The standard output and standard error of one function."""
 
     def __init__(self, job_id: str) -> None:
         self._log = log.bind(job_id=job_id)
@@ -27,7 +27,7 @@ class Printed:
         return self._end.decode(errors="replace")
 
     def take(self, chunk: bytes) -> None:
-        """Take what was written next."""
+        """Add the next output."""
         self._bytes += len(chunk)
         self._end = (self._end + chunk)[-KEPT_BYTES:]
         if self._lines >= MOST_LINES:
@@ -38,7 +38,7 @@ class Printed:
         self._line = self._line[: 4 * MOST_CHARACTERS]
 
     def close(self) -> None:
-        """Tell the last line, and how much there was if not all of it was told."""
+        """Log the last line, and the total size if lines were left out."""
         if self._line:
             self._tell(self._line)
         if self._lines >= MOST_LINES:

@@ -1,4 +1,4 @@
-"""The processes of jobs' functions, as the agent sees them: started, talked to, killed, and told how they ended."""
+"""The processes of jobs' functions, from the agent's side: starts them, talks to them, and kills them."""
 
 import contextlib
 import os
@@ -37,10 +37,10 @@ log = structlog.get_logger()
 
 
 class FunctionProcess:
-    """One process, which calls one function; a context, at whose end the process is gone and all that it started."""
+    """A process that calls one function; a context manager that on exit kills it and everything that it started."""
 
     def __init__(self, channel: socket.socket, told: socket.socket, output: int) -> None:
-        """*told*: where the warm process says the id and the exit code; a half close there has the process killed."""
+        """*told*: where the warm process writes pid and exit code; a half close makes it kill the process."""
         self._channel = channel
         self._told = told
         self._output = output
@@ -49,20 +49,20 @@ class FunctionProcess:
         self._is_over = False
 
     def kill(self) -> None:
-        """Kill the process and what it started; from any thread, at any time."""
-        with contextlib.suppress(OSError):  # it is closed, hence over
+        """Kill the process and everything that it started; thread-safe."""
+        with contextlib.suppress(OSError):  # closed: the process has ended
             self._told.shutdown(socket.SHUT_WR)
 
     def ask(self, *parts: bytes) -> None:
-        """Send what the process waits for; one that is dead does not take it."""
+        """Send the request; no error if the process is dead."""
         with contextlib.suppress(OSError):
             for part in parts:
                 self._channel.sendall(framed(part))
 
     def answer(self, timeout_s: float | None, on_output: Callable[[bytes], None]) -> bytes | None:
-        """Wait until the process is gone, and return what it answered, or None when it did not.
+        """Wait until the process has ended, and return its answer, or None when it gave none.
 
-        *on_output* gets what it writes meanwhile. `TimeoutError` when it was killed because it took *timeout_s*.
+        *on_output* receives its output meanwhile. Raises `TimeoutError` when it was killed after *timeout_s*.
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         takers: dict[Any, Callable[[], bool]] = {
@@ -83,7 +83,7 @@ class FunctionProcess:
                 is_late = is_late or (deadline_s is not None and time.monotonic() >= deadline_s)
                 if is_late or len(self._answer) > _MOST_ANSWER or unframed(self._answer) is not None:
                     self.kill()
-        for take in takers.values():  # what came just before the end
+        for take in takers.values():  # data that arrived just before the end
             for _ in range(_LAST_CHUNKS):
                 if not take():
                     break
@@ -94,13 +94,13 @@ class FunctionProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended, negative for a signal; None when nobody could tell."""
+        """The exit code of the process, negative for a signal; None when unknown."""
         lines = self._news.decode().splitlines()
         return int(lines[1]) if len(lines) > 1 else None
 
     @property
     def not_started(self) -> str:
-        """Why there is no process; empty when there was one, or nobody could tell."""
+        """Why the process could not be started; empty when it was, or when the reason is unknown."""
         return "" if self._pid is not None else self._news.decode().strip()
 
     @property
@@ -143,7 +143,7 @@ class FunctionProcess:
         while not self._is_over:
             self._take_news()
         if self.exit_code is None and self._pid is not None:
-            # The warm process has died, and its children with it; what they started has not.
+            # The warm process has died, and its children with it, but not what they started.
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
         self._channel.close()
@@ -152,7 +152,7 @@ class FunctionProcess:
 
 
 class FunctionProcesses:
-    """Keeps the warm process that those of functions are forked from: started at once, and again when it dies."""
+    """Keeps a warm process running, from which the processes of functions are forked."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -165,7 +165,7 @@ class FunctionProcesses:
         self._keeper.start()
 
     def fork(self) -> FunctionProcess:
-        """Return a new process, which waits for what it is asked; `FunctionLostError` when none can be started."""
+        """Return a new process, which waits for a request; raises `FunctionLostError` when none can be started."""
         end_s = time.monotonic() + _START_S
         while True:
             with self._changed:
@@ -177,10 +177,10 @@ class FunctionProcesses:
                 try:
                     return _fork(control)
                 except (BrokenPipeError, ConnectionResetError):
-                    self._control = None  # it has died, and another one is being started
+                    self._control = None  # the warm process died; the keeper starts another
 
     def close(self) -> None:
-        """End the warm process, and all that were forked from it."""
+        """End the warm process and all processes forked from it."""
         with self._changed:
             self._is_closed = True
             if self._control is not None:
@@ -197,7 +197,7 @@ class FunctionProcesses:
             began_s = time.monotonic()
             try:
                 why = self._run_warm()
-            except OSError as e:  # such as when there are too many processes
+            except OSError as e:  # for example, too many processes
                 why = str(e)
             if self._is_closed:
                 return
@@ -207,7 +207,7 @@ class FunctionProcesses:
                 time.sleep(_PAUSE_S)
 
     def _run_warm(self) -> str:
-        """Start the warm process, wait for its end, and say what that was."""
+        """Start the warm process, wait for its end, and return how it ended."""
         ours, theirs = socket.socketpair()
         with ours:
             with self._changed, theirs:
@@ -220,24 +220,24 @@ class FunctionProcesses:
             with self._changed:
                 if self._control is ours:
                     self._control = None
-        return f"process {process.pid}, which they are forked from, ended with {process.returncode}"
+        return f"process {process.pid}, from which they are forked, ended with {process.returncode}"
 
 
 def not_started(why: str) -> FunctionLostError:
-    """Return what is to be raised when there is no process for a function."""
+    """Return the error for a function whose process could not be started."""
     return FunctionLostError(
-        f"no process for the job's function could be started on this executor ({why}); look at what limits its "
-        "processes (such as pids of its container) and its memory"
+        f"no process for the job's function could be started on this executor ({why}); check the limits of its "
+        "processes (such as pids of its container) and of its memory"
     )
 
 
 def _start_warm(control: socket.socket) -> "subprocess.Popen[bytes]":
-    """Start the warm process with the modules and the environment that this one has."""
+    """Start the warm process with this process's module path and environment."""
     program = _PROGRAM.format(path=sys.path, control=control.fileno())
     return subprocess.Popen(  # noqa: S603 - our own
         [sys.executable, "-c", program],
         stdin=subprocess.DEVNULL,
-        stdout=2,  # of what is imported; standard output may be somebody's result
+        stdout=2,  # for output of imported modules: standard output may carry a result
         pass_fds=[control.fileno()],
         start_new_session=True,
     )

@@ -1,4 +1,4 @@
-"""Jobs that are Python functions: loaded from their source or pickle, called once, and asked for a DataFrame."""
+"""Loads a job's Python function from its source or pickle, and calls it for a DataFrame."""
 
 import json
 import linecache
@@ -26,9 +26,9 @@ SPARKS = (str(Path(pyspark.__file__).parent), str(Path(py4j.__file__).parent))
 
 
 def make_importable(py_files: Iterable[pb.PyFile], directory: Path) -> None:
-    """Make a job's modules importable in this process, from *directory*.
+    """Write a job's modules to *directory*, and make them importable in this process.
 
-    What they define is pickled by value, so that executors need no files.
+    Their functions and classes are pickled by value, so that tasks need no files.
     """
     names: set[str] = set()
     paths = [str(directory)]
@@ -52,12 +52,12 @@ def _top_level_names(archive: Path) -> set[str]:
         with zipfile.ZipFile(archive) as opened:
             entries = opened.namelist()
     except zipfile.BadZipFile as e:
-        raise PlanningError(f"{archive.name} is no zip archive of Python packages: {e}") from e
+        raise PlanningError(f"{archive.name} is not a zip archive of Python packages: {e}") from e
     return {entry.partition("/")[0].removesuffix(".py") for entry in entries if entry.endswith(".py")}
 
 
 def _pickle_by_value(name: str) -> None:
-    """Register a module that was not imported yet: it may never be, and importing it runs it."""
+    """Register a module without importing it, which would run its code."""
     sys.modules[name] = stand_in = types.ModuleType(name)
     try:
         cloudpickle.register_pickle_by_value(stand_in)
@@ -66,10 +66,10 @@ def _pickle_by_value(name: str) -> None:
 
 
 def call_function(session: SparkSession, function: pb.PythonFunction) -> DataFrame:
-    """Call the job's function with the session and its arguments, and return the DataFrame that it returns.
+    """Call the job's function with the session and its arguments, and return its DataFrame.
 
-    Raises `UserCodeError` with the traceback of the user's own file when it raises, `SideEffectError` when it writes,
-    and what Spark says when Spark raises, with a note of where in the user's code that was.
+    Raises `UserCodeError`, with the traceback within the user's files, when the function raises, `SideEffectError` when
+    it writes, and Spark's own errors, with a note that says where in the user's code they occurred.
     """
     arguments = _arguments(function)
     called = _load(function, _module_for(function))
@@ -77,8 +77,8 @@ def call_function(session: SparkSession, function: pb.PythonFunction) -> DataFra
     if not isinstance(returned, DataFrame):
         what = f"a {type(returned).__module__}.{type(returned).__qualname__}" if returned is not None else "nothing"
         raise PlanningError(
-            f"{_name(function)} returned {what}, but a job's function returns a Spark DataFrame "
-            "(of pandas data: spark.createDataFrame(…); of pandas-on-Spark: frame.to_spark())"
+            f"{_name(function)} returned {what}, but a job's function must return a Spark DataFrame "
+            "(from pandas: spark.createDataFrame(…); from pandas-on-Spark: frame.to_spark())"
         )
     return returned
 
@@ -94,14 +94,14 @@ def _arguments(function: pb.PythonFunction) -> dict[str, Any]:
     try:
         arguments = json.loads(function.arguments_json)
     except ValueError as e:
-        raise PlanningError(f"the arguments of {_name(function)} are no JSON: {e}") from e
+        raise PlanningError(f"the arguments of {_name(function)} are not valid JSON: {e}") from e
     if not isinstance(arguments, dict):
-        raise PlanningError(f"the arguments of {_name(function)} are no JSON object: keyword arguments are wanted")
+        raise PlanningError(f"the arguments of {_name(function)} must be a JSON object of keyword arguments")
     return arguments
 
 
 def _module_for(function: pb.PythonFunction) -> types.ModuleType:
-    """Make a module for the job's source to run in; its functions are pickled by value."""
+    """Return a new module in which the job's source runs; its functions are pickled by value."""
     module = types.ModuleType("onager_job")
     module.__file__ = function.file_name or "<job>"
     sys.modules[module.__name__] = module
@@ -113,7 +113,7 @@ def _load(function: pb.PythonFunction, module: types.ModuleType) -> Callable[...
     if function.HasField("pickled"):
         loaded = _run(function, lambda: cloudpickle.loads(function.pickled))
         if not callable(loaded):
-            raise PlanningError("the pickled object of the job is no function")
+            raise PlanningError("the pickled object of the job is not a function")
         return loaded  # type: ignore[no-any-return]
     file_name = str(module.__file__)
     source = function.source.decode("utf-8", errors="replace")
@@ -131,7 +131,7 @@ def _load(function: pb.PythonFunction, module: types.ModuleType) -> Callable[...
 
 
 def _run(function: pb.PythonFunction, action: Callable[[], Any]) -> Any:
-    """Run code of the user's, and tell what it raises in the user's terms."""
+    """Run the user's code, and raise its errors as errors of the user."""
     try:
         return action()
     except OnagerError:
@@ -151,7 +151,7 @@ def _run(function: pb.PythonFunction, action: Callable[[], Any]) -> Any:
 
 
 def jvm_error(error: BaseException) -> Any:
-    """Return the JVM's exception that *error* stands for; None when it is Python's own."""
+    """Return the JVM's exception that *error* wraps; None for an error of Python."""
     if isinstance(error, Py4JJavaError):
         return error.java_exception
     return error._origin if isinstance(error, CapturedException) else None  # noqa: SLF001 - PySpark hides it
@@ -163,6 +163,6 @@ def _traceback(error: BaseException, hidden: Sequence[str]) -> str:
 
 
 def _frames(error: BaseException, hidden: Sequence[str]) -> list[str]:
-    """Return the traceback's frames without those of files below *hidden*."""
+    """Return the traceback's frames, except those of files below *hidden*."""
     frames = traceback.extract_tb(error.__traceback__)
     return traceback.format_list([frame for frame in frames if not frame.filename.startswith(tuple(hidden))])

@@ -1,8 +1,8 @@
-"""The process that those of functions are forked from: it has imported what they need, and has one thread.
+"""The warm process, from which the processes of functions are forked: it has imported what they need, and one thread.
 
-It is a fresh interpreter, not a fork of the agent, whose threads and connections would not bear that. It serves one
-socket: each byte there comes with the three descriptors that a child is to have. When the socket is closed, because the
-agent has ended in whatever way, it ends, and its children with it.
+It is a fresh interpreter, not a fork of the agent, whose threads and connections would not survive a fork. It serves
+one socket: each byte on it comes with the three file descriptors for a new child. When the socket closes, because the
+agent has ended for whatever reason, the warm process ends, and its children with it.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ IMPORTED: Final = (
     "pyspark.sql.pandas.functions",
     "pyspark.sql.udtf",
 )
-"""What most functions need. It starts no thread of Python's; those of pyarrow and numpy mind forks themselves."""
+"""The modules that most functions need. They start no Python threads; pyarrow's and numpy's threads are fork-safe."""
 REQUEST: Final = b"f"
 DESCRIPTORS: Final = 3
 _PR_SET_PDEATHSIG: Final = 1
@@ -35,7 +35,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def serve(control: socket.socket) -> socket.socket:
-    """Fork for each request and tell how each child ends; return, in a child, the channel to who asked for it."""
+    """Fork for each request, and report how each child ends; in a child, return its channel to the agent."""
     warm = os.getpid()
     woken, wakes = os.pipe()
     os.set_blocking(woken, False)
@@ -45,7 +45,7 @@ def serve(control: socket.socket) -> socket.socket:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the agent
     libc = ctypes.CDLL(None)
     if sys.platform == "linux":
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what functions leave comes here
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # adopts processes that functions leave behind
     children: dict[int, socket.socket] = {}
     killed: set[int] = set()
     while True:
@@ -54,7 +54,7 @@ def serve(control: socket.socket) -> socket.socket:
         ready, _, _ = select.select(sources, [], [])
         for pid, child in children.items():
             if child in ready and _is_closed(child):
-                _kill(pid)  # who asked for it wants it no more
+                _kill(pid)  # the agent closed its end: it no longer wants the child
                 killed.add(pid)
         if woken in ready:
             with contextlib.suppress(BlockingIOError):
@@ -80,7 +80,7 @@ def serve(control: socket.socket) -> socket.socket:
 
 
 def _is_closed(child: socket.socket) -> bool:
-    """Return whether who asked for a child has closed its end; one that was killed may not have read what is there."""
+    """Return whether the agent closed its end; a reset counts, since the agent may have left data unread."""
     try:
         return not child.recv(1)
     except OSError:
@@ -88,7 +88,7 @@ def _is_closed(child: socket.socket) -> bool:
 
 
 def _fork(told: int) -> int:
-    """Fork, each child into a group of its own; return its id, 0 in the child, -1 when there is none."""
+    """Fork a child into its own process group; return its pid, 0 in the child, or -1 when forking failed."""
     try:
         pid = os.fork()
     except OSError as e:
@@ -97,7 +97,7 @@ def _fork(told: int) -> int:
         os.close(told)
         return -1
     with contextlib.suppress(OSError):
-        os.setpgid(pid, pid)  # in both, since either may come first
+        os.setpgid(pid, pid)  # in both processes, since either may run first
     if pid:
         with contextlib.suppress(OSError):
             os.write(told, f"{pid}\n".encode())
@@ -105,7 +105,7 @@ def _fork(told: int) -> int:
 
 
 def _kill(pid: int) -> None:
-    """Kill a child, which may have left its group, and what it started."""
+    """Kill a child, which may have left its process group, and what it started."""
     _kill_group(pid)
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
@@ -126,8 +126,8 @@ def _tell_of_ends(children: dict[int, socket.socket]) -> None:
             break
         told = children.pop(pid, None)
         if told is None:
-            continue  # one that a function has left
-        _kill_group(pid)  # its id may be another's by now
+            continue  # a process that a function left behind
+        _kill_group(pid)  # what the child started may outlive it
         with contextlib.suppress(OSError):
             told.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         told.close()
@@ -136,7 +136,7 @@ def _tell_of_ends(children: dict[int, socket.socket]) -> None:
 
 
 def _kill_strays() -> None:
-    """Kill what functions have left outside of their groups; called when no function runs, since it may be anyone's."""
+    """Kill processes that functions left outside their groups; only safe when no function runs, since it kills all."""
     try:
         left = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     except OSError:
@@ -153,7 +153,7 @@ def _end(children: dict[int, socket.socket]) -> None:
 
 
 def _become(warm: int, libc: ctypes.CDLL, output: int, others: list[int]) -> None:
-    """Make this process one that has nothing of the warm one but what is imported, and does not outlive it."""
+    """Drop everything of the warm process but its imported modules, and die when it dies."""
     if sys.platform == "linux":
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != warm:
@@ -168,7 +168,7 @@ def _become(warm: int, libc: ctypes.CDLL, output: int, others: list[int]) -> Non
     os.close(output)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    sys.modules["numpy"].random.seed()  # as Python's own does by itself
+    sys.modules["numpy"].random.seed()  # Python's own generator reseeds after a fork
     gc.enable()
 
 
@@ -180,7 +180,7 @@ def main(control: int) -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     guard.install()
-    # It counts the threads that libraries have, too, which are prepared.
+    # The warning also counts the threads of libraries, which are fork-safe.
     warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
     gc.collect()
     gc.disable()

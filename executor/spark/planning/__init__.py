@@ -1,4 +1,4 @@
-"""From a job spec to stages: the job's session, its query, the cut, and the sizes."""
+"""Planning: turns a job spec into stages."""
 
 from onager.executor.spark.planning.plan_job import ArrowSchema, CallFunction, FusedRun, RunFused, plan_job
 

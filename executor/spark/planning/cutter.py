@@ -1,8 +1,8 @@
-"""Cutting a physical plan into stages at its exchanges, limits and subqueries.
+"""Cuts a physical plan into stages at its exchanges, limits and subqueries.
 
-The plan was made with adaptive execution off, so every exchange is in it. Each exchange's child becomes a stage of its
-own; where it stood, its consumer gets a placeholder leaf, and so does every source. What is left between is the
-fragment that a stage's tasks run.
+The plan was made without adaptive execution, so it contains every exchange. The child of each exchange becomes a stage;
+in the consumer, a placeholder leaf replaces it. Placeholders also replace sources. The remaining fragment is what the
+tasks of a stage run.
 """
 
 import math
@@ -50,10 +50,10 @@ from onager.executor.spark.stage_plan import (
 )
 
 HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
-"""Those with an expression for the bucket; the second one is that of `repartitionById`."""
+"""The partitionings with an expression for the bucket; the second one is that of `repartitionById`."""
 KNOWN_PARTITIONINGS = HASH_PARTITIONINGS | {"RangePartitioning", "RoundRobinPartitioning", "SinglePartition"}
 LOOKED_UP = leaves.LEAVES | EXCHANGES | SUBQUERIES | KNOWN.keys() | KNOWN_PARTITIONINGS
-"""The classes of Spark that this package tells by their names."""
+"""The classes of Spark that this package recognises by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class CutStage:
     text: str
     """The fragment, as Spark prints plans."""
     input_bytes: int
-    """What its leaves read."""
+    """The input of its leaves."""
 
 
 def cut_plan(
     session: SparkSession, plan: Any, column_names: Sequence[str], *, parallel_sort_bytes: int
 ) -> list[CutStage]:
-    """Return the stages of *plan*, which *session* made under the settings that it has now, as `Cutter.cut` does."""
+    """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
         cutter = Cutter(
             Jvm.of(session),
@@ -90,18 +90,18 @@ def cut_plan(
 
 @dataclass(slots=True)
 class _Draft:
-    """A stage while it is being cut out."""
+    """A stage in the making."""
 
     cut: list[PlanNode] = field(default_factory=list)
     replacements: list[Any] = field(default_factory=list)
     inputs: list[StageSource] = field(default_factory=list)
     arriving: set[int] = field(default_factory=set)
-    """Indexes of nodes that are no exchanges, and were given to another stage all the same."""
+    """Indexes of nodes that another stage computes although they are not exchanges."""
     input_bytes: int = 0
 
 
 class Cutter:
-    """Cuts one physical plan, which the JVM session *session* made; *scratch* is an empty directory."""
+    """Cuts one physical plan."""
 
     def __init__(
         self,
@@ -114,7 +114,10 @@ class Cutter:
         scratch: Path,
         parallel_sort_bytes: int,
     ) -> None:
-        """Cut *plan*; a sort that reads *parallel_sort_bytes* is done by several tasks."""
+        """Prepare to cut *plan*, which the JVM session *session* made.
+
+        A sort that reads at least *parallel_sort_bytes* runs in several tasks; *scratch* is an empty directory.
+        """
         self._jvm = jvm
         self._session = session
         self._scratch = scratch
@@ -129,9 +132,9 @@ class Cutter:
         self.stages: list[CutStage] = []
 
     def cut(self) -> list[CutStage]:
-        """Return the stages, producers before consumers, the result's last.
+        """Return the stages, producers before consumers; the last one gives the result.
 
-        Raises `UnsupportedPlanError`, which names the operator, when a part of the plan cannot be distributed.
+        Raises `UnsupportedPlanError`, which names the operator, when part of the plan cannot be distributed.
         """
         for node in self._outline.nodes:
             self._check(node)
@@ -169,9 +172,9 @@ class Cutter:
     def _stage(
         self, root: PlanNode, output: StageOutput, *, limit: PlanNode | None = None, exchange: PlanNode | None = None
     ) -> int:
-        """Cut out the stage that computes *root*, after its producers.
+        """Append the stage that computes *root*, after its producers, and return its id.
 
-        In each partition it goes up to *limit*, and is laid out as *exchange* needs it.
+        *limit* becomes a local limit on top; *exchange* is the exchange that carries the output.
         """
         draft = _Draft()
         self._visit(root, draft)
@@ -213,7 +216,7 @@ class Cutter:
         return f"{name} → sort" if is_sorted else name
 
     def _produce(self, exchange: PlanNode) -> int:
-        """Return the id of the stage whose output *exchange* carries; cut it out when it is the first to ask."""
+        """Return the id of the stage whose output *exchange* carries; cut it on first use."""
         if exchange.plan_id not in self._produced:
             self._produced[exchange.plan_id] = self._stage(exchange.child, self._output(exchange), exchange=exchange)
         return self._produced[exchange.plan_id]
@@ -239,13 +242,13 @@ class Cutter:
         if partitioning != "RangePartitioning":
             return int(buckets)
         if exchange.subqueries:
-            return 1  # what a subquery gives is known within one fragment, and ranges concern two
-        is_asked_for = origin != "ENSURE_REQUIREMENTS"  # otherwise the query sorts
+            return 1  # a subquery's value is known within one fragment, and ranges involve two
+        is_asked_for = origin != "ENSURE_REQUIREMENTS"  # otherwise Spark added it for a sort
         is_large = is_asked_for or self._input_bytes(exchange.child) >= self._parallel_sort_bytes
         return int(buckets) if is_large else 1
 
     def _input_bytes(self, node: PlanNode) -> int:
-        """Return how much is read of files and other leaves for the output of *node*."""
+        """Return how many bytes of files and other leaves *node* reads."""
         node = self._outline.original(node)
         own = self._describe(node).input_bytes if node.kind in leaves.LEAVES else 0
         return own + sum(self._input_bytes(child) for child in node.children)
@@ -253,7 +256,7 @@ class Cutter:
     # ------------------------------------------------------------ nodes
 
     def _visit(self, node: PlanNode, draft: _Draft) -> None:
-        """Put what stands below *node* in other stages, or outside of the plan, into *draft*."""
+        """Add to *draft* the replacements for parts below *node* that other stages compute or that are sources."""
         if node.kind in leaves.LEAVES:
             self._replace_leaf(node, draft)
             return
@@ -284,7 +287,7 @@ class Cutter:
             self._replace(draft, subquery, self._tools.with_child(self._outline.handle(original), below))
 
     def _replace_collecting_join(self, node: PlanNode, draft: _Draft) -> None:
-        """Let a join that needs to see every streamed row before it knows its output run in one task."""
+        """Run a join in one task because its output depends on all streamed rows."""
         streamed = streamed_child(self._outline, node)
         for child in node.children:
             if child is not streamed or self._tasks(child) == 1:
@@ -304,8 +307,8 @@ class Cutter:
         draft.input_bytes += described.input_bytes
         leaf = self._placeholder(draft, node, LeafInput(described.description, described.label))
         if node.subqueries and node.kind == leaves.FILE_LEAF:
-            # Partition filters that wait for a subquery: what they leave out is known when the stage is bound. Of other
-            # sources there are only such here that the join applies as well.
+            # Partition filters that wait for a subquery are evaluated when the stage is bound. Such filters of other
+            # sources may be ignored, since the join applies them, too.
             self._visit_subqueries(node, draft)
             scan = self._outline.handle(node)
             filtered = self._tools.under_runtime_filters(scan, leaf, described.partitions)
@@ -326,7 +329,7 @@ class Cutter:
         self._replace(draft, node, self._placeholder(draft, node, source, make))
 
     def _broadcast(self, draft: _Draft, node: PlanNode) -> Any:
-        """Return the broadcast that *node* stands for, over what another stage gives."""
+        """Return the broadcast exchange of *node* over another stage's output."""
         exchange = self._outline.original(node)
         leaf = self._placeholder(draft, node, ExchangeInput(self._produce(exchange), reads_all=True))
         return self._tools.with_child(self._outline.handle(exchange), leaf)
@@ -385,7 +388,7 @@ def _cannot_travel(error: Py4JJavaError) -> bool:
 
 
 def _with_sole_readers(stages: Sequence[CutStage]) -> list[CutStage]:
-    """Return *stages* with a word for each input that is the only one to read its producer."""
+    """Return *stages* with `is_alone` set for each input that is the only reader of its producer."""
     reads = Counter(source.stage_id for stage in stages for source in stage.plan.inputs if _is_exchange(source))
     return [
         replace(
@@ -407,7 +410,7 @@ def _is_exchange(source: StageSource) -> TypeGuard[ExchangeInput]:
 
 
 def _brings_buckets(exchange: PlanNode) -> bool:
-    """Return whether rows go through *exchange* with their bucket as a column, since a subquery has a say in it."""
+    """Return whether rows carry their bucket through *exchange* as a column, because a subquery determines it."""
     partitioning = exchange.particulars.split(" ")[0]
     return exchange.kind == "ShuffleExchangeExec" and partitioning in HASH_PARTITIONINGS and bool(exchange.subqueries)
 
@@ -417,7 +420,7 @@ def _looks_at_all_partitions(node: PlanNode) -> bool:
 
 
 def combined(rule: Tasks, counts: Sequence[int], most: int) -> int:
-    """Return the partitions of an operator over children of *counts* partitions; *most* counts for COALESCED alone."""
+    """Return the partitions of an operator over children of *counts* partitions; only COALESCED uses *most*."""
     match rule:
         case Tasks.SUM:
             return sum(counts)

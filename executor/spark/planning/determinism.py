@@ -1,8 +1,8 @@
-"""Whether a stage gives the same rows when it runs again: what a lost part of its output costs depends on it.
+"""Whether a stage gives the same rows when it runs again.
 
-Rows that come out of an exchange count as unordered, as in Spark: an operator whose result depends on their order may
-give another one the next time. So may a data source that is not made of files. A stage that is not deterministic is run
-again whole when any of its output is lost.
+When a part of its output is lost, a deterministic stage runs only the lost tasks again; any other stage runs all of
+them. As in Spark, rows from an exchange count as unordered, so an operator whose result depends on their order is not
+deterministic. Neither is a data source that is not made of files.
 """
 
 from collections.abc import Set as AbstractSet
@@ -23,10 +23,10 @@ def is_deterministic(
 ) -> bool:
     """Return whether the stage that computes *root*, and a limit above it, gives the same rows each time.
 
-    *arriving* are the indexes of the nodes whose rows come from other stages although they are no exchanges.
+    *arriving* are the indexes of nodes that another stage computes although they are not exchanges.
 
-    No: an expression like ``rand()`` or ``first()``; a limit, a window or Python code over unordered rows; dealing out
-    unordered rows in turn. Sorted runs are the same again but for ties, and ranges follow from them.
+    Not deterministic are expressions like ``rand()`` or ``first()``, and limits, windows, Python code and round-robin
+    output over unordered rows. Sorted runs repeat except for ties, and ranges follow from them.
     """
     repeats, is_ordered = _judge(outline, root, arriving)
     if limit is not None or isinstance(output, RoundRobinOutput):

@@ -1,4 +1,4 @@
-"""Options of the formats in which views are read and results are written: which there are, and which a result has."""
+"""Options of the formats of views and results: which exist, and which a result is written with."""
 
 import json
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ _WRITING_ALONE: Final = {
     "text": frozenset({"compression"}),
 }
 _OF_HADOOP: Final = ("fs.", "mapreduce.", "hadoop.")
-"""How settings begin that file systems and the libraries of formats read; theirs begin with the format's name, too."""
+"""Prefixes of settings that file systems and format libraries read; the format's name is one, too."""
 _SAME: Final = {"charset": "encoding", "codec": "compression", "delimiter": "sep"}
 """Options with two names."""
 
@@ -59,7 +59,7 @@ _MOMENTS: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Spark's own formats leave out microseconds, and the seconds of old time zones."""
+"""Spark's default formats drop microseconds, and the seconds of historical zone offsets."""
 WRITTEN_WITH: Final[Mapping[str, Mapping[str, str]]] = {
     "csv": {
         "header": "true",
@@ -71,19 +71,19 @@ WRITTEN_WITH: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "json": _MOMENTS,
 }
-"""Options of a result that is written with ``--output``, unless it is given others: RFC 4180, and nothing is lost."""
+"""Default options of a result written with ``--output``: lossless, and RFC 4180 for CSV."""
 NULL_OF_ONE_COLUMN: Final = "\\N"
-"""Null in a CSV file of one column, whose readers pass over empty lines."""
+"""Null in a CSV file of one column, since readers skip empty lines."""
 
 
 def merged(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return *given* options and those of *defaults* that it does not say, under any of their names."""
+    """Return *defaults* overridden by *given*, where an option may have either of its two names."""
     said = {_canonical(key) for key in given}
     return {key: value for key, value in defaults.items() if _canonical(key) not in said} | dict(given)
 
 
 def says(options: Mapping[str, str], name: str) -> bool:
-    """Return whether an option called *name* is among *options*."""
+    """Return whether *options* set the option *name*, under either of its names."""
     return any(_canonical(key) == _canonical(name) for key in options)
 
 
@@ -92,7 +92,7 @@ def _canonical(key: str) -> str:
 
 
 def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose: str, *, is_written: bool) -> None:
-    """Raise `PlanningError` for the first option that nobody reads when files of *file_format* are read, or written."""
+    """Raise `PlanningError` for the first option that has no effect when files of *file_format* are read or written."""
     wrong = _WRITING_ALONE if not is_written else _READING_ALONE
     names = _names(jvm, _LISTED[file_format]) + ([] if is_written else _names(jvm, _OF_FILES))
     known = {name.lower(): name for name in names if name.lower() not in wrong[file_format]}
@@ -103,23 +103,23 @@ def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose:
         if name in known or name.startswith((*_OF_HADOOP, f"{file_format}.")):
             continue
         raise PlanningError(
-            f"{whose}: nobody reads the option {key} when {file_format} is {'written' if is_written else 'read'}"
+            f"{whose}: the option {key} has no effect when {file_format} is {'written' if is_written else 'read'}"
             f"{_advice(name, known, wrong[file_format], is_written=is_written)}"
         )
 
 
 def _advice(name: str, known: Mapping[str, str], wrong: frozenset[str], *, is_written: bool) -> str:
     if name == "partitionby":
-        return ": a result is written without partitions of directories; leave it out"
+        return ": results are not partitioned into directories; leave it out"
     if name in {"maxrecordsperfile", "bucketby", "sortby"}:
-        return ": a file is written for each partition of the result; REPARTITION(n) in the query says how many"
+        return ": each partition of the result is one file; set their number with REPARTITION(n) in the query"
     if name == "path":
-        return ": the path is given by itself"
+        return ": the path is not given as an option"
     if name in wrong:
-        return f"; it is one for {'reading (--view-option)' if is_written else 'writing (--output-option)'}"
+        return f"; it is an option for {'reading (--view-option)' if is_written else 'writing (--output-option)'}"
     if meant := get_close_matches(name, known, n=1):
-        return f": is {known[meant[0]]} meant?"
-    return f"; there are {', '.join(sorted(known.values(), key=str.lower))}"
+        return f": did you mean {known[meant[0]]}?"
+    return f"; the options are {', '.join(sorted(known.values(), key=str.lower))}"
 
 
 def _names(jvm: Jvm, listed: str) -> list[str]:
@@ -127,9 +127,9 @@ def _names(jvm: Jvm, listed: str) -> list[str]:
 
 
 def completed(sink: pb.Sink, schema_json: str) -> pb.Sink:
-    """Return *sink* with the options under which all of a result of this schema can be read again.
+    """Return *sink* with the options under which a result of this schema is written without loss.
 
-    Raises `PlanningError` for columns that the format has no way back for.
+    Raises `PlanningError` for columns whose values cannot be read back from the format.
     """
     fields = json.loads(schema_json)["fields"]
     for field in fields:
@@ -144,9 +144,9 @@ def completed(sink: pb.Sink, schema_json: str) -> pb.Sink:
 
 def _no_way_back(file_format: str, data_type: object) -> str:
     if file_format == "csv" and data_type == "binary":
-        return "give base64(…) of it, and unbase64(…) when it is read"
+        return "write base64(…) of it, and use unbase64(…) when you read it"
     if file_format == "csv" and isinstance(data_type, dict):
-        return "give to_json(…) of it, and from_json(…) when it is read, or write json, parquet or orc"
+        return "write to_json(…) of it and use from_json(…) when you read it, or write json, parquet or orc"
     if file_format == "json" and has_odd_keys(data_type):
-        return "the keys of a map have to be strings; cast them"
+        return "the keys of a map must be strings; cast them"
     return ""

@@ -1,4 +1,4 @@
-"""The session in which one job is planned: its settings and its views, apart from those of every other job."""
+"""The session in which a job is planned, with its own settings and views."""
 
 import json
 import os
@@ -41,7 +41,7 @@ COMPRESSIONS = frozenset({"gz", "bz2", "zst", "snappy", "lz4", "deflate"})
 DEFAULT_OPTIONS: dict[str, dict[str, str]] = {"csv": {"header": "true", "inferSchema": "true"}}
 
 _ANY_NAME = re.compile(r"\b(identifier|show)\b|\$\{")
-"""What a script, in lower case, says of views without writing their names."""
+"""Parts of a lower-case script that may refer to views without their literal names."""
 
 _SCHEMAS = ViewSchemas()
 
@@ -52,14 +52,14 @@ SHIPPED_ALWAYS = (
     "spark.sql.files.openCostInBytes",
     "spark.sql.session.timeZone",
 )
-"""Settings whose defaults could differ between executors, which must all read and compute alike."""
+"""Settings whose defaults could differ between executors, although all must read and compute alike."""
 
 
 @contextmanager
 def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
-    """Give a new session with the job's settings, active in this thread as long as the context lasts.
+    """Yield a new session with the job's settings, active in this thread within the context.
 
-    It shares the running Spark with *base*, and nothing else: views, functions and settings end with it.
+    It shares only the running Spark with *base*; its views, functions and settings end with it.
     """
     session = base.newSession()
     jvm_sessions = Jvm.of(base).java_class("org.apache.spark.sql.classic.SparkSession")
@@ -76,14 +76,14 @@ def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
 
 
 def apply_settings(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """Set the ``spark.*`` settings of a job; raises `InvalidSettingError` for any that a job cannot set."""
+    """Set the ``spark.*`` settings of a job; raises `InvalidSettingError` for a setting that a job cannot have."""
     for key, value in sorted(conf.items()):
         if key.startswith(PREFIX):
             check_known(key, value)
-            continue  # read by schedulers, or by who sizes the job's tasks
+            continue  # read by schedulers, or when the job's tasks are sized
         if not key.startswith("spark."):
             raise InvalidSettingError(
-                key, value, "settings of a job start with spark. or onager. (spark.hadoop.NAME=… reaches Hadoop)"
+                key, value, "settings of a job start with spark. or onager. (for Hadoop: spark.hadoop.NAME=…)"
             )
         name = key.removeprefix(HADOOP_PREFIX)
         is_free = name != key or key.startswith(CATALOG_PREFIX)
@@ -101,22 +101,22 @@ def _why_fixed(session: SparkSession, key: str) -> str:
         return "it is fixed when Spark starts: give it to the executors (onager executor --spark-conf)"
     if key.startswith("spark.sql."):
         return "Spark has no such setting"
-    return "a job can set spark.sql.* and spark.hadoop.* alone: give it to the executors (onager executor --spark-conf)"
+    return "a job can set only spark.sql.* and spark.hadoop.*: give it to the executors (onager executor --spark-conf)"
 
 
 def own_settings(session: SparkSession) -> dict[str, str]:
-    """Return the settings that were made in *session* or given to its process; those that nobody made are not there."""
+    """Return the settings that were set in *session* or for its process; defaults are left out."""
     return PlanTools(Jvm.of(session)).settings(jvm_session(session))
 
 
 def planned_settings(session: SparkSession) -> dict[str, str]:
-    """Return all settings that a stage planned in *session* has to run under."""
+    """Return all settings under which a stage that was planned in *session* must run."""
     return {key: str(session.conf.get(key)) for key in SHIPPED_ALWAYS} | own_settings(session)
 
 
 @contextmanager
 def changed_settings(session: SparkSession, before: Mapping[str, str], changes: Mapping[str, str]) -> Iterator[None]:
-    """Set *changes* in *session* as long as the context lasts; *before* are the settings that it goes back to."""
+    """Set *changes* in *session* within the context, then restore the settings *before*."""
     for key, value in changes.items():
         session.conf.set(key, value)
     try:
@@ -130,7 +130,7 @@ def changed_settings(session: SparkSession, before: Mapping[str, str], changes: 
 
 
 def register_views(session: SparkSession, spec: pb.JobSpec) -> None:
-    """Make the job's views; of a SQL job only those that its text could mean, since each costs a look at its files."""
+    """Make the job's views; of a SQL job only those that its text may refer to, since each view lists its files."""
     text = spec.sql.text.lower() if spec.HasField("sql") else ""
     could_mean_any = not text or _ANY_NAME.search(text) is not None
     for view in spec.views:
@@ -142,14 +142,14 @@ def register_views(session: SparkSession, spec: pb.JobSpec) -> None:
 def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str]) -> None:
     """Make one view over files, for a job under *conf*.
 
-    What Spark says of a wrong path or option is raised as it is, with a note of the view's name.
+    Spark's errors about paths and options are raised unchanged, with a note that names the view.
     """
     described = read_description(view.path)
     if described is not None and view.format not in {"", described.format}:
-        described = None  # who gives another format knows better
+        described = None  # an explicit format overrides the description
     file_format = view.format or (described.format if described is not None else format_of(view.path))
     if not file_format:
-        raise PlanningError(f"the format of view {view.name} cannot be told from {view.path}: give one of {_formats()}")
+        raise PlanningError(f"{view.path} does not tell the format of view {view.name}: give one of {_formats()}")
     if file_format not in set(FORMATS.values()):
         raise PlanningError(f"view {view.name} cannot be read as {file_format}: give one of {_formats()}")
     check_options(Jvm.of(session), file_format, view.options, f"view {view.name}", is_written=False)
@@ -161,7 +161,7 @@ def register_view(session: SparkSession, view: pb.View, conf: Mapping[str, str])
     try:
         frame = (reader if known is None else reader.schema(known)).load(view.path)
     except PySparkException as e:
-        e.add_note(f"in view {view.name}: executors look for {view.path} on their own machines")
+        e.add_note(f"in view {view.name}: executors read {view.path} on their own machines")
         raise
     if known is None:
         _SCHEMAS.put(key, frame.schema)
@@ -173,7 +173,7 @@ def _formats() -> str:
 
 
 def _default_options(path: str, file_format: str, described: Description | None) -> dict[str, str]:
-    """Return the options of a view unless it is given others: as the files were written, where that is said."""
+    """Return the default options of a view: those that the files were written with, if a description names them."""
     if described is not None:
         unquoted = {"nullValue": null_text(path)} if file_format == "csv" else {}
         return merged(unquoted, described.options)
@@ -182,7 +182,7 @@ def _default_options(path: str, file_format: str, described: Description | None)
 
 
 def format_of(path: str) -> str:
-    """Return the format that a path's extension tells, or that of the first file in a directory; "" if neither does."""
+    """Return the format by the extension of a path, or of the first file in a directory; "" if neither has one."""
     told = _format_of_name(path.rstrip("/"))
     if told or has_scheme(path):
         return told or "parquet"

@@ -19,7 +19,7 @@ def stage_name(
 ) -> str:
     """Return a name such as ``scan lineitem → broadcast join → partial aggregate``.
 
-    *arriving* are the indexes of the nodes whose rows come from other stages although they are no exchanges.
+    *arriving* are the indexes of nodes that another stage computes although they are not exchanges.
     """
     parts: list[str] = []
     node: PlanNode | None = root
@@ -42,12 +42,12 @@ def stage_name(
 
 
 def _is_implied(label: str, above: list[str]) -> bool:
-    """Return whether the operator that was just seen above goes without saying that its input is sorted."""
+    """Return whether the operator above implies a sort of its input."""
     return label == "sort" and bool(above) and above[-1] in {"sort-merge join", "window", "window limit", "aggregate"}
 
 
 def _main_child(outline: Outline, node: PlanNode) -> PlanNode | None:
-    """Return the child to follow: the one that is read here, rather than one that comes from another stage."""
+    """Return the child to follow: preferably one that this stage computes, not one from another stage."""
     read_here = [c for c in node.children if outline.original(c).kind != "BroadcastExchangeExec"]
     inner = [c for c in read_here if not _comes_from_exchange(c)]
     return next(iter(inner or read_here), None)
@@ -60,7 +60,7 @@ def _comes_from_exchange(node: PlanNode) -> bool:
 
 
 def _shortened(parts: list[str]) -> list[str]:
-    """Join repetitions (``broadcast join x3``) and leave out the middle of a long name."""
+    """Collapse repetitions (``broadcast join x3``), and leave out the middle of a long name."""
     counted: list[tuple[str, int]] = []
     for part in parts:
         if counted and counted[-1][0] == part:

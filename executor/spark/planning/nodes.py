@@ -1,7 +1,7 @@
-"""The operators of Spark's physical plans that Onager distributes, and what cutting needs to know of each.
+"""The operators of Spark's physical plans that Onager distributes, and what the cutter needs to know of each.
 
-A plan with any other operator is run whole, on one executor: an operator that nobody has looked at could depend on
-running in one process, and give a wrong answer without a sign. Every row of the table has a test.
+A plan with any other operator runs as a single stage: an operator that nobody has checked could depend on running in
+one process, and give wrong results silently. Every row of the table has a test.
 """
 
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class Tasks(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What the planner knows about one class of operators."""
+    """Facts about one class of operators."""
 
     tasks: Tasks
     label: str
-    """For a stage's name; empty for what every stage has (filters, projections)."""
+    """Part of a stage's name; empty for operators that every stage has (filters, projections)."""
     is_order_sensitive: bool = False
     """Whether its output as a multiset depends on the order of its input rows."""
     scrambles: bool = False
-    """Whether the order of its output depends on more than its input, such as the memory at hand."""
+    """Whether the order of its output depends on more than its input, such as the available memory."""
 
 
 def _python(label: str, tasks: Tasks = Tasks.CHILD) -> Operator:

@@ -1,4 +1,4 @@
-"""A physical plan as Python sees it: its nodes with what decisions need of them, fetched from the JVM in one call."""
+"""The nodes of a physical plan with the facts that the planner needs, fetched from the JVM in one call."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from onager.executor.spark.kernel import PlanTools
 
 @dataclass(slots=True, eq=False)
 class PlanNode:
-    """A node of a physical plan; its JVM object is fetched when somebody needs it."""
+    """A node of a physical plan."""
 
     index: int
     kind: str
@@ -19,9 +19,9 @@ class PlanNode:
     """Whether every expression of the node gives the same value when it is evaluated again."""
     runs_python: bool
     aggregates_in_order: bool
-    """Whether it has an aggregate like ``first`` that depends on the order of the rows."""
+    """Whether it has an aggregate that depends on the order of the rows, like ``first``."""
     particulars: str
-    """What the outline says of this class alone, such as ``HashPartitioning 5`` of an exchange."""
+    """Facts that depend on the class, such as ``HashPartitioning 5`` for an exchange."""
     children: list["PlanNode"] = field(default_factory=list)
     subqueries: list["PlanNode"] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ class Outline:
         return self._fetched[node.index]
 
     def original(self, node: PlanNode) -> PlanNode:
-        """Return the exchange or subquery that *node* stands for: itself, or what a reused one refers to."""
+        """Return *node*, or the exchange or subquery that it reuses."""
         while node.kind in {"ReusedExchangeExec", "ReusedSubqueryExec"}:
             node = self._by_plan_id[int(node.particulars.split(" ")[0])]
         return node

@@ -1,4 +1,4 @@
-"""Planning a job: from what a client submitted to the stages of its graph, or to its result when it is small."""
+"""Plans a job: turns its spec into stages, or runs it as a single stage when it is small."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -31,34 +31,34 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
 
 MOST_TEXT = 64 * 1024
-"""Characters of a plan's text that are kept for people."""
+"""How many characters of a plan's text are kept for people."""
 MOST_OUTPUTS = 200_000
-"""Tasks that one stage may read the output of: each of its tasks is told of them all in a message, by 60 bytes each."""
+"""The maximum number of tasks whose output a stage reads: a message lists them for each task, 60 bytes each."""
 WHOLE = "whole query on one executor"
-"""The name of the only stage of a query that was not cut."""
+"""The name of the stage of a single-stage query."""
 SINK_FORMATS = frozenset({"parquet", "csv", "json", "orc"})
 
 
 @dataclass(frozen=True, slots=True)
 class FusedRun:
-    """What running a whole query in the planning task gave."""
+    """The outcome of a query that ran as a single stage, in the planning task."""
 
     output: pb.TaskOutput
     metrics: pb.TaskMetrics
     inline_result: bytes = b""
-    """An Arrow IPC stream, when `output.inline`."""
+    """An Arrow IPC stream if `output.inline`."""
 
 
 class RunFused(Protocol):
-    """Runs a query with plain Spark, on all slots of this executor, and keeps its result."""
+    """Runs a query with plain Spark on all slots of this executor."""
 
     def __call__(self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
-        """Write the result of *frame*, as one partition in its order, or the staged files of *sink*."""
+        """Write the result of *frame* as one ordered partition, or as the staged files of *sink*."""
         ...
 
 
 class ArrowSchema(Protocol):
-    """Says what a result looks like in Arrow."""
+    """Gives the Arrow schema of a result."""
 
     def __call__(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         """Return the Arrow IPC schema message of the output of *plan*, a JVM plan, under *column_names*."""
@@ -69,7 +69,7 @@ class CallFunction(Protocol):
     """Calls the Python function of a job."""
 
     def __call__(self, spec: pb.JobSpec, session: SparkSession) -> AbstractContextManager[DataFrame]:
-        """Give the DataFrame that the function of *spec* returns, made in *session*; usable while the context lasts."""
+        """Yield the DataFrame that the function of *spec* returns, made in *session*; valid within the context."""
         ...
 
 
@@ -83,12 +83,12 @@ def plan_job(
     call_function: CallFunction,
     private: PrivatePaths = NO_PATHS,
 ) -> pb.PlanOutcome:
-    """Plan a job in a session of its own, and run it as well when it reads little (``onager.fusion.maxBytes``).
+    """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
-    What cannot be distributed is run here as well, however much it reads, and the plan says why. *cluster_slots*
-    sizes the tasks of what is cut; nothing is written at *private* paths. Nothing outside of the session changes.
-    Raises `PlanningError` and its kinds for what cannot be planned, `InvalidSettingError` for the conf, `SinkError` for
-    a target that cannot be published or may not be replaced, and Spark's own exceptions for what Spark does not take.
+    A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
+    determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. Raises
+    `PlanningError` and its subclasses for a job that cannot be planned, `InvalidSettingError` for its conf, `SinkError`
+    for a target that cannot be published or may not be replaced, and Spark's own exceptions.
     """
     with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
         frame, sink = _query(spec, session, call_function, until_planned, private)
@@ -116,7 +116,7 @@ def _check_width(stages: Sequence[CutStage]) -> None:
         read = sum(partitions[s.stage_id] for s in stage.plan.inputs if isinstance(s, ExchangeInput))
         if read > MOST_OUTPUTS:
             raise UnsupportedPlanError(
-                f"a stage that reads what {read:,} tasks give, more than {MOST_OUTPUTS:,}",
+                f"a stage that reads the output of {read:,} tasks, more than {MOST_OUTPUTS:,}",
                 "read in fewer and larger partitions",
             )
 
@@ -124,7 +124,7 @@ def _check_width(stages: Sequence[CutStage]) -> None:
 def _too_large(size: int) -> UnsupportedPlanError:
     return UnsupportedPlanError(
         f"a plan of {size:,} bytes, more than the {MAX_PLAN_BYTES:,} that fit a message",
-        "it holds data itself (local rows, literals, partitions of a data source): read that from files instead",
+        "it contains data (local rows, literals, partitions of a data source): read the data from files instead",
     )
 
 
@@ -135,11 +135,11 @@ def _query(
     until_planned: ExitStack,
     private: PrivatePaths,
 ) -> tuple[DataFrame, pb.Sink | None]:
-    """Return the job's query, and where its result goes, with all that it is written with."""
+    """Return the job's query, and its sink with all options."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
     frame, said = _frame(spec, session, call_function, until_planned)
     if said is not None and given is not None:
-        raise PlanningError("the script says INSERT OVERWRITE DIRECTORY, and the job has an output as well: give one")
+        raise PlanningError("the script has INSERT OVERWRITE DIRECTORY, and the job has an output, too: give only one")
     sink = said or given
     if sink is not None:
         if sink.format not in SINK_FORMATS:
@@ -148,7 +148,7 @@ def _query(
             )
         check_options(Jvm.of(session), sink.format, sink.options, f"the output {sink.path}", is_written=True)
         schema = frame.schema.json()
-        # What a statement says is written as Spark writes it; what the job says is written to be read again.
+        # A sink in a statement is written with Spark's defaults; a sink of the job is written without loss.
         sink = completed(sink, schema) if said is None else sink
         check_target(sink, private)
         check_appended(
@@ -160,7 +160,7 @@ def _query(
 def _frame(
     spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack
 ) -> tuple[DataFrame, pb.Sink | None]:
-    """Return the job's query, and the sink that its text itself says."""
+    """Return the job's query, and the sink if its script names one."""
     register_views(session, spec)
     if spec.HasField("python"):
         return until_planned.enter_context(call_function(spec, session)), None
@@ -170,7 +170,7 @@ def _frame(
 
 @contextmanager
 def _told_in_words() -> Iterator[None]:
-    """Turn the JVM's giving up on a query's size into an error that says what to do."""
+    """Turn a stack overflow or a lack of memory in the JVM into an error that says what to do."""
     try:
         yield
     except Py4JJavaError as e:
@@ -189,7 +189,7 @@ def _told_in_words() -> Iterator[None]:
 
 
 class _Planning:
-    """One query on its way to stages."""
+    """One query while it is planned."""
 
     def __init__(
         self, session: SparkSession, frame: DataFrame, sink: pb.Sink | None, arrow_schema: ArrowSchema
@@ -200,13 +200,13 @@ class _Planning:
         self._sink = sink
         self._arrow_schema = arrow_schema
         self._column_names = list(frame.columns)
-        # A command, such as SHOW TABLES, has run by now, and is its rows.
+        # A command, such as SHOW TABLES, has already run; this is its rows.
         self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
 
     def is_fused(self, conf: Mapping[str, str]) -> bool:
-        """Return whether the query reads so little that it had better run in one go on one executor.
+        """Return whether the query reads so little that it should run as a single stage.
 
-        All of its files are looked at first; only when these are too much, it is optimized to see what it needs.
+        The query is optimized to find the part that it needs only if all of its files are too large.
         """
         if not fuses(conf):
             return False
@@ -217,21 +217,21 @@ class _Planning:
 
     @cached_property
     def _whole(self) -> DataFrame:
-        """The query as plain Spark plans it, in the job's own session."""
+        """The query as plain Spark plans it in the job's session."""
         return DataFrame(self._execution(), self._session)
 
     def _input_bytes(self, plan: Any) -> int:
         return QueryTools(self._jvm).input_bytes(plan)
 
     def _execution(self) -> Any:
-        """Return the query as planned under the session's present settings."""
+        """Return the query as planned under the session's current settings."""
         datasets = self._jvm.java_class("org.apache.spark.sql.classic.Dataset")
         return datasets.ofRows(jvm_session(self._session), self._analyzed)
 
     def fused(self, run_fused: RunFused, because_of: UnsupportedPlanError | None = None) -> pb.PlanOutcome:
-        """Run the query here and now, and return its result as that of a single stage.
+        """Run the query now, and return its result as that of a single stage.
 
-        *because_of*: why it was not cut, other than for being small.
+        *because_of*: why it was not cut; None: it is small.
         """
         run = run_fused(self._whole, self._column_names, self._sink)
         plan = self._whole._jdf.queryExecution().executedPlan()  # noqa: SLF001
@@ -239,7 +239,7 @@ class _Planning:
         name = WHOLE
         if because_of is not None:
             name = f"{WHOLE}, because of {because_of.construct}"
-            text = f"{name}.\nTo have it distributed: {because_of.advice}.\n\n{text}"
+            text = f"{name}.\nTo distribute it: {because_of.advice}.\n\n{text}"
         stage = pb.PlannedStage(
             stage_id=1,
             name=name,
@@ -256,7 +256,7 @@ class _Planning:
         return outcome
 
     def cut(self, spec: pb.JobSpec, cluster_slots: int) -> list[CutStage]:
-        """Return the query's stages."""
+        """Return the query's stages, producers before consumers."""
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
             execution = self._execution().queryExecution()
@@ -267,7 +267,7 @@ class _Planning:
                 return cut_plan(self._session, self._plan, self._column_names, parallel_sort_bytes=sorts_from)
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
-        """Return cut stages as the plan task's outcome, their encoded plans as blobs."""
+        """Return the stages as the plan task's outcome, with their encoded plans as blobs."""
         planned = []
         blobs: dict[str, bytes] = {}
         for stage in stages:

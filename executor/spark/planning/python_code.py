@@ -1,4 +1,4 @@
-"""What Python functions in a plan may refer to: values, but no handle to another process."""
+"""Checks that Python functions in a plan refer to values only, not to objects of the driver."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from onager.executor.spark.kernel import PlanTools
 def check_python_functions(tools: PlanTools, node: Any) -> None:
     """Raise `UnsupportedPlanError` if a Python function of *node* holds a broadcast variable or an accumulator.
 
-    A broadcast variable is a number that each process resolves by itself, so in another executor it would name another
-    value, without any sign; what is added to an accumulator there, nobody would ever see.
+    A broadcast variable is pickled as a number, which would silently mean another value in another executor; additions
+    to an accumulator there would be lost.
     """
     for name, broadcasts, has_accumulator in tools.python_functions(node):
         if broadcasts:
             raise UnsupportedPlanError(
                 f"a broadcast variable in the Python function {name}",
-                "refer to the value itself instead of sparkContext.broadcast(value) (a function larger than "
-                "spark.broadcast.UDFCompressionThreshold counts as one, too: let it load its data from a file)",
+                "refer to the value itself instead of sparkContext.broadcast(value) (Spark also broadcasts a function "
+                "larger than spark.broadcast.UDFCompressionThreshold: let it load its data from a file)",
             )
         if has_accumulator:
             raise UnsupportedPlanError(

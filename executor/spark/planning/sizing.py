@@ -1,4 +1,4 @@
-"""How many tasks a job gets, and when it is not worth cutting."""
+"""Decides how many tasks a job gets, and whether it runs as a single stage."""
 
 from collections.abc import Mapping
 
@@ -15,10 +15,10 @@ DEFAULTS: dict[str, int] = {
     SHUFFLE_TARGET_BYTES: 64 * MIB,
     SORT_PARALLEL_FROM_BYTES: 128 * MIB,
 }
-"""Settings of a job that are ours, in bytes."""
+"""Defaults of Onager's own settings of a job, in bytes."""
 
 HASHED_BYTES = "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold"
-"""How much of one side a task may put into a hash table, where the join was planned to sort both; 0: nothing."""
+"""How much of one side of a sort-merge join a task may put into a hash table instead; 0: never."""
 _MOST_BYTES = 2**62
 MOST_HASHED_BYTES = 32 * MIB
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -26,28 +26,28 @@ LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 MIN_SPLITS = "spark.sql.files.minPartitionNum"
 MOST_SHUFFLE_PARTITIONS = 200
 WORTH_A_TASK_BYTES = MIB
-"""Fewer bytes than this for each slot, and some slots had better stay empty."""
+"""With fewer bytes per slot than this, fewer slots are used."""
 
 MOST_SAMPLES = 1 << 19
-"""Keys of all sorted runs of a stage together, about."""
+"""About how many keys are sampled of all sorted runs of a stage."""
 
 CUT_SETTINGS: dict[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.removeRedundantProjects": "false",
-    # A union that keeps its children's partitioning would be a plain one above placeholders, and the exchange that
-    # Spark left out because of it would be missing.
+    # Above placeholders, a union does not keep its children's partitioning, but Spark would omit an exchange that
+    # relies on it.
     "spark.sql.unionOutputPartitioning": "false",
     "spark.sql.sources.bucketing.enabled": "false",
     "spark.sql.sources.v2.bucketing.enabled": "false",
-    # Rows with null keys would be dealt out by a counter instead of by what is in them.
+    # Rows with null keys would be assigned by a counter instead of by their values.
     "spark.sql.shuffle.spreadNullJoinKeys.enabled": "false",
     "spark.sql.optimizer.singleTaskExecution.enabled": "false",
 }
-"""What a plan has to be made under so that it can be cut; wins over the job's own settings."""
+"""The settings under which a plan can be cut; they override the job's own settings."""
 
 
 def check_settings_known(session: SparkSession) -> None:
-    """Raise `VersionMismatchError` unless Spark has all settings that plans are made under: others it would ignore."""
+    """Raise `VersionMismatchError` unless Spark knows all settings used here; it ignores unknown ones."""
     needed = (*CUT_SETTINGS, HASHED_BYTES, SHUFFLE_PARTITIONS, LEAF_PARALLELISM, MIN_SPLITS)
     if unknown := [key for key in needed if not session.conf.isModifiable(key)]:
         raise VersionMismatchError(
@@ -56,9 +56,9 @@ def check_settings_known(session: SparkSession) -> None:
 
 
 def setting_bytes(conf: Mapping[str, str], name: str) -> int:
-    """Return a setting of ours: a number of bytes, optionally with k, m or g.
+    """Return the setting *name* of Onager: a number of bytes, optionally with k, m or g.
 
-    Raises `InvalidSettingError` when it is no such number.
+    Raises `InvalidSettingError` when it is not one.
     """
     text = conf.get(name, "").strip().lower()
     if not text:
@@ -73,10 +73,9 @@ def setting_bytes(conf: Mapping[str, str], name: str) -> int:
 
 
 def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) -> int:
-    """Return how many buckets an exchange gets in a query that reads *input_bytes* (-1: not known).
+    """Return how many buckets an exchange gets in a query that reads *input_bytes* (-1: unknown).
 
-    Every slot of the cluster gets work, and about the same, unless there is too little of it; at most 200 as in plain
-    Spark.
+    All slots of the cluster get about the same work, unless there is too little of it; at most 200, as in plain Spark.
     """
     slots = max(cluster_slots, 1)
     if input_bytes < 0:
@@ -84,12 +83,12 @@ def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) 
     by_target = -(-input_bytes // max(target_bytes, 1))
     worth = -(-input_bytes // WORTH_A_TASK_BYTES)
     if by_target > slots:
-        by_target = -(-by_target // slots) * slots  # a last round with few tasks would leave slots idle
+        by_target = -(-by_target // slots) * slots  # a partial last round would leave slots idle
     return min(max(by_target, min(slots, worth), 1), MOST_SHUFFLE_PARTITIONS)
 
 
 def sizes(conf: Mapping[str, str], given: Mapping[str, str], input_bytes: int, cluster_slots: int) -> dict[str, str]:
-    """Return the settings that size a job's tasks, but for those *given*; *conf* is the job's."""
+    """Return the settings that size a job's tasks, except those in *given*; *conf* is the job's."""
     slots = max(cluster_slots, 1)
     target = setting_bytes(conf, SHUFFLE_TARGET_BYTES)
     made = {
@@ -102,16 +101,16 @@ def sizes(conf: Mapping[str, str], given: Mapping[str, str], input_bytes: int, c
 
 
 def samples_of_run(runs: int) -> int:
-    """Return how many keys tell where ranges begin in each of *runs* sorted runs: all of them fit one task's memory."""
+    """Return how many keys to sample per run, so that the samples of *runs* sorted runs fit one task's memory."""
     return min(max(MOST_SAMPLES // max(runs, 1) & ~1, 64), 1024)
 
 
 def fuses(conf: Mapping[str, str]) -> bool:
-    """Return whether any query is run in one go."""
+    """Return whether small queries run as a single stage at all."""
     return setting_bytes(conf, FUSION_MAX_BYTES) > 0
 
 
 def is_fused(conf: Mapping[str, str], input_bytes: int) -> bool:
-    """Return whether a query that reads *input_bytes* (-1: not known) had better run in one go on one executor."""
+    """Return whether a query that reads *input_bytes* (-1: unknown) should run as a single stage."""
     most = setting_bytes(conf, FUSION_MAX_BYTES)
     return most > 0 and 0 <= input_bytes <= most

@@ -1,7 +1,7 @@
-"""SQL scripts: statements that set up the job's session one by one, and a last one, the query that is the job.
+"""SQL scripts: statements that set up the job's session, and a last statement, the job's query.
 
-Planning can happen more than once for one job, and anywhere, so no statement may change anything but the job's own
-session. Statements are parsed with Spark's parser and told by what they parse to, never by their text.
+A job can be planned more than once, and on any executor, so no statement may change anything but the job's session.
+Statements are classified by their parsed plans, never by their text.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ HARMLESS = frozenset(
         "RefreshResource",
     }
 )
-"""Commands that change the job's own session alone."""
+"""Commands that change only the job's own session."""
 
 SHOWING = frozenset(
     {
@@ -62,10 +62,10 @@ SHOWING = frozenset(
         "ShowViews",
     }
 )
-"""Commands that only read, and give rows as a query does."""
+"""Commands that only read, and return rows like a query."""
 
 IGNORED = frozenset({"CacheTable", "UncacheTable", "ClearCacheCommand"})
-"""Commands that only ask for speed. Spark's cache is one for all jobs of a process, so they are left out."""
+"""Commands that only affect speed. They are ignored, since all jobs of a process share Spark's cache."""
 
 DATA_MODIFYING = frozenset(
     {
@@ -79,7 +79,7 @@ DATA_MODIFYING = frozenset(
         "UnresolvedExecuteImmediate",
     }
 )
-"""What changes data where Spark does not call it a command; EXECUTE IMMEDIATE runs whatever its text says."""
+"""Plans that change data but are not commands to Spark; EXECUTE IMMEDIATE may run any statement."""
 LOOKED_UP = (
     HARMLESS
     | SHOWING
@@ -90,10 +90,10 @@ LOOKED_UP = (
         *("CacheTableAsSelect", "UnresolvedIdentifier", "UnresolvedWith"),
     }
 )
-"""The classes of Spark that this module tells by their names."""
+"""The classes of Spark that this module recognises by name."""
 ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions and variables are allowed; "
-    "the last one is a query, SHOW, DESCRIBE or EXPLAIN, or INSERT OVERWRITE DIRECTORY … USING"
+    "the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or INSERT OVERWRITE DIRECTORY … USING"
 )
 SHOWN_CHARACTERS = 80
 
@@ -105,10 +105,10 @@ class Statement:
     number: int
     line: int
     column: int
-    """The characters before it in its line."""
+    """The number of characters before it in its line."""
     text: str
     is_procedure: bool
-    """Whether it starts with BEGIN; its end is somewhere in the statements after it."""
+    """Whether it starts with BEGIN; its end is then in a later statement."""
 
     def __str__(self) -> str:
         first = " ".join(self.text[: 4 * SHOWN_CHARACTERS].split())
@@ -117,20 +117,20 @@ class Statement:
 
     @property
     def placed_text(self) -> str:
-        """The text behind as much white space as makes Spark tell lines and positions of the whole script."""
+        """The text after enough white space that Spark's error positions refer to the whole script."""
         return "\n" * (self.line - 1) + " " * self.column + self.text
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedScript:
-    """The query that a script comes down to, and where its result goes if it says so."""
+    """The query of a script, and the sink if the script names one."""
 
     frame: DataFrame
     sink: pb.Sink | None
 
 
 def split(jvm: Jvm, text: str) -> list[Statement]:
-    """Split a script at its semicolons; Spark's own lexer minds quotes and comments. Empty statements are left out."""
+    """Split a script at its semicolons with Spark's lexer, which knows quotes and comments; drop empty statements."""
     statements: list[Statement] = []
     for described in QueryTools(jvm).statements(text):
         begin, end, line, column, kind_of = described.split()
@@ -140,11 +140,11 @@ def split(jvm: Jvm, text: str) -> list[Statement]:
 
 
 def plan_script(session: SparkSession, text: str) -> PlannedScript:
-    """Run the statements of *text* in *session* one after another, and return the last one as a query, not yet run.
+    """Run the statements of *text* in *session* in order, and return the last one as a query that has not run.
 
-    Each is parsed when those before it have taken effect, since Spark's parser, too, reads settings and variables.
-    Raises `SideEffectError` for one that would change anything but the session, before it has run; what Spark says of a
-    wrong statement is raised as it is, with a note of the statement's place in the script.
+    Each statement is parsed after those before it have run, since Spark's parser reads settings and variables. Raises
+    `SideEffectError` for a statement that would change anything but the session, before it runs. Spark's errors are
+    raised unchanged, with a note that gives the statement's position in the script.
     """
     jvm = Jvm.of(session)
     statements = split(jvm, text)
@@ -167,7 +167,7 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
 
 
 def refuse_commands(session: SparkSession, text: str) -> None:
-    """Raise `SideEffectError` if one statement, given to ``spark.sql`` by a job's function, would change something."""
+    """Raise `SideEffectError` if *text*, which a job's function gives to ``spark.sql``, would change something."""
     jvm = Jvm.of(session)
     parser = jvm_session(session).sessionState().sqlParser()
     for statement in split(jvm, text):
@@ -195,7 +195,7 @@ def _parse(parser: Any, statement: Statement) -> Any:
 
 
 class _placed:  # noqa: N801  (a context manager reads as a word)
-    """Adds a statement's place in its script to what Spark raises."""
+    """Adds a statement's position in its script to Spark's errors."""
 
     def __init__(self, statement: Statement, *, is_alone: bool = False) -> None:
         self._statement = statement
@@ -218,15 +218,15 @@ def _is_temporary_view(session: SparkSession, name: str) -> bool:
 
 
 def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan: Any) -> None:
-    """Raise unless *plan* changes nothing but the session.
+    """Raise unless *plan* changes only the session.
 
-    `SideEffectError` for what changes something else, `PlanningError` for a query, whose rows nobody would see.
+    `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost.
     """
     plan = QueryTools(jvm).named(plan)
     name = kind(plan).removesuffix("$")
     if name in HARMLESS | IGNORED:
         if name == "CreateTempViewUsing" and getattr(plan, "global")():
-            raise SideEffectError(str(statement), "a global view is every job's; make a TEMPORARY one")
+            raise SideEffectError(str(statement), "all jobs share a global view; make a TEMPORARY one")
         if name == "SetCommand":
             _check_setting(statement, plan)
         return
@@ -240,26 +240,26 @@ def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan:
     if name in SHOWING or not _is_command(jvm, plan):
         _check_reads_only(jvm, statement, plan)
         raise PlanningError(
-            f"{statement} is a query, and not the last statement: a job has one result, that of its last statement; "
-            "leave this one out, or submit it as a job of its own"
+            f"{statement} is a query, but not the last statement: a job has one result, that of its last statement; "
+            "leave this one out, or submit it as a separate job"
         )
     advice = {
         "CacheTableAsSelect": "use CREATE TEMPORARY VIEW … AS instead; a cache is not needed",
         "DropView": "only a temporary view of this job can be dropped",
-        "CreateViewCommand": "a global view is every job's; make a TEMPORARY one",
+        "CreateViewCommand": "all jobs share a global view; make a TEMPORARY one",
     }
     raise SideEffectError(str(statement), advice.get(name, ADVICE))
 
 
 def _check_setting(statement: Statement, plan: Any) -> None:
-    """Raise `PlanningError` for a setting of Onager's own: those are read from the job, before any script."""
+    """Raise `PlanningError` for a setting of Onager, which is read from the job before its script runs."""
     key, value = _assigned(plan)
     if key.startswith(PREFIX) and value:
         raise PlanningError(f"{statement} would have no effect: give {key} with the job (--conf {key}=…)")
 
 
 def _assigned(plan: Any) -> tuple[str, bool]:
-    """Return the key that a SetCommand names, or "", and whether it gives it a value."""
+    """Return the key of a SetCommand, or "", and whether the command has a value."""
     if not plan.kv().isDefined():
         return "", False
     pair = plan.kv().get()
@@ -267,7 +267,7 @@ def _assigned(plan: Any) -> tuple[str, bool]:
 
 
 def _dropped_name(jvm: Jvm, drop: Any) -> str:
-    """Return the name that a DROP VIEW names, or "" when it is not a plain one."""
+    """Return the name in a DROP VIEW, or "" if it is not a plain name."""
     if kind(drop.child()) != "UnresolvedIdentifier":
         return ""  # IDENTIFIER(…)
     parts = jvm.items(drop.child().nameParts())
@@ -296,7 +296,7 @@ def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | Non
 
 
 def _check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
-    """Raise if a statement that changes data hides in *plan*, such as one of several inserts of one FROM."""
+    """Raise `SideEffectError` if *plan* contains a statement that changes data, such as part of a multi-insert."""
     if QueryTools(jvm).first_of(plan, DATA_MODIFYING):
         raise SideEffectError(str(statement), ADVICE)
 
@@ -304,7 +304,7 @@ def _check_reads_only(jvm: Jvm, statement: Statement, plan: Any) -> None:
 def _directory_sink(jvm: Jvm, statement: Statement, insert: Any) -> pb.Sink:
     provider = insert.provider()
     if not provider.isDefined() or str(provider.get()).lower() == "hive":
-        raise SideEffectError(str(statement), "say USING parquet, csv, json or orc instead of STORED AS or ROW FORMAT")
+        raise SideEffectError(str(statement), "use USING parquet, csv, json or orc instead of STORED AS or ROW FORMAT")
     storage = insert.storage()
     location = storage.locationUri()
     if not location.isDefined():

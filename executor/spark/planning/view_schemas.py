@@ -1,8 +1,8 @@
-"""The schemas of files that views were made over, so that the next job over the same files need not read them for it.
+"""A cache of the schemas of views' files, so that the next job over the same files need not infer them.
 
-Inferring a schema is a Spark job of its own (Parquet's footers, a whole CSV file). It is kept by what it can depend on:
-the format, the options, the job's settings, and every file's path, length and modification time in nanoseconds. Files
-behind a scheme are not looked at, so their schemas are inferred every time.
+Inferring a schema takes a Spark job (over Parquet footers, or a whole CSV file). The key is everything that the schema
+depends on: the format, the options, the job's settings, and each file's path, length and modification time in
+nanoseconds. Schemas of files behind a URI are not cached.
 """
 
 import os
@@ -17,21 +17,21 @@ from pyspark.sql.types import StructType
 from onager.exchange_layout import has_scheme
 
 MOST_FILES: Final = 10_000
-"""A view over more files is not looked through: listing them costs as much as what it saves."""
+"""Schemas of views over more files are not cached: listing the files costs as much as the cache saves."""
 _MOST_SCHEMAS: Final = 512
 
 Key = tuple[object, ...]
 
 
 class ViewSchemas:
-    """The schemas that were inferred last, by all that they depend on; safe for any number of threads."""
+    """The most recently used schemas; thread-safe."""
 
     def __init__(self) -> None:
         self._schemas: OrderedDict[Key, StructType] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: Key | None) -> StructType | None:
-        """Return the schema that was inferred under *key*, None when it was not, or is forgotten."""
+        """Return the schema for *key*, or None if it is not cached."""
         with self._lock:
             found = self._schemas.get(key) if key is not None else None
             if found is not None and key is not None:
@@ -39,7 +39,7 @@ class ViewSchemas:
             return found
 
     def put(self, key: Key | None, schema: StructType) -> None:
-        """Keep *schema*, and forget the one not used for the longest time when there are too many."""
+        """Cache *schema*, and drop the least recently used one when there are too many."""
         if key is None:
             return
         with self._lock:
@@ -49,7 +49,7 @@ class ViewSchemas:
 
 
 def schema_key(path: str, file_format: str, options: Mapping[str, str], conf: Mapping[str, str]) -> Key | None:
-    """Return what the inferred schema of the files at *path* depends on, None when that cannot be told cheaply."""
+    """Return the key for the inferred schema of the files at *path*, or None if finding it is too expensive."""
     if has_scheme(path) and not path.startswith("file:"):
         return None
     root = Path(path.removeprefix("file://").removeprefix("file:"))
@@ -61,7 +61,7 @@ def schema_key(path: str, file_format: str, options: Mapping[str, str], conf: Ma
 
 
 def _files(root: Path) -> tuple[tuple[str, int, int], ...] | None:
-    """Return path, length and modification time of every file below *root*, None when there are too many or none."""
+    """Return path, length and modification time of every file below *root*; None when there are none or too many."""
     found: list[tuple[str, int, int]] = []
     directories = [root]
     try:
@@ -79,5 +79,5 @@ def _files(root: Path) -> tuple[tuple[str, int, int], ...] | None:
             if len(found) > MOST_FILES:
                 return None
     except OSError:
-        return None  # not there, or a pattern: Spark says what is wrong with it
+        return None  # it is missing, or a pattern: Spark reports the error
     return tuple(sorted(found)) or None

@@ -1,1 +1,1 @@
-"""From a stage's plan to its tasks' outcomes: plans bound, tasks run in Spark, streams opened to other executors."""
+"""Running: binds stage plans, runs their tasks in Spark, and opens streams to other executors."""

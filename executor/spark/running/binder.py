@@ -1,4 +1,4 @@
-"""Stage plans made executable: decoded, bound to their inputs and executed up to their RDD, once per stage attempt."""
+"""Binds stage plans to their inputs, once per stage attempt, which makes them executable."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ _MOST_SESSIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class StageKey:
-    """One attempt of a stage: its plan over one choice of input files."""
+    """Identifies one attempt of a stage over certain input files or streams."""
 
     job_id: JobId
     stage_id: StageId
@@ -34,12 +34,12 @@ class StageKey:
     inputs_digest: str
 
     def __str__(self) -> str:
-        """Return it in short."""
+        """Return a short form."""
         return f"{self.job_id}/{self.stage_id}.{self.stage_attempt}/{self.inputs_digest[:8]}"
 
 
 def stage_key(task_set: pb.TaskSet) -> StageKey:
-    """Return the key under which the bound stage of *task_set* is kept."""
+    """Return the key of the bound stage of *task_set*."""
     digest = hashlib.sha256(task_set.plan_digest.encode())
     digest.update(task_set.inputs_digest.encode())
     for location in () if task_set.inputs_digest else task_set.inputs:
@@ -53,22 +53,22 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
 
 @dataclass(slots=True)
 class _Binding:
-    """A stage that is bound, or being bound, and who waits for it."""
+    """A stage that is bound or being bound."""
 
     group: str
-    """The Spark job group, of no other binding, in which broadcasts and subqueries of the stage run."""
+    """The Spark job group of the stage's broadcasts and subqueries; unique to this binding."""
     made: Future[Any] = field(default_factory=Future)
     waiting: list[Callable[[], bool]] = field(default_factory=list)
-    """By each who asked: tell whether the stage is still wanted."""
+    """A function of each caller that returns whether it still wants the stage."""
 
 
 class Binder:
-    """Keeps the bound stages of jobs until the job is closed, and Spark sessions. Callable from any thread."""
+    """Binds stages, and keeps them until their job is closed; also keeps Spark sessions. Thread-safe."""
 
     def __init__(self, spark: SparkSession, kernel: Kernel, name: str, check_address: Callable[[str], None]) -> None:
-        """Bind in *kernel*; *check_address* raises what speaks against reading streams from an address.
+        """Bind in *kernel*; *check_address* raises if streams must not be read from an address.
 
-        *name* is that of no other binder over the same Spark, whose job groups bear it.
+        *name* is unique among the binders of this Spark; its job groups contain it.
         """
         self._name = name
         self._check_address = check_address
@@ -77,23 +77,23 @@ class Binder:
         self._jvm = Jvm.of(spark)
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, Any] = OrderedDict()
-        """By conf, those used last at the end."""
+        """By conf, in order of last use."""
         self._bound: dict[StageKey, _Binding] = {}
         self._sparing: set[StageKey] = set()
-        """Stages for which memory was too short."""
+        """Stages that ran out of memory."""
         self._count = itertools.count(1)
 
     def bound(self, task_set: pb.TaskSet, plan: StagePlan, is_wanted: Callable[[], bool] = lambda: True) -> Any:
-        """Return the kernel's ``Bound`` for the stage of *task_set*, which is bound once however many ask.
+        """Return the kernel's ``Bound`` for the stage of *task_set*; concurrent callers share one binding.
 
-        Broadcasts and subqueries of the stage run meanwhile. Failures of theirs are raised as py4j raised them; nothing
-        is kept then. `cancel` ends it early unless *is_wanted* says otherwise.
+        Binding runs the stage's broadcasts and subqueries. Their errors are raised as py4j raises them, and the next
+        call binds again. `cancel` ends it early if no caller's *is_wanted* returns true.
         """
         key = stage_key(task_set)
         with self._lock:
             known = self._bound.get(key)
             if known is None and not is_wanted():
-                raise CancelledError  # who cancelled it before now found nothing here
+                raise CancelledError  # an earlier cancel found no binding to stop
             mine = known or _Binding(f"bind/{self._name}/{key}/{next(self._count)}")
             self._bound[key] = mine
             if not mine.made.done():
@@ -115,9 +115,9 @@ class Binder:
         return made
 
     def session(self, conf: Mapping[str, str]) -> Any:
-        """Return a JVM session under *conf*, the same one for all stages of any job that were planned under it.
+        """Return a JVM session under *conf*, shared by all stages, of any job, that were planned under it.
 
-        Nothing else of a session matters to a stage, and making one takes as long as a short task.
+        A stage needs nothing else of a session, and making one takes as long as a short task.
         """
         text = json.dumps(dict(sorted(conf.items())))
         with self._lock:
@@ -130,28 +130,28 @@ class Binder:
         return session
 
     def jobs(self) -> set[JobId]:
-        """Return the jobs of which stages, or broadcasts of theirs, are kept."""
+        """Return the jobs with bound stages or broadcasts."""
         with self._lock:
             return {key.job_id for key in (*self._bound, *self._sparing)}
 
     def spare(self, key: StageKey) -> None:
-        """Let tasks of a stage that begin from now on hold no broadcasts that they can do without."""
+        """Make tasks of a stage that start from now on use as few broadcasts as possible, to save memory."""
         with self._lock:
             if key in self._bound and key not in self._sparing:
                 self._sparing.add(key)
                 del self._bound[key]
 
     def cancel(self, key: StageKey) -> None:
-        """Stop the broadcasts and subqueries, begun or not, of a stage that is being bound and that nobody wants."""
+        """Cancel the binding of a stage, with its broadcasts and subqueries, if no caller wants it any more."""
         with self._lock:
             found = self._bound.get(key)
             if found is None or found.made.done() or any(is_wanted() for is_wanted in found.waiting):
                 return
-            del self._bound[key]  # who comes from now on shall have it
+            del self._bound[key]  # later callers bind it again
         self._kernel.cancel_group(found.group)
 
     def close_job(self, job_id: JobId) -> None:
-        """Forget all stages of a job; what is being bound is stopped."""
+        """Forget all stages of a job, and cancel those that are being bound."""
         with self._lock:
             gone = {key: binding for key, binding in self._bound.items() if key.job_id == job_id}
             for key in gone:
@@ -163,7 +163,7 @@ class Binder:
         self._kernel.close_job(job_id)
 
     def _drop_before(self, key: StageKey) -> None:
-        """Forget earlier attempts of a stage that are bound."""
+        """Forget the bound stages of earlier attempts."""
         with self._lock:
             for old, binding in list(self._bound.items()):
                 is_before = (old.job_id, old.stage_id) == (key.job_id, key.stage_id)
@@ -217,7 +217,7 @@ def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInput
     outputs = location.outputs
     for output in outputs:
         if not is_life(output.nonce):
-            raise ValueError(f"stage {source.stage_id} has an output of {output.nonce!r}, which names no execution")
+            raise ValueError(f"stage {source.stage_id} has an output with the invalid nonce {output.nonce!r}")
     return _ranges_spec(source) | {
         "stage": source.stage_id,
         "directory": stage_directory(job_id, source.stage_id),

@@ -1,4 +1,4 @@
-"""What an executor is told about the streams between executors, and the port that it opens for them."""
+"""Settings of the streams between executors, and the port that serves them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,22 +12,22 @@ from onager.protocol.security.places import leads_nowhere_else, reached_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """Where others read what tasks of this executor stream, and who may."""
+    """Where other executors read this executor's streams, and which may."""
 
     listen: str = "127.0.0.1:0"
     """``host:port``; port 0 takes a free one."""
     advertise: str = ""
-    """``host:port`` under which other executors reach it; empty: where it listens."""
+    """``host:port`` under which other executors reach it; empty: the address it listens on."""
     token_file: Path | None = None
-    """With it streams are encrypted, and whoever reads or serves them has to know a token of it."""
+    """With it, streams are encrypted, and readers and servers must know one of its tokens."""
     insecure: bool = False
     """Whether plaintext may leave this machine."""
     limits: dict[str, int] = field(default_factory=dict)
-    """What the kernel's ``StreamLimits`` takes, where it is not to be the default."""
+    """Overrides of the kernel's ``StreamLimits``."""
 
 
 def open_streams(kernel: Kernel, settings: StreamSettings) -> str:
-    """Let *kernel* serve streams, and return where; `InvalidSettingError` when the port cannot be opened."""
+    """Let *kernel* serve streams, and return the address; raises `InvalidSettingError` if the port cannot be opened."""
     host, _, port = settings.listen.rpartition(":")
     spec = {
         **settings.limits,
@@ -45,13 +45,13 @@ def open_streams(kernel: Kernel, settings: StreamSettings) -> str:
 
 
 def check_reader(settings: StreamSettings | None, address: str) -> None:
-    """Raise `OSError` where streams may not be read from *address*: the job is run over files then."""
+    """Raise `OSError` if streams must not be read from *address*; the job then uses files instead."""
     if settings is None:
-        raise OSError("this executor takes no part in streams")
+        raise OSError("this executor does not use streams")
     if not address:
-        raise OSError("it is not known where a task runs whose output is streamed")
+        raise OSError("the address of a task whose output is streamed is not known")
     if settings.token_file is None and not settings.insecure and not leads_nowhere_else(address):
         raise OSError(
-            f"{address} is on another machine, and what it streams would not be encrypted; give --auth-token-file "
-            "FILE, or say --insecure if the network between is trusted"
+            f"{address} is on another machine, and its streams would not be encrypted; give --auth-token-file "
+            "FILE, or give --insecure if the network between is trusted"
         )

@@ -1,16 +1,15 @@
-"""Runs tasks of query stages: the interface that the agent's worker builds on.
+"""Runs the tasks of query stages, for the agent's worker.
 
     runner = StageRunner(spark, executor_id=…, exchange_dir=…, slots=…, shared=True, clock=SystemClock())
     runner.run(task_set, stage_plan, on_report)   # returns at once; on_report(TaskReport) once per task, any thread
     runner.cancel([task_key, …])                  # each is reported as killed at once, unless reported before
-    runner.close_job(job_id)                      # forget bound stages, sessions, broadcasts; cancels what runs
+    runner.close_job(job_id)                      # cancels running tasks; forgets bound stages and broadcasts
     runner.close()
 
-A `TaskSet` (``work = QUERY``) and its `StagePlan` are run as one Spark job over the stage's own partitions; outcomes
-come partition by partition. Nothing that happens to a task is raised: it is in its report. Output goes where
-`onager.exchange_layout` says, under a nonce that is drawn here for every run of a task. What a `pipelined` task set
-gives to other stages is kept by the kernel instead, and others read it at `stream_address`; its `streams` are read
-where they are.
+A `TaskSet` (``work = QUERY``) and its `StagePlan` run as one Spark job over the task set's partitions; each partition
+has its own outcome. Failures of tasks are reported, not raised. Output goes where `onager.exchange_layout` says, under
+a nonce that is drawn for each execution of a task. The kernel keeps the output of a `pipelined` task set for other
+stages, which read it at `stream_address`; its inputs in `streams` are read from the executors that serve them.
 """
 
 import contextlib
@@ -44,14 +43,14 @@ OnReport = Callable[[pb.TaskReport], None]
 _POLL_MS = 500
 _instances = itertools.count(1)
 _ENDED = -1
-"""The partition of the event that says that a run has ended."""
+"""The partition number in the event that ends a run."""
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class _Run:
-    """One task set on its way through Spark; guarded by the runner's lock."""
+    """One task set that runs in Spark; guarded by the runner's lock."""
 
     name: str
     stage: StageKey
@@ -59,14 +58,14 @@ class _Run:
     on_report: OnReport
     started_ms: int
     made_by: MadeBy | None = None
-    """Who made the stage's plan."""
+    """The versions that made the stage's plan."""
     open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
-    """By partition: tasks that were not reported yet."""
+    """The tasks that have not been reported, by partition."""
     submitted: bool = False
 
     @property
     def is_streamed(self) -> bool:
-        """Whether its output is read while it runs, and lies in no file."""
+        """Whether its output is streamed, not written to files."""
         return self.task_set.pipelined and self.task_set.output.kind == "exchange"
 
 
@@ -85,10 +84,9 @@ class StageRunner:
         incarnation: str = "",
         streams: StreamSettings | None = None,
     ) -> None:
-        """Run tasks in *spark*; unfinished files bear *incarnation*, the life of this executor.
+        """Run tasks in *spark*; names of unfinished files contain *incarnation*, the id of this incarnation.
 
-        With *streams*, tasks may stream, and a port is opened for those who read that; `InvalidSettingError` when it
-        cannot be.
+        With *streams*, tasks may stream; raises `InvalidSettingError` when the stream port cannot be opened.
         """
         self._spark = spark
         self._exchange_dir = exchange_dir
@@ -96,17 +94,17 @@ class StageRunner:
         self._shared = shared
         self._clock = clock
         self._name = f"{executor_id}.{next(_instances)}"
-        """Of no other runner over the same Spark: what it runs is told from what they run."""
+        """Unique among the runners of this Spark: names of runs and job groups contain it."""
         self.kernel = Kernel(spark, local_path(exchange_dir), slots, incarnation)
         self.stream_address = "" if streams is None else open_streams(self.kernel, streams)
-        """Where others read what tasks here stream; empty: tasks cannot."""
+        """Where others read this executor's streams; empty: tasks cannot stream."""
         self.binder = Binder(
             spark, self.kernel, self._name, check_address=lambda address: check_reader(streams, address)
         )
         self._streaming: set[str] = set()
-        """Jobs of which something was streamed here, or read as a stream."""
+        """Jobs with task sets that stream, or read streams, here."""
         self._streamed: set[JobId] = set()
-        """Those of which tasks are done that others read, or may come to read, here."""
+        """Jobs with finished tasks whose streams others may still read."""
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._ended = threading.Condition(self._lock)
@@ -119,7 +117,7 @@ class StageRunner:
         self._listener.start()
 
     def run(self, task_set: pb.TaskSet, plan: StagePlan, on_report: OnReport) -> None:
-        """Start the tasks of *task_set*, a part of the stage *plan*."""
+        """Start the tasks of *task_set*, which belong to the stage *plan*."""
         self._note_streams(task_set)
         with self._lock:
             self._count += 1
@@ -139,7 +137,7 @@ class StageRunner:
         self._starters.submit(self._start, run, plan)
 
     def cancel(self, tasks: Iterable[TaskKey]) -> None:
-        """Stop *tasks*; those that are not known here, or were reported, are passed over."""
+        """Stop *tasks*; unknown and already reported ones are ignored."""
         wanted = set(tasks)
         with self._lock:
             runs = list(self._runs.values())
@@ -147,7 +145,7 @@ class StageRunner:
             self._cancel(run, wanted, "cancelled")
 
     def close_job(self, job_id: str) -> None:
-        """Stop what runs of a job and forget what was kept for it; harmless to repeat."""
+        """Stop the tasks of a job, and release what was kept for it; idempotent."""
         with self._lock:
             runs = [run for run in self._runs.values() if run.task_set.job_id == job_id]
         for run in runs:
@@ -155,15 +153,15 @@ class StageRunner:
         try:
             self.binder.close_job(JobId(job_id))
             self._close_streams(job_id)
-        except (Py4JError, OSError) as e:  # the JVM is gone, and what was kept with it
+        except (Py4JError, OSError) as e:  # the JVM is gone, and everything in it
             log.warning("close_failed", job_id=job_id, error=str(e))
 
     def kept_jobs(self) -> set[JobId]:
-        """Return the jobs of which bound stages or streams are kept, until `close_job`."""
+        """Return the jobs with bound stages or streams, which stay until `close_job`."""
         return self.binder.jobs() | {JobId(job_id) for job_id in list(self._streaming)}
 
     def streamed_jobs(self) -> set[JobId]:
-        """Return the jobs of which others may still read what tasks that are done have streamed, until `close_job`."""
+        """Return the jobs with streams of finished tasks that others may still read, until `close_job`."""
         return set(self._streamed)
 
     def is_alive(self) -> bool:
@@ -171,9 +169,9 @@ class StageRunner:
         return not self._closed and not self._is_jvm_lost and is_alive(self._spark)
 
     def close(self, wait_s: float = 0.0) -> bool:
-        """Stop everything; tasks that still ran are reported as killed. The SparkSession is left to its owner.
+        """Stop everything; running tasks are reported as killed. The SparkSession belongs to its owner.
 
-        Returns whether all that ran here had ended after *wait_s*.
+        Returns whether all runs and tasks had ended after *wait_s*.
         """
         with self._lock:
             runs = list(self._runs.values())
@@ -195,7 +193,7 @@ class StageRunner:
         except (Py4JError, OSError):  # the JVM is gone, and the tasks with it
             return True
 
-    # ------------------------------------------------------------ on the way in
+    # ------------------------------------------------------------ starting and cancelling
 
     def _start(self, run: _Run, plan: StagePlan) -> None:
         try:
@@ -213,11 +211,11 @@ class StageRunner:
                 self._stop_unwanted(run, [partition for partition, _ in todo])
             else:
                 self._forget(run)
-        except Exception as e:  # noqa: BLE001 - whatever it is belongs into the reports
+        except Exception as e:  # noqa: BLE001 - every error belongs in the reports
             self._give_up(run, failures.from_exception(self.kernel, e, run.made_by))
 
     def _expect_streams(self, run: _Run) -> None:
-        """Let readers know that there is something to wait for: binding takes as long as what is broadcast in it."""
+        """Tell readers that the tasks will stream: binding may take long, since it runs the stage's broadcasts."""
         if run.is_streamed:
             self.kernel.expect_streams(self._stream_spec(run, _partitions(run)))
 
@@ -265,7 +263,7 @@ class StageRunner:
         }
 
     def _note_streams(self, task_set: pb.TaskSet) -> None:
-        """Drop what a job has streamed once it goes on over files."""
+        """Remember a job that streams; drop a job's streams once it uses files instead."""
         if task_set.pipelined:
             self._streaming.add(task_set.job_id)
         else:
@@ -298,13 +296,13 @@ class StageRunner:
             log.warning("cancel_failed", run=run.name, error=str(e))
 
     def _stop_unwanted(self, run: _Run, submitted: list[int]) -> None:
-        """Stop what was cancelled between being counted in and being submitted (or has ended: that does no harm)."""
+        """Stop tasks that were cancelled while their run was being submitted; harmless for tasks that have ended."""
         with self._lock:
             gone = [partition for partition in submitted if partition not in run.open]
         if gone:
             self.kernel.cancel(run.name, gone)
 
-    # ------------------------------------------------------------ on the way out
+    # ------------------------------------------------------------ outcomes
 
     def _listen(self) -> None:
         while not self._closed:
@@ -324,7 +322,7 @@ class StageRunner:
     def _take_event(self, run: _Run, mine: tuple[TaskKey, Nonce] | None, event: dict[str, Any], inline: bytes) -> None:
         try:
             self._on_event(run, mine, event, inline)
-        except Exception as e:  # the outcomes of others go on
+        except Exception as e:  # other outcomes must still be processed
             log.exception("outcome_not_taken", run=run.name, partition=event["partition"])
             failure = failures.from_exception(self.kernel, e, run.made_by)
             if mine is not None:
@@ -342,7 +340,7 @@ class StageRunner:
         elif mine is not None:
             self._report(run, self._report_of_event(run, mine, event, inline))
         elif "failure" not in event and not event["files"]:
-            # Done in the moment in which it was cancelled. (What was staged for a dataset goes with the job.)
+            # It finished while it was being cancelled. (Staged files of a dataset are removed with the job.)
             stage = run.stage
             remove_output(self._exchange_dir, stage.job_id, stage.stage_id, event["partition"], event["nonce"])
 

@@ -1,4 +1,4 @@
-"""Running a query that was not cut: in one go, by plain Spark, on all slots of this executor."""
+"""Runs a single-stage query with plain Spark, on all slots of this executor."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def run_whole(
     column_names: Sequence[str],
     sink: pb.Sink | None,
 ) -> FusedRun:
-    """Run the query of *frame* in this thread's job group; its result is kept as one partition, or as staged files."""
+    """Run the query of *frame* in this thread's job group; write one result partition or the files of *sink*."""
     nonce = new_nonce()
     layout: dict[str, Any] = (
         {"layout": "result", "directory": stage_directory(job_id, STAGE_ID)}

@@ -1,4 +1,4 @@
-"""Going to an etcd, and what is said when it does not let one in."""
+"""Opening an etcd, and the errors when it refuses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""TLS to a real etcd: the right certificates work, and each wrong one is told as what it is."""
+"""TLS to a real etcd: valid certificates work, and each invalid one gives its own error."""
 
 import os
 import subprocess

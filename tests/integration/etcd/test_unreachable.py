@@ -1,4 +1,4 @@
-"""Endpoints that do not answer, or are no etcd, and namespaces of others."""
+"""Endpoints that do not answer or are not etcd, and namespaces of other programs."""
 
 import http.server
 import json

@@ -1,4 +1,4 @@
-"""Users of a real etcd: who may come in, tokens that are no longer known, and passwords that are never shown."""
+"""Users of a real etcd: permissions, expired tokens, and passwords, which are never shown."""
 
 import asyncio
 import logging
@@ -159,7 +159,7 @@ async def test_a_user_that_is_not_known(guarded):
     assert "does not accept user carol with this password" in told
 
 
-async def test_nobody_in_particular(guarded):
+async def test_a_client_without_credentials(guarded):
     told = await refused(f"etcd://{guarded.endpoints[0]}/ours?{QUICK}", StateAccessError)
     assert told == (
         f"etcd at {guarded.endpoints[0]} wants to know who asks (etcdserver: user name is empty): "

@@ -1,4 +1,4 @@
-"""Jobs that are Python functions, for tests: their source, and what plain Spark makes of them."""
+"""Jobs that are Python functions, for tests: their source, and their results with plain Spark."""
 
 from collections.abc import Callable, Sequence
 

@@ -33,7 +33,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "ShowViews": ("CREATE TEMP VIEW own AS SELECT 1; SHOW VIEWS", "own"),
     "SetCommand": ("SET spark.sql.ansi.enabled", "spark.sql.ansi.enabled"),
 }
-"""By the class that Spark's parser makes of a statement: the statement, and a word of what it shows."""
+"""By the parsed class of a statement: the statement, and a word in its output."""
 WITHOUT_ROWS = {
     "ListArchivesCommand": "LIST ARCHIVES",
     "ListFilesCommand": "LIST FILES",
@@ -115,7 +115,7 @@ def test_explaining_a_command_does_not_run_it(executor, tmp_path):
 
 
 def test_a_command_that_shows_is_refused_before_the_last_statement(executor):
-    with pytest.raises(PlanningError, match=r"SHOW TABLES is a query, and not the last statement"):
+    with pytest.raises(PlanningError, match=r"SHOW TABLES is a query, but not the last statement"):
         executor.plan_sql("SHOW TABLES; SELECT 1")
 
 

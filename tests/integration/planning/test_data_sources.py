@@ -112,4 +112,4 @@ def test_more_partitions_than_the_tasks_of_the_next_stage_can_be_told_of(executo
     read = body("return spark.read.format('numbers').load().groupBy('part').agg(F.sum('n'))")
     outcome = compare(executor, tables, read)
     assert outcome.HasField("fused_output")
-    assert "a stage that reads what 4 tasks give" in outcome.stages[0].name
+    assert "a stage that reads the output of 4 tasks" in outcome.stages[0].name

@@ -1,4 +1,4 @@
-"""What a job wrote comes back by a view with the same rows, whatever stands in them; options are heeded or refused."""
+"""A view over a dataset that a job wrote has the same rows, whatever their values; options apply or are refused."""
 
 import csv
 import datetime as dt
@@ -236,15 +236,15 @@ def test_a_line_that_was_broken_later_is_an_error_and_no_null(executor, tmp_path
 @pytest.mark.parametrize(
     ("form", "options", "words"),
     [
-        ("csv", {"headr": "true"}, "nobody reads the option headr when csv is written: is header meant?"),
-        ("csv", {"inferSchema": "true"}, "it is one for reading (--view-option)"),
-        ("parquet", {"header": "true"}, "nobody reads the option header when parquet is written"),
-        ("parquet", {"partitionBy": "k"}, "without partitions of directories"),
+        ("csv", {"headr": "true"}, "the option headr has no effect when csv is written: did you mean header?"),
+        ("csv", {"inferSchema": "true"}, "it is an option for reading (--view-option)"),
+        ("parquet", {"header": "true"}, "the option header has no effect when parquet is written"),
+        ("parquet", {"partitionBy": "k"}, "not partitioned into directories"),
         ("json", {"maxRecordsPerFile": "10"}, "REPARTITION(n)"),
-        ("orc", {"path": "/x"}, "the path is given by itself"),
+        ("orc", {"path": "/x"}, "the path is not given as an option"),
     ],
 )
-def test_an_option_that_nobody_reads_is_refused_when_writing(executor, tmp_path, form, options, words):
+def test_an_option_without_effect_is_refused_when_writing(executor, tmp_path, form, options, words):
     with pytest.raises(PlanningError) as refused:
         publish(executor, "SELECT 1 AS a", pb.Sink(path=str(tmp_path / "out"), format=form, options=options))
     assert words in str(refused.value)
@@ -253,12 +253,12 @@ def test_an_option_that_nobody_reads_is_refused_when_writing(executor, tmp_path,
 @pytest.mark.parametrize(
     ("form", "options", "words"),
     [
-        ("csv", {"seperator": ";"}, "nobody reads the option seperator when csv is read"),
-        ("json", {"compression": "gzip"}, "it is one for writing (--output-option)"),
-        ("parquet", {"header": "true"}, "view v: nobody reads the option header when parquet is read"),
+        ("csv", {"seperator": ";"}, "the option seperator has no effect when csv is read"),
+        ("json", {"compression": "gzip"}, "it is an option for writing (--output-option)"),
+        ("parquet", {"header": "true"}, "view v: the option header has no effect when parquet is read"),
     ],
 )
-def test_an_option_that_nobody_reads_is_refused_when_reading(executor, tmp_path, form, options, words):
+def test_an_option_without_effect_is_refused_when_reading(executor, tmp_path, form, options, words):
     view = pb.View(name="v", path=str(tmp_path), format=form, options=options)
     with pytest.raises(PlanningError) as refused:
         executor.plan_sql("SELECT * FROM v", views=[view])
@@ -283,10 +283,10 @@ def test_options_of_spark_and_of_the_libraries_below_are_taken(executor, tmp_pat
 @pytest.mark.parametrize(
     ("form", "query", "words"),
     [
-        ("csv", "SELECT X'00' AS raw", "column raw cannot be written as csv and read again: give base64"),
-        ("csv", "SELECT array(1) AS l", "column l cannot be written as csv and read again: give to_json"),
-        ("csv", "SELECT map('a', 1) AS m", "column m cannot be written as csv and read again: give to_json"),
-        ("csv", "SELECT struct(1 AS a) AS s", "column s cannot be written as csv and read again: give to_json"),
+        ("csv", "SELECT X'00' AS raw", "column raw cannot be written as csv and read again: write base64"),
+        ("csv", "SELECT array(1) AS l", "column l cannot be written as csv and read again: write to_json"),
+        ("csv", "SELECT map('a', 1) AS m", "column m cannot be written as csv and read again: write to_json"),
+        ("csv", "SELECT struct(1 AS a) AS s", "column s cannot be written as csv and read again: write to_json"),
         (
             "json",
             "SELECT array(map(1, 2)) AS m",

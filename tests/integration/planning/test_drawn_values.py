@@ -1,4 +1,4 @@
-"""What a task draws or counts by itself is not drawn or counted by another: the guarantee that Spark gives."""
+"""Values that a task draws or counts are unique among tasks, as Spark guarantees."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a plan says: fused or cut, how many tasks, which stages repeat their rows, what cannot be distributed."""
+"""Plans: single-stage or distributed, number of tasks, determinism of stages, unsupported operators."""
 
 import json
 from pathlib import Path

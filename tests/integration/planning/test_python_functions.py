@@ -1,4 +1,4 @@
-"""Jobs that are Python functions: what they may use, what they may not do, and what is said when they fail."""
+"""Jobs that are Python functions: what they may use, what is refused, and their error messages."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import io
@@ -206,7 +206,7 @@ def test_a_setting_of_hadoop_is_taken_back_where_the_job_made_it_and_refused_whe
     own = f"{hadoop}; hadoop.set('my.own', '1'); hadoop.unset('my.own')"
     left = "spark.createDataFrame([(spark.conf.get('my.own', 'none'), hadoop.get('my.own'))], 'a string, b string')"
     assert executor.run(executor.plan_python(source(f"{own}; return {left}"))) == [("none", None)]
-    with pytest.raises(Exception, match=r"fs\.defaultFS is a setting of the executor's, .*: set it to another value"):
+    with pytest.raises(Exception, match=r"fs\.defaultFS is a setting of the executor, .*: set it to another value"):
         executor.plan_python(source(f"{hadoop}; hadoop.unset('fs.defaultFS')"))
 
 

@@ -1,4 +1,4 @@
-"""What Spark leaves out at run time because a join would: by a bloom filter, by partitions of files."""
+"""Runtime filters of joins: bloom filters and dynamic partition pruning."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import pytest

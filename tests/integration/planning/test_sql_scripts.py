@@ -1,4 +1,4 @@
-"""Scripts: several statements, what may stand before the last one, what the last one may be, and what is said."""
+"""Scripts of several statements: which are allowed before and as the last one, and the error messages."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import pytest
@@ -127,7 +127,7 @@ def test_a_view_that_a_script_names_by_other_means(executor, tables):
     ],
 )
 def test_the_last_statement_gives_rows(executor, last):
-    with pytest.raises(SideEffectError, match=r"the last one is a query|USING parquet"):
+    with pytest.raises(SideEffectError, match=r"the last one must be a query|USING parquet"):
         executor.plan_sql(last)
 
 
@@ -146,14 +146,14 @@ def test_a_script_without_a_query(executor):
 def test_a_query_before_the_last_statement_is_refused(executor, query):
     with pytest.raises(PlanningError) as refused:
         executor.plan_sql(f"{query}; SELECT 2")
-    assert f"statement 1 (line 1): {query} is a query, and not the last statement" in str(refused.value)
+    assert f"statement 1 (line 1): {query} is a query, but not the last statement" in str(refused.value)
 
 
 def test_a_path_that_is_not_there_is_told_with_its_view(executor):
     with pytest.raises(AnalysisException, match="PATH_NOT_FOUND") as refused:
         executor.plan_sql("SELECT * FROM orders", views=[pb.View(name="orders", path="/nowhere/o.parquet")])
     (note,) = refused.value.__notes__
-    assert note == "in view orders: executors look for /nowhere/o.parquet on their own machines"
+    assert note == "in view orders: executors read /nowhere/o.parquet on their own machines"
 
 
 def test_a_procedure_is_refused(executor):
@@ -184,7 +184,7 @@ def test_insert_overwrite_directory_becomes_a_sink(executor, tables, tmp_path):
 def test_two_sinks_are_refused(executor, tmp_path):
     script = f"INSERT OVERWRITE DIRECTORY '{tmp_path}/a' USING json SELECT 1"
     spec = pb.JobSpec(sql=pb.SqlScript(text=script), sink=pb.Sink(path=f"{tmp_path}/b", format="json"))
-    with pytest.raises(PlanningError, match="has an output as well"):
+    with pytest.raises(PlanningError, match="has an output, too"):
         executor.plan(spec)
 
 
@@ -263,7 +263,7 @@ def test_views_of_every_format_and_their_options(executor, tmp_path):
     text = "SELECT a + b FROM semi UNION ALL SELECT a + b FROM tabs UNION ALL SELECT a + b FROM lines"
     assert sorted(executor.run(executor.plan_sql(text, views=views))) == [(3,), (7,), (11,)]
     assert executor.run(executor.plan_sql("SELECT * FROM words", views=views)) == [("seven",)]
-    with pytest.raises(PlanningError, match="the format of view odd cannot be told"):
+    with pytest.raises(PlanningError, match="does not tell the format of view odd"):
         executor.plan_sql("SELECT * FROM odd", views=[_odd(tmp_path)])
 
 

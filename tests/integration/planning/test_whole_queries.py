@@ -1,4 +1,4 @@
-"""What cannot be distributed runs as one stage on one executor, and the plan says why."""
+"""A query that cannot be distributed runs as a single stage, and its plan says why."""
 
 import sys
 
@@ -24,7 +24,7 @@ def why(outcome):
     whole, _, reason = stage.name.partition(", because of ")
     assert whole == "whole query on one executor"
     for text in (stage.plan, outcome.plan):
-        assert text.startswith(f"{stage.name}.\nTo have it distributed: ")
+        assert text.startswith(f"{stage.name}.\nTo distribute it: ")
     return reason
 
 
@@ -52,7 +52,7 @@ def test_into_a_dataset(executor, tables, tmp_path):
 
 
 def test_an_operator_that_nobody_has_looked_at(check, monkeypatch):
-    """The guard taken away: without its row in the table an operator is not distributed."""
+    """The guard: an operator that is not in the table is not distributed."""
     text = "select id, explode(pair) from sales"
     assert not check(text).HasField("fused_output")
     monkeypatch.delitem(KNOWN, "GenerateExec")

@@ -44,7 +44,7 @@ def result_of(task_set, task):
 
 @contextlib.asynccontextmanager
 async def busy_cluster(tmp_path, backend, **settings):
-    """A scheduler with one job that ended, and one in its second stage that runs until it is let go on."""
+    """A scheduler with one job that has ended, and one whose second stage runs until it is released."""
     port = free_port()
     address = f"127.0.0.1:{port}"
     waits, goes_on = asyncio.Event(), asyncio.Event()

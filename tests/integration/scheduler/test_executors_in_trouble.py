@@ -1,4 +1,4 @@
-"""Executors that fail everything, leave, or are gone: jobs go round them, wait with a reason, and go on."""
+"""Executors that fail all tasks, leave, or die: jobs avoid them, wait with a reason, and continue."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Several schedulers as processes over one etcd: the one that everybody is connected to is killed, or stopped."""
+"""Several scheduler processes over one etcd: the one that all are connected to is killed or stopped."""
 
 import asyncio
 import signal
@@ -81,7 +81,7 @@ def successes(progress):
 
 @pytest.mark.parametrize(("count", "mode"), [(2, "pull"), (3, "pull"), (3, "push")])
 async def test_the_schedulers_that_everybody_talks_with_are_killed_in_the_middle_of_a_job(etcd, tmp_path, count, mode):
-    """All but one: what runs goes on, nothing is run again, and who watches is told of no step back."""
+    """All but one: running tasks continue, nothing runs again, and watchers see no step back."""
     is_open = False
 
     def run(task_set, task):

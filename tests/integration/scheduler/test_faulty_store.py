@@ -30,7 +30,7 @@ JOBS = 6
 
 
 class Switched(FaultyBackend):
-    """Fails from when it is told to until it is told to stop."""
+    """Fails while switched on."""
 
     def __init__(self, inner, seed):
         draw = random.Random(seed)

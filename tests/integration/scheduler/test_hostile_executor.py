@@ -1,4 +1,4 @@
-"""An executor that reports what it likes: nothing of it leads a scheduler out of the exchange, or to others' tasks."""
+"""A hostile executor: its reports cannot lead a scheduler outside the exchange, or affect others' tasks."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""Whole jobs over real gRPC and LevelDB, with executors that do what the test says."""
+"""Whole jobs over real gRPC and LevelDB, with scripted executors."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Jobs that stream, with executors whose tasks do what the test says: who reads from whom, and what ends that."""
+"""Streaming jobs with scripted executors: which task reads from which, and what ends streaming."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -22,7 +22,7 @@ AT = {"e1": "10.0.0.1:7001", "e2": "10.0.0.2:7002"}
 
 
 class Gate:
-    """Runs two stages; tasks of a query that are to stream go on until the gate is open, and are remembered."""
+    """Runs two stages; streaming tasks of a query run until the gate is open, and are recorded."""
 
     def __init__(self, executor_id):
         self.executor_id = executor_id
@@ -233,7 +233,7 @@ async def test_executors_that_cannot_stream_get_no_task_that_does(pair):
     assert not pair.gates["e1"].sets(2)
 
 
-async def test_any_number_of_jobs_for_others_keeps_no_slot_from_the_job_behind_them(pair):
+async def test_jobs_for_other_executors_do_not_block_slots_for_later_jobs(pair):
     """Each of them is before it, and has tasks that this executor must not get."""
     await pair.start("e1", stream_address="")
     await pair.start("e2")

@@ -78,7 +78,7 @@ async def test_kill_9_of_the_scheduler_in_the_middle_costs_no_finished_task(tmp_
         running = list(e1.held.values())
         may_go_on.set()
         async with process(tmp_path, port):
-            # What ran when the scheduler died goes on, and is reported to its successor.
+            # Tasks that ran when the scheduler died continue, and are reported to its successor.
             await client.stub.ListJobs(pb.ListJobsRequest(), wait_for_ready=True)
 
             async def is_heard_of():
@@ -124,7 +124,7 @@ async def fetch_metrics(port):
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
 
 
-async def test_metrics_of_the_store_are_served_to_who_asked_for_them(tmp_path):
+async def test_metrics_of_the_store_are_served_on_request(tmp_path):
     port, metrics_port = free_port(), free_port()
     client = Client(f"127.0.0.1:{port}")
     async with (

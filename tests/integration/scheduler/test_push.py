@@ -46,7 +46,7 @@ def key_of(task_set, task):
 
 
 class Held:
-    """Tasks of the wide stage go on until the test ends them."""
+    """Tasks of the wide stage run until the test ends them."""
 
     def __call__(self, task_set, task):
         return wide(task_set, task) if task_set.work == pb.PLAN else None
@@ -93,7 +93,7 @@ async def test_a_freed_slot_is_filled_in_the_same_append(scheduler, client):
             await eventually(lambda n=n: len(e1.worker.ran) == 2 + n)
             e1.worker.finish(wide)
         assert (await client.wait("job-1")).state == pb.SUCCESSFUL
-        # Submitted and planned; every other append takes a result in and hands out the next task.
+        # Submission and planning; every other append records a result and launches the next task.
         assert (await client.detail("job-1")).log_seq <= WIDE + 4
 
 
@@ -345,7 +345,7 @@ async def replica(backend, tmp_path, scheduler_id):
 
 
 async def die(running):
-    """End a scheduler without a word to anybody: its lease runs out."""
+    """Kill a scheduler silently: its lease expires."""
     running.is_up = False
     running.loops.cancel()
     await running.server.stop(None)
@@ -444,7 +444,7 @@ async def test_any_scheduler_serves_executors_of_both_modes(replicas):
 
 
 async def test_the_only_scheduler_is_killed_and_comes_back(tmp_path):
-    """What runs goes on, and the new life learns from the executor's list what runs."""
+    """Running tasks continue, and the new incarnation learns of them from the executor's list."""
     (port,) = free_ports(1)
     address, store = f"127.0.0.1:{port}", f"leveldb:{tmp_path / 'state'}"
     async with agent([address], "e1", Held(), mode="push", slots=3) as e1, AsyncExitStack() as stack:

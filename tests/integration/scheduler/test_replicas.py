@@ -1,4 +1,4 @@
-"""Two replicas over one store: either may be asked, and neither needs the other."""
+"""Two replicas over one store: clients may use either, and neither needs the other."""
 
 import asyncio
 import uuid

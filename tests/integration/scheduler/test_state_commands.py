@@ -80,7 +80,7 @@ async def test_removing_asks_and_minds_running_jobs(tmp_path, url):
 
         out, err = await state("rm", "Results/ended/", *through, code=2)
         assert out.splitlines()[0] == "to remove: 3 records"
-        assert err == "onager: remove 3 records? Nobody is there to ask; use --yes\n"
+        assert err == "onager: remove 3 records? There is no terminal to ask; use --yes\n"
         assert (await state_json("rm", "Results/ended/", "--dry-run", *through))["removed"] is False
         out, _ = await state("rm", "Results/ended/", "--yes", *through)
         assert out.splitlines()[-1] == "removed 3 records"
@@ -262,7 +262,7 @@ async def test_a_watch_says_what_it_lost_with_a_restart_on_leveldb(tmp_path):
         first.kill()
         await first.wait()
         async with process(tmp_path, port):
-            # A store that was opened anew remembers no events: what was missed cannot be known, only what is there.
+            # A reopened store has no history of events: the watch cannot know what it missed, only the current records.
             await client.submit("job-2")
             changes = await changes_until(watch, lambda change: change["key"] == "JobHeads/job-2")
             told = [(change["kind"], change["key"]) for change in changes]
@@ -316,7 +316,7 @@ async def test_a_directory_that_a_scheduler_holds(tmp_path):
         await state("backup", tmp_path / "b.zst", "--backend", f"leveldb:{tmp_path / 'other'}")
         _, no_restore = await state("restore", tmp_path / "b.zst", "--backend", f"leveldb:{tmp_path / 'state'}", code=2)
     assert f"state directory {tmp_path / 'state'} is open in another process" in err
-    assert "leave out --backend and go through that scheduler (--scheduler HOST:PORT)" in err
+    assert "use that scheduler: give --scheduler HOST:PORT instead of --backend" in err
     assert "stop the Onager scheduler that uses it" in no_restore
     assert "--scheduler" not in no_restore
 
@@ -324,8 +324,8 @@ async def test_a_directory_that_a_scheduler_holds(tmp_path):
 @pytest.mark.parametrize(
     ("backend", "message"),
     [
-        ("memory:", "nothing is kept there: name a store, leveldb:DIR or etcd://HOST:PORT"),
-        ("leveldb:/nowhere/state", "there is no store in that directory"),
+        ("memory:", "a memory store keeps nothing: give leveldb:DIR or etcd://HOST:PORT"),
+        ("leveldb:/nowhere/state", "the directory has no store"),
         ("leveldb:", "name the state directory"),
         ("redis://h", "use etcd://HOST:PORT"),
         ("etcd://user:secret@127.0.0.1:1/x", "a password does not belong into a URL"),

@@ -1,4 +1,4 @@
-"""Backups that processes take to other stores: refused ones, ones killed in the middle, and jobs that go on."""
+"""Backups restored into other stores by processes: refused, killed halfway, and with jobs that continue."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ async def test_a_store_that_is_not_empty_is_left_alone_unless_it_is_to_be_replac
     _, err = await state(*restore, code=2)
     assert "the store is not empty (Sessions 1, Results 1): give another one, or --replace" in err
     _, err = await state(*restore, "--replace", code=2)
-    assert "delete 2 records and restore 1? Nobody is there to ask; use --yes" in err
+    assert "delete 2 records and restore 1? There is no terminal to ask; use --yes" in err
     assert {key for _, key in await contents(target)} == {"old"}
     restored = await state_json(*restore, "--replace", "--yes")
     assert (restored["records"], restored["errors"]) == ({"Sessions": 1}, 0)
@@ -69,8 +69,8 @@ async def test_a_store_that_a_scheduler_uses_is_not_restored_into(tmp_path, etcd
     async with busy_cluster(tmp_path, backend) as (address, _, _):
         await state("backup", tmp_path / "b.zst", "--scheduler", address)
         _, err = await state("restore", tmp_path / "b.zst", "--backend", backend, "--replace", "--yes", code=2)
-        assert "the store is in use: it heard lately of executor e1" in err
-        assert "Stop its schedulers, wait until the leases have ended" in err
+        assert "the store is in use by executor e1" in err
+        assert "Stop its schedulers, wait until their leases expire" in err
         assert (await state_json("check", "--scheduler", address))["errors"] == 0
 
 
@@ -84,7 +84,7 @@ async def test_a_scheduler_that_has_no_executors_is_found_as_well(tmp_path, etcd
         await eventually(is_registered, 30)
         await state("backup", tmp_path / "b.zst", "--scheduler", f"127.0.0.1:{port}")
         _, err = await state("restore", tmp_path / "b.zst", "--backend", backend, code=2)
-        assert "the store is in use: it heard lately of scheduler alone. Stop its schedulers" in err
+        assert "the store is in use by scheduler alone. Stop its schedulers" in err
         _, err = await state("rm", "Schedulers/alone", "--yes", "--backend", backend, code=2)
         assert "Schedulers/alone is in use: scheduler alone is running" in err
 
@@ -125,7 +125,7 @@ async def test_a_restore_that_was_killed_is_noticed_and_repeated(tmp_path, etcd)
     assert [f["kind"] for f in unfinished["findings"]] == ["unfinished"]
 
     out, _ = await state("restore", file, "--backend", target)
-    assert f"an earlier restore of {file} was not finished: beginning anew" in out
+    assert f"an earlier restore of {file} was not finished: starting again" in out
     assert await contents(target) == {(keyspace, key): value for keyspace, key, value in records}
     async with process(tmp_path, free_port(), backend=target):
         pass

@@ -1,4 +1,4 @@
-"""Three schedulers over one store see all that there is to do: how often do they get in each other's way?"""
+"""Three schedulers over one store: how often do they conflict?"""
 
 import asyncio
 from collections import Counter

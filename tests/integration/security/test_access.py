@@ -1,4 +1,4 @@
-"""TLS and tokens between real processes: the right ones work, and each wrong one is told as what it is."""
+"""TLS and tokens between real processes: valid ones work, and each invalid one gives its own error."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def plain(files):
 
 @pytest.fixture(scope="module")
 def guarded(files, authority, token_file):
-    """A scheduler that speaks TLS and wants a token, and answers for its health to anybody elsewhere."""
+    """A scheduler with TLS and tokens, which answers health checks of anyone at another address."""
     pair = authority.issue("server", "127.0.0.1", "localhost")
     health = f"127.0.0.1:{free_ports(1)[0]}"
     flags = ("--tls-cert", pair.cert, "--tls-key", pair.key, "--auth-token-file", token_file, "--health-listen", health)
@@ -232,7 +232,7 @@ def test_a_renewed_certificate_is_served_without_a_restart(files, authority):
         assert reason(running.address(), tls_ca=authority.cacert) == "expired"
         fresh = authority.issue("fresh", "127.0.0.1")
         served.key.write_bytes(fresh.key.read_bytes())
-        # The certificate is still the old one: what was read before goes on being served.
+        # The old certificate is still served.
         assert reason(running.address(), tls_ca=authority.cacert) == "expired"
         served.cert.write_bytes(fresh.cert.read_bytes())
         ask(running.address(), tls_ca=authority.cacert)

@@ -89,6 +89,6 @@ async def test_they_reach_each_other(tmp_path, kinds, kind):
         ("a certificate that they share", "certificates of callers and a token", "two"),
     ],
 )
-async def test_who_does_not_fit_is_refused_and_passed_over(tmp_path, kinds, here, there, why):
+async def test_a_scheduler_without_matching_security_is_refused_and_skipped(tmp_path, kinds, here, there, why):
     with pytest.raises(NotDrivingError, match=why):
         await forward(tmp_path, kinds[here], kinds[there])

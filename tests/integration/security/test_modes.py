@@ -1,4 +1,4 @@
-"""What schedulers write is nobody else's, and what others reach is told."""
+"""Files of schedulers are private, and a directory that others can access causes a warning."""
 
 import os
 import stat

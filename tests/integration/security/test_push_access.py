@@ -69,7 +69,7 @@ async def test_a_job_runs_where_all_show_certificates_and_a_token(tmp_path, auth
             assert table.column(0).to_pylist() == [4, 2]
             assert e1.worker.ran
 
-            # Whoever lacks one of them is refused at the executor's own port.
+            # A caller that lacks one of them is refused at the executor's own port.
             without_token = ClientAccess(ClientSecurity(**{**mine, "auth_token_file": None}), [])
             assert isinstance(await called(reached, without_token), TokenMissingError)
             unnamed = ClientAccess(ClientSecurity(tls_ca=authority.cacert, auth_token_file=token_file), [])

@@ -1,4 +1,4 @@
-"""What a token may be used for: every method of every service, by every role."""
+"""What a token allows: every method of every service, for every role."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""What those can do who show no token: watch the health of a scheduler, a limited number of times, and be refused."""
+"""Callers without a token: they can only check health, with a limited number of watches."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -71,7 +71,7 @@ async def test_reflection_has_so_many_streams(tmp_path):
             await channel.stream_stream(REFLECTION)(timeout=30).read()
 
 
-async def test_who_shows_no_token_is_refused_before_anything_is_read(tmp_path):
+async def test_a_caller_without_a_token_is_refused_before_its_request_is_read(tmp_path):
     async def nothing_yet() -> AsyncIterator[bytes]:
         await asyncio.sleep(60)
         yield b""

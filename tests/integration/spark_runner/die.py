@@ -1,4 +1,4 @@
-"""Kills the JVM under a running task and prints what the runner makes of it; run by test_jvm_death."""
+"""Kills the JVM under a running task, and prints the runner's report; run by test_jvm_death."""
 
 import os
 import queue

@@ -1,4 +1,4 @@
-"""What is broadcast is held once for the stages of a job, takes about as much memory as its rows, and has a limit."""
+"""Broadcasts: shared by the stages of a job, about as large in memory as their rows, and limited."""
 
 import threading
 from collections.abc import Iterator
@@ -178,7 +178,7 @@ def with_a_broadcast(spark, job):
 
 
 class Paused(tuple):
-    """A stage's inputs; who looks at them, to bind the stage, waits."""
+    """A stage's inputs, which block the binding of the stage."""
 
     __slots__ = ()
     reached, go_on = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""A cancelled task is reported at once and stops soon, wherever it is; what else runs goes on."""
+"""A cancelled task is reported at once and stops soon, at any point; other tasks continue."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What executors wrote and a disk gave back otherwise: an error, and never other rows."""
+"""Files that a disk returns damaged: an error, never wrong rows."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a task is classified, told in the user's words, and stays with that task."""
+"""Failures of tasks are classified, reported in the user's terms, and do not affect other tasks."""
 
 import errno
 import os
@@ -84,7 +84,7 @@ def test_a_python_functions_exception_comes_with_the_users_frames_and_no_others(
 
 
 @pytest.mark.parametrize("kind", ["pandas_udf", "mapInPandas", "udtf", "raised from another"])
-def test_so_does_that_of_every_kind_of_function(spark, job, kind):
+def test_exceptions_of_every_kind_of_python_function_have_the_users_frames(spark, job, kind):
     def frames(parts):
         for part in parts:
             deep(part)
@@ -199,7 +199,7 @@ def test_a_call_without_an_answer_is_a_lost_jvm(runner, error):
         (FileNotFoundError(2, "not there"), "io_error", ""),
     ],
 )
-def test_so_it_is_with_exceptions_of_python(runner, error, kind, cause):
+def test_exceptions_of_python_are_classified_likewise(runner, error, kind, cause):
     failure = failures.from_exception(runner.kernel, error)
     assert (failure.kind, failure.cause) == (kind, cause)
     if cause == "internal_error":
@@ -367,7 +367,7 @@ def test_a_fetch_failure_below_a_broadcast_fails_every_task(spark, job, exchange
     for report in job.run(stages[-1].stage_id, stages[-1].plan):
         assert report.failure.kind == "fetch_failed"
         assert report.failure.fetch.input_stage_id == producer
-    # With the producer run again, the same stage binds anew and succeeds.
+    # After the producer has run again, the same stage is bound again and succeeds.
     job.run(producer, stages[-2].plan)
     assert all(r.HasField("success") for r in job.run(stages[-1].stage_id, stages[-1].plan, attempt=1))
 

@@ -1,4 +1,4 @@
-"""When the JVM dies, whoever waits for a task hears of it, and the runner says that it is dead."""
+"""When the JVM dies, its tasks are reported as failed, and the runner is not alive."""
 
 import os
 import subprocess

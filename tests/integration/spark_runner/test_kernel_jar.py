@@ -1,4 +1,4 @@
-"""The kernel is compiled once, by whoever comes first, and found again."""
+"""The kernel is compiled once, by the first process, and then reused."""
 
 import os
 import subprocess

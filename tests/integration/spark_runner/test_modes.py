@@ -1,4 +1,4 @@
-"""What executors write is nobody else's, whatever the umask; or their group's, where that is said."""
+"""Files of executors are private whatever the umask, or accessible to their group by a setting."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What SQL alone may not reach in an executor's Spark: Onager's own files, and any method of Java."""
+"""What SQL cannot access in an executor's Spark: Onager's own files, and Java methods."""
 
 import os
 
@@ -51,7 +51,7 @@ def test_what_to_do_instead_is_said(spark, token):
 
 
 @pytest.mark.parametrize("version", ["", "text"], ids=["v2", "v1"])
-def test_neither_by_a_data_frame(spark, token, version):
+def test_data_frames_cannot_read_private_files_either(spark, token, version):
     session = spark.newSession()
     session.conf.set("spark.sql.sources.useV1SourceList", version)
     with pytest.raises(IllegalArgumentException, match=OURS):

@@ -1,4 +1,4 @@
-"""What goes through an exchange and into a result comes out as it was: every type, every shape, any number of rows."""
+"""Rows pass through exchanges and results unchanged: every type, every shape, any number."""
 
 import pyarrow as pa
 import pytest
@@ -55,7 +55,7 @@ def test_a_year_month_interval_inside_another_type_is_refused_by_name(spark, job
     frame = spark.sql("SELECT array(MAKE_YM_INTERVAL(1, 2)) deep FROM RANGE(0, 1, 1, 1)")
     (report,) = job.run_all(cut(spark, frame))
     assert report.failure.kind == "user_error"
-    assert "column deep holds a year-month interval inside array<" in report.failure.message
+    assert "column deep has a year-month interval inside array<" in report.failure.message
 
 
 def test_variants_go_through_an_exchange(spark, job):

@@ -1,4 +1,4 @@
-"""Runs beside each other: each has its share of the slots, and settings and room of its own."""
+"""Concurrent runs: each has its share of the slots, and its own settings and limits."""
 
 import threading
 import time

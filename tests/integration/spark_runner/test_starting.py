@@ -1,4 +1,4 @@
-"""Why Spark's JVM did not start is told apart: scripts take the place of Java, behind Spark's own."""
+"""The reasons why Spark's JVM does not start are told apart; scripts take the place of Java."""
 
 import os
 import subprocess
@@ -63,12 +63,12 @@ def test_a_signal_is_named_and_starting_again_may_help(java, name):
 
 def test_a_signal_to_the_jvm_that_comes_before_is_told_too(java):
     told = started(java("echo 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1g' >&2; kill -KILL $$; sleep 5"))
-    assert told.startswith("WorkerDiedError Spark's JVM was killed before it said anything")
+    assert told.startswith("WorkerDiedError Spark's JVM was killed while it started, without any output")
 
 
 def test_what_else_ends_it_is_told_in_its_own_words(java):
     variables = dict.fromkeys(("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"), "-Xss512k")
     fake = java(f"{ONLY_THE_SECOND}\necho 'Could not reserve enough space for object heap' >&2; exit 3")
     told = started(fake, **variables)
-    assert told.endswith("exit code 3, and said:\nCould not reserve enough space for object heap")  # and no "Picked up"
+    assert told.endswith("exit code 3 and wrote:\nCould not reserve enough space for object heap")  # and no "Picked up"
     assert "Java" not in told

@@ -1,4 +1,4 @@
-"""How a stream ends other than by its end: failures are told from ends, and whatever is cancelled leaves nothing."""
+"""Streams that end early: failures are distinguished from ends, and cancellation leaves nothing over."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ _SOON_S = 10.0
 
 
 def endless(spark):
-    """Rows for as long as anybody reads, and a reader that reads them all."""
+    """An endless producer, and a reader that reads all rows."""
     return spark.range(0, 10**13, 1, 2).repartition(2, "id").groupBy().agg(fn.max("id"))
 
 
@@ -51,7 +51,7 @@ def test_a_users_error_is_that_of_its_task_alone(spark, job):
     assert job.reports[stages[-1].stage_id, 0].HasField("failure")
 
 
-def test_who_waits_for_the_keys_of_sorted_runs_hears_that_one_failed(spark, job):
+def test_a_reader_of_sorted_runs_keys_is_told_that_a_run_failed(spark, job):
     frame = spark.range(0, 1000, 1, 2).selectExpr("id % 7 n", "assert_true(id != 990) ok").orderBy("n")
     stages = cut(spark, frame, parallel_sort_bytes=0)
     job.launch(stages)
@@ -133,11 +133,11 @@ def test_a_producer_that_never_comes_is_a_failure(spark, other, beside, new_job,
     job.launch(stages, producers_away, only=[2])
     (report,) = job.wait((2, 0))
     assert report.failure.kind == "io_error"
-    assert f"has not begun at {other.stream_address}" in report.failure.message
+    assert f"has not started at {other.stream_address}" in report.failure.message
 
 
 @pytest.mark.parametrize("tokens", [["a-token-of-somebody-else"], []])
-def test_who_has_another_token_or_none_reads_nothing(spark, other, beside, new_job, tmp_path, tokens):
+def test_a_reader_with_another_token_or_none_reads_nothing(spark, other, beside, new_job, tmp_path, tokens):
     path = tmp_path / "tokens"
     path.write_text("\n".join(tokens))
     stranger = beside(StreamSettings(token_file=path if tokens else None, limits=LIMITS))
@@ -211,7 +211,7 @@ def test_cancelled_before_it_begins_to_wait_for_a_broadcast(spark, runner, other
     until(lambda: not busy(runner), _SOON_S)
 
 
-def test_who_is_cancelled_stops_no_other_who_waits_for_the_same_broadcast(spark, runner, other, new_job, monkeypatch):
+def test_a_cancelled_reader_does_not_stop_others_of_the_same_broadcast(spark, runner, other, new_job, monkeypatch):
     job = new_job(runner, runner, other)
     monkeypatch.setattr(runner.binder, "_check_address", lambda _: job.cancel((2, 0)))
     stages = broadcast_join(spark)
@@ -227,7 +227,7 @@ def test_more_than_an_executor_holds_for_a_broadcast_is_a_failure(spark, beside,
     job.launch(stages, producers_away)
     report = job.wait((stages[-1].stage_id, 0))[0]
     assert report.failure.kind == "io_error"
-    assert "does not fit into the 1000 that an executor holds so" in report.failure.message
+    assert "does not fit the 1000 bytes that an executor holds for such inputs" in report.failure.message
 
 
 def test_what_was_streamed_is_kept_until_the_job_is_closed(spark, job, runner, other):

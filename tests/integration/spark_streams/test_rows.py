@@ -1,4 +1,4 @@
-"""What runs over streams between two executors gives the rows that it gives over files."""
+"""Streams between two executors give the same rows as files."""
 
 from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf

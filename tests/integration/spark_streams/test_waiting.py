@@ -1,4 +1,4 @@
-"""Who waits for whom over streams: bounded memory, producers whose readers come late or not at all, and circles."""
+"""Waiting in streams: bounded memory, producers whose readers come late or never, and cycles."""
 
 import time
 
@@ -111,4 +111,4 @@ def test_readers_of_a_stage_that_cannot_be_made_ready_hear_of_it(spark, job):
     job.launch(stages)
     failures = [report.failure for report in job.wait(*[(stage.stage_id, 0) for stage in stages])]
     assert [failure.kind for failure in failures] == ["user_error", "io_error", "io_error"]
-    assert "could not begin" in failures[2].message
+    assert "could not start" in failures[2].message

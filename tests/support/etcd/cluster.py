@@ -1,4 +1,4 @@
-"""An etcd cluster of real processes, to be asked, killed, paused and started again."""
+"""An etcd cluster of real processes, which can be killed, paused and restarted."""
 
 import http.client
 import json
@@ -132,7 +132,7 @@ class EtcdCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start all members and wait until each answers; ports that were taken in between are chosen anew."""
+        """Start all members and wait until each answers; ports that were taken meanwhile are replaced."""
         for attempt in range(3):
             self._directory = _make_directory(on_disk=self._on_disk)
             ports = children.free_ports(3 * self.size)
@@ -237,7 +237,7 @@ class EtcdCluster:
                 )
 
     def resume(self, *members: int) -> None:
-        """Let members go on."""
+        """Resume paused members."""
         with self._turn:
             for n in members:
                 self._process(n).send_signal(signal.SIGCONT)
@@ -277,7 +277,7 @@ class EtcdCluster:
         return done.stdout
 
     def enable_auth(self, root_password: str) -> None:
-        """Make a user root, and let nobody in from now on who does not say who they are."""
+        """Create the user root, and require authentication from now on."""
         self.etcdctl("user", "add", f"root:{root_password}")
         self.etcdctl("user", "grant-role", "root", "root")
         self.etcdctl("auth", "enable")
@@ -288,7 +288,7 @@ class EtcdCluster:
         self._root_password = None
 
     def logs(self, lines: int = 40, *, since_mark: bool = False) -> str:
-        """Return what each member last had to say, beside how it went about its daily work."""
+        """Return the last log lines of each member, without routine messages."""
         there = [member for member in self.members if member.log.exists()]
         return "\n".join(member.last_words(lines, member.marked_bytes if since_mark else 0) for member in there)
 

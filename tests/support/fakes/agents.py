@@ -18,7 +18,7 @@ from tests.support.fakes.scripted_executor import Run
 
 
 class ScriptedWorker:
-    """Reports what `run` makes of a task; one of which it makes nothing goes on until `finish`."""
+    """Reports what `run` returns for a task; a task for which it returns None runs until `finish`."""
 
     stream_address = ""
 

@@ -95,7 +95,7 @@ class ScriptedExecutor:
         self.ran: list[tuple[str, int, int, int, int]] = []
         self.cancelled: list[pb.TaskId] = []
         self.set_aside: list[pb.SetAside] = []
-        """What it was told of being set aside, by polls and by heartbeats."""
+        """The quarantine notices that it received, by polls and by heartbeats."""
         self.cleaned: list[pb.CleanUp] = []
         self.lists = 0
         self.wait_ms = 5_000

@@ -63,7 +63,7 @@ def key(partition: int, job: str = "job-1", stage: int = 1, attempt: int = 0) ->
 
 @dataclass
 class ScriptedGateway(OnagerExecutorGatewayServicer):
-    """Answers from queues; records every request; `faults[method]` runs before the answer is given."""
+    """Answers from queues, and records every request; `faults[method]` runs before an answer."""
 
     lease_ttl_ms: int = 600
     launches: asyncio.Queue = field(default_factory=asyncio.Queue)
@@ -288,7 +288,7 @@ def refuse(error) -> Fault:
 
 
 def lose(times: int) -> Fault:
-    """Drop the answer so many times, as a connection that breaks would."""
+    """Drop the next *times* answers, like a broken connection."""
     left = [times]
 
     async def fault(request, context):

@@ -117,12 +117,12 @@ def _server() -> socket.socket:
 
 
 def serve(control: socket.socket) -> None:
-    """Fork for each request, and tell how each child ends; return in a child, and end with who asks."""
+    """Fork for each request, and report how each child ends; return in a child, and end with the parent."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with who asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the parent
     children: dict[int, int] = {}
     while True:
         ready, _, _ = select.select([control, woken], [], [])

@@ -1,4 +1,4 @@
-"""A TCP proxy whose connections can be made to suffer what a network does to them; of this process, without privileges.
+"""A TCP proxy that injects network faults into its connections; it runs in this process, without privileges.
 
 For HTTP/2 without TLS, whose frames it knows well enough to tell an answer from an acknowledgement.
 """
@@ -135,7 +135,7 @@ class TcpProxy:
     # -- switches
 
     def cut(self) -> None:
-        """Break off every open connection."""
+        """Cut every open connection."""
         for connection in list(self._connections):
             self.counts["cut"] += 1
             connection.cut()
@@ -161,7 +161,7 @@ class TcpProxy:
         self.up.drop_next()
 
     async def heal(self) -> None:
-        """Undo all that is switched on."""
+        """End all faults."""
         self.up.heal()
         self.down.heal()
         await self.accept()

@@ -1,4 +1,4 @@
-"""What the exchange benchmark makes of its measurements."""
+"""How the exchange benchmark evaluates its measurements."""
 
 import psutil
 import pytest

@@ -1,4 +1,4 @@
-"""What is told of queries that were run over both exchanges."""
+"""The report on queries that ran over both exchanges."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How the figures of the failover benchmark come about."""
+"""How the failover benchmark computes its figures."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How a row of the orchestration benchmark comes about."""
+"""How the orchestration benchmark computes a row."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""How a cell of the state benchmark is measured and told."""
+"""How the state benchmark measures and reports a cell."""
 
 from contextlib import asynccontextmanager
 

@@ -1,4 +1,4 @@
-"""Each oracle of the chaos finds what it is there for, and takes no explanation that is none."""
+"""Each chaos oracle finds its violations, and accepts no wrong explanation."""
 
 import json
 

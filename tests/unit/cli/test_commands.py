@@ -1,4 +1,4 @@
-"""What commands print, and the codes they end with."""
+"""The output and exit codes of commands."""
 
 import json
 import re
@@ -158,7 +158,8 @@ def test_a_task_that_waits_for_its_next_try_is_told_once_for_each_try(onager, jo
     told = [line for line in done.err.splitlines() if "No space left" in line]
     first, second = told
     assert re.fullmatch(
-        r"task 0 of stage 1 failed: No space left on device; try 2 of 4 in \d+\.\d s \(2 more wait so\)", first
+        r"task 0 of stage 1 failed: No space left on device; try 2 of 4 in \d+\.\d s \(2 more tasks wait for a retry\)",
+        first,
     )
     assert "try 3 of 4 in" in second
     job.progress = [failed(2, 0, 300)]
@@ -198,10 +199,10 @@ def test_nobody_there_ends_with_3(onager):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("submit",), "give the job once"),
-        (("submit", "-e", "x", "-f", "y"), "give the job once"),
-        (("submit", "-e", "x", "--arg", "a=b"), "--arg goes to the function of --py"),
-        (("submit", "-e", "x", "--output-option", "k=v"), "says how to write --output DIR"),
+        (("submit",), "give exactly one of"),
+        (("submit", "-e", "x", "-f", "y"), "give exactly one of"),
+        (("submit", "-e", "x", "--arg", "a=b"), "--arg needs --py"),
+        (("submit", "-e", "x", "--output-option", "k=v"), "--output-option needs --output DIR"),
         (("submit", "-e", "x", "--view-option", "v=1"), "expected NAME.K=V"),
         (("submit", "-e", "x", "--view-option", "v.sep=;"), "there is no view v"),
         (("submit", "-e", "x", "-o", "xml"), "expected one of table, json, csv, arrow=FILE"),
@@ -214,7 +215,7 @@ def test_nobody_there_ends_with_3(onager):
         (("submit", "-e", "x", "--scheduler", "nonsense"), "expected host:port"),
         (("jobs", "-o", "xml"), "expected one of table, json"),
         (("nonsense",), "No such command"),
-        (("executor", "--scheduler", "h:1", "--slots", "1"), "EXCHANGE_DIR) is not given: name the directory"),
+        (("executor", "--scheduler", "h:1", "--slots", "1"), "EXCHANGE_DIR) is not given: give the directory"),
         (("scheduler", "--listen", "nonsense"), "--listen"),
         (("standalone", "--listen", "nonsense"), "expected host:port"),
     ],
@@ -231,9 +232,9 @@ def test_a_misspelt_variable_is_told(onager, monkeypatch):
     monkeypatch.setenv("ONAGER_SCHEDULER_SLOTS_AND_MORE", "1")
     monkeypatch.setenv("ONAGER_SCHEDULER_LOG_LEVEL", "error")
     told = onager("scheduler", "--listen", "nonsense").err.splitlines()
-    no_setting = "is no setting, and does nothing"
+    no_setting = "is not a setting, and has no effect"
     assert told[:2] == [
-        f"onager: ONAGER_SCHEDULER_RESULTS_RETENTION_S {no_setting}; is ONAGER_SCHEDULER_RESULT_RETENTION_S meant?",
+        f"onager: ONAGER_SCHEDULER_RESULTS_RETENTION_S {no_setting}; did you mean ONAGER_SCHEDULER_RESULT_RETENTION_S?",
         f"onager: ONAGER_SCHEDULER_SLOTS_AND_MORE {no_setting}",
     ]
     assert "--listen (ONAGER_SCHEDULER_LISTEN) 'nonsense'" in told[2]
@@ -242,9 +243,12 @@ def test_a_misspelt_variable_is_told(onager, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "defaults"),
     [
-        ("standalone", ("leveldb:, by --state-dir", "127.0.0.1:50050", "one per core", "beside the state")),
-        ("scheduler", ("memory:, lost with the process", "where it listens", "var/exchange")),
-        ("executor", ("127.0.0.1:50050", "none: has to be given", "drawn", "pull", "a free port of 127.0.0.1")),
+        ("standalone", ("leveldb: in --state-dir", "127.0.0.1:50050", "one per core", "beside the state")),
+        ("scheduler", ("memory:, lost with the process", "--listen", "var/exchange")),
+        (
+            "executor",
+            ("127.0.0.1:50050", "none: required", "host name and a random part", "pull", "a free port of 127.0.0.1"),
+        ),
         ("submit", ("the query's first words",)),
     ],
 )

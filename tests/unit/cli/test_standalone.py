@@ -1,4 +1,4 @@
-"""The supervisor's own decisions; the processes themselves are started in the end-to-end tests."""
+"""The decisions of the supervisor; the end-to-end tests start the processes."""
 
 import socket
 import sys
@@ -35,8 +35,8 @@ def test_with_etcd_only_the_exchange_has_a_directory(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (("etcd://h:1", "d"), "--backend says already where the state is"),
-        (("leveldb:", None), "name the state directory"),
+        (("etcd://h:1", "d"), "--backend already says where the state is"),
+        (("leveldb:", None), "give the state directory"),
     ],
 )
 def test_the_state_is_in_one_place(given, why):
@@ -98,7 +98,7 @@ def test_an_exchange_directory_that_cannot_be_made_ends_with_2(tmp_path, capsys)
     (tmp_path / "file").touch()
     directories = layout(None, str(tmp_path / "s"), str(tmp_path / "file" / "e"))
     assert Standalone(directories, "127.0.0.1:0", 1, {}).run() == 2
-    assert "cannot be made" in capsys.readouterr().err
+    assert "cannot be created" in capsys.readouterr().err
 
 
 def test_port_0_is_replaced_by_a_free_one():

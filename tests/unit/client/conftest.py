@@ -1,4 +1,4 @@
-"""Schedulers that tests talk to, and clients that do not wait long."""
+"""Schedulers for tests, and clients with short timeouts."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""A job handle tells how its job ends."""
+"""A job handle reports how its job ends."""
 
 import time
 

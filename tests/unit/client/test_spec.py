@@ -1,4 +1,4 @@
-"""What a submission carries."""
+"""The contents of a submission."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def test_views_from_takes_files_and_directories_and_leaves_the_rest(tmp_path):
 def test_views_from_refuses_what_is_not_there_or_not_clear(tmp_path):
     with pytest.raises(InvalidSettingError, match="no such directory"):
         views_from(tmp_path / "nowhere")
-    with pytest.raises(InvalidSettingError, match="it holds no parquet"):
+    with pytest.raises(InvalidSettingError, match="it has no parquet"):
         views_from(tmp_path)
     (tmp_path / "a.csv").touch()
     (tmp_path / "a.json").touch()
@@ -102,7 +102,7 @@ def test_python_jobs_that_cannot_be_are_refused(tmp_path):
         python_message(str(tmp_path / "nowhere.py"), {})
     with pytest.raises(InvalidSettingError, match="expected FILE or FILE:function"):
         python_message(f"{tmp_path}/job.py:not a name", {})
-    with pytest.raises(InvalidRequestError, match="what JSON can hold"):
+    with pytest.raises(InvalidRequestError, match="must be JSON values"):
         python_message(doubled, {"x": object()})
 
 

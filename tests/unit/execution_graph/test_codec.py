@@ -1,4 +1,4 @@
-"""Records: every state comes back as it was, strangers are refused, and a task weighs what it may."""
+"""Records: every state survives a round trip, other formats are refused, and the size per task is bounded."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is known of a failure beyond its kind: what it changes, and what readers that do not know it make of it."""
+"""The causes of failures: their effect, and how versions that do not know them read them."""
 
 import json
 from dataclasses import replace
@@ -86,7 +86,7 @@ def test_one_that_comes_back_to_such_an_executor_waits() -> None:
 
 
 @pytest.mark.parametrize("cause", FailureCause)
-def test_a_cause_survives_the_log_and_is_left_out_by_who_does_not_know_it(cause: FailureCause) -> None:
+def test_a_cause_survives_the_log_and_is_ignored_by_versions_that_do_not_know_it(cause: FailureCause) -> None:
     job = planned(stage(1, 1))
     job.launch("a")
     event = job.failed(1, 0, KIND[cause])

@@ -302,7 +302,7 @@ def test_a_success_ends_the_growth_of_pauses() -> None:
 
 
 def test_a_pause_is_no_longer_than_itself_for_a_clock_that_is_far_behind() -> None:
-    """Else a task that failed in the hands of one replica would wait for the clock of the next."""
+    """Otherwise a task that failed under one replica would wait for the clock of the next."""
     job = planned(stage(1, 1), limits=PAUSES)
     job.launch("a")
     job.fail(1, 0, FailureKind.IO_ERROR)
@@ -311,7 +311,7 @@ def test_a_pause_is_no_longer_than_itself_for_a_clock_that_is_far_behind() -> No
     assert pop(job, 0) == [0]
 
 
-def test_a_launch_by_who_knows_no_pauses_is_a_launch() -> None:
+def test_a_launch_by_a_scheduler_that_ignores_pauses_counts() -> None:
     job = planned(stage(1, 1), limits=PAUSES)
     job.launch("a")
     job.fail(1, 0, FailureKind.IO_ERROR)

@@ -1,4 +1,4 @@
-"""From submission to the end when nothing goes wrong: states, hand-out, fused plans, plans that cannot be."""
+"""A job without failures from submission to end: states, launches, fused plans, invalid plans."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Jobs whose stages run together: when they start, what ends that, and what never happens twice."""
+"""Streaming jobs: when stages start, what ends streaming, and what happens at most once."""
 
 from dataclasses import replace
 
@@ -233,7 +233,7 @@ def test_any_trouble_of_a_task_ends_the_pipeline_and_counts_against_nobody(kind:
     assert isinstance(job.graph.outcome, Succeeded)
 
 
-def test_after_that_it_is_a_job_like_others() -> None:
+def test_a_job_that_gave_up_streaming_is_a_durable_job() -> None:
     job = at_work(2)
     job.lose("b")
     abandoned_once(job)

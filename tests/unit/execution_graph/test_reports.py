@@ -174,7 +174,7 @@ def test_task_update_after_reset_stage() -> None:
 
 
 def test_do_not_retry_killed_task() -> None:
-    """What was taken back is not handed out a second time by a late report that it was killed."""
+    """A late report that a task was killed does not launch again a task that was already taken back."""
     job = planned(stage(1, 1))
     job.launch("a")
     late = job.failed(1, 0, FailureKind.TASK_KILLED)

@@ -89,7 +89,7 @@ def test_outputs_that_nobody_needs_any_more_are_not_made_again() -> None:
 
 
 def test_outputs_on_executors_lost_earlier_are_made_again_before_somebody_misses_them() -> None:
-    """Each one found missing by a reader would cost one of the reader's four attempts."""
+    """Otherwise each missing output that a reader finds would cost one of its four attempts."""
     job = planned(*chain(3, partitions=6), is_shared=False)
     for i in range(6):
         job.launch(f"x{i}", 1)

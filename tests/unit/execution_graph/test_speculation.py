@@ -1,4 +1,4 @@
-"""Stragglers: who is one, what becomes of two attempts of a partition, and that the loser does no harm."""
+"""Speculation: which tasks are stragglers, what happens with two attempts, and that the loser is harmless."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def with_second_attempt(**given: bool) -> Job:
     return job
 
 
-# ---------------------------------------------------------------- who is a straggler
+# ---------------------------------------------------------------- stragglers
 
 
 def test_a_task_much_slower_than_the_median_is_a_straggler() -> None:

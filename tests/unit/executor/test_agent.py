@@ -507,7 +507,7 @@ async def test_a_task_that_found_another_disk_full_takes_nothing_from_the_execut
 
 
 async def test_clean_ups_that_take_long_keep_nothing_else_waiting():
-    """So it is with removals on a network disk: more of them than there are threads, and asked for again and again."""
+    """As on a network disk: more removals than threads, each requested again and again."""
     may_end, begun, looks = threading.Event(), [], []
 
     def clean_up(request):

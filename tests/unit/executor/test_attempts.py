@@ -70,7 +70,7 @@ def test_a_task_that_streams_waits_for_no_slot_behind_tasks_that_may_read_from_i
     assert table.accept(task_set(3)).accepted == (key(3),)  # the slot of a durable job's task comes free by itself
 
 
-def test_the_report_of_an_attempt_goes_to_who_sent_it_last():
+def test_the_report_of_an_attempt_goes_to_the_scheduler_that_sent_it_last():
     table = AttemptTable(1, ManualClock())
     for reply_to in ("h:1", "h:2", ""):
         table.accept(task_set(0, reply_to=reply_to))

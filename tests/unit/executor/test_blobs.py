@@ -1,4 +1,4 @@
-"""The blob cache: fetched once, bounded, and never poisoned by a failure."""
+"""The blob cache: each blob is fetched once, size is bounded, and failures are not cached."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ class Source:
         return digest.encode() * 10
 
 
-async def test_many_who_ask_at_once_share_one_fetch():
+async def test_concurrent_readers_share_one_fetch():
     source = Source()
     cache = BlobCache(source.fetch, 100)
     assert await asyncio.gather(*(cache.get(A) for _ in range(5))) == [b"a" * 10] * 5
@@ -69,7 +69,7 @@ async def test_a_failed_fetch_is_tried_anew():
     assert await cache.get(A) == b"a" * 10
 
 
-async def test_one_who_stops_waiting_does_not_stop_the_others():
+async def test_a_reader_that_stops_waiting_does_not_stop_the_others():
     source = Source()
     source.gate.clear()
     cache = BlobCache(source.fetch, 100)

@@ -28,6 +28,6 @@ def test_it_waits_for_space_longer_and_longer_and_says_so(tmp_path, monkeypatch)
     assert f"{tmp_path} is full: free space there" in log.calls[0].kwargs["error"]
 
 
-def test_it_does_not_wait_for_what_somebody_has_to_put_right(tmp_path):
+def test_it_does_not_wait_for_problems_that_an_operator_must_solve(tmp_path):
     with pytest.raises(ExchangeNotWritableError, match="is not there"):
         await_exchange_dir(str(tmp_path / "no"), CapturingLogger(), lambda _: pytest.fail("it waited"))

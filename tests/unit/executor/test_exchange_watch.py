@@ -1,4 +1,4 @@
-"""What schedulers are told of the exchange directory, and how often."""
+"""What executors report about the exchange directory, and how often."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def watch():
     return ExchangeWatch(nothing, ME, ManualClock(), every_s=1)
 
 
-def test_use_is_told_once_somebody_has_looked(watch):
+def test_use_is_reported_once_the_directory_was_scanned(watch):
     request = pb.HeartbeatRequest()
     watch.add_to(request)
     assert not request.exchange.looked_ms

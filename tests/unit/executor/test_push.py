@@ -1,4 +1,4 @@
-"""The agent in push mode: what schedulers send it over its own port, and whom it tells what became of it."""
+"""The agent in push mode: it receives tasks on its own port, and reports to the drivers of jobs."""
 
 import asyncio
 import signal
@@ -94,7 +94,7 @@ async def test_an_answer_that_comes_twice_or_late_runs_once():
 
 
 @pytest.mark.parametrize(("executor_id", "life"), [("e-1", "life-0"), ("e-2", "life-1")])
-async def test_an_answer_for_somebody_else_is_refused(executor_id, life):
+async def test_an_answer_for_another_executor_is_refused(executor_id, life):
     async with pushed() as (r, stub):
         request = answer(r, task_set(0), life=life)
         request.executor_id = executor_id
@@ -104,7 +104,7 @@ async def test_an_answer_for_somebody_else_is_refused(executor_id, life):
         assert not r.worker.started
 
 
-async def test_reports_go_to_who_drives_the_job():
+async def test_reports_go_to_the_driver_of_the_job():
     async with pushed(schedulers=2, slots=4) as (r, stub):
         addresses = [f"127.0.0.1:{port}" for port in ports(r)]
         await stub.AnswerPoll(answer(r, task_set(0, reply_to=addresses[0]), task_set(1, reply_to=addresses[1])))
@@ -116,7 +116,7 @@ async def test_reports_go_to_who_drives_the_job():
             assert r.gateways[n].reported() == [key(n)]
 
 
-async def test_a_driver_that_is_gone_is_passed_over():
+async def test_a_driver_that_has_died_is_skipped():
     async with pushed() as (r, stub):
         server, port = await serve(r.gateway)
         await server.stop(None)
@@ -196,7 +196,7 @@ def test_a_port_is_looked_at_before_anything_is_started():
         ({"exchange_dir": "/nowhere"}, "exchange directory /nowhere is not there"),
     ],
 )
-def test_what_can_be_known_to_be_wrong_is_told_before_spark_is_started(settings, words, tmp_path, capsys, monkeypatch):
+def test_invalid_settings_are_reported_before_spark_starts(settings, words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(main, "configure_logging", lambda *_: None)
 

@@ -1,4 +1,4 @@
-"""Reports go to who launched, and past one that does not answer."""
+"""Reports go to the scheduler that launched the task, or to another if it does not answer."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ async def test_one_that_has_answered_before_is_tried_again_soon_and_another_one_
     await other.stop(None)
 
 
-async def test_one_that_refuses_is_passed_over_unless_it_does_not_know_us(channels):
+async def test_a_scheduler_that_refuses_is_skipped_unless_it_does_not_know_the_executor(channels):
     gateway = ScriptedGateway()
     server, port = await serve(gateway)
     gateway.before["report"] = refuse(TokenRefusedError())

@@ -14,7 +14,7 @@ from onager.protocol.task_keys import task_id
 
 
 class Silence(SchedulerGateway):
-    """A scheduler that answers when it is told to."""
+    """A scheduler that answers only when told to."""
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()
@@ -24,7 +24,7 @@ class Silence(SchedulerGateway):
 
 
 @pytest.mark.parametrize("steps", range(6))
-async def test_who_waits_for_the_reporter_can_be_cancelled_in_the_moment_that_it_gets_idle(steps: int) -> None:
+async def test_a_waiter_can_be_cancelled_at_the_moment_that_the_reporter_gets_idle(steps: int) -> None:
     gateway = Silence()
     reporter = Reporter(
         AttemptTable(1, ManualClock()),

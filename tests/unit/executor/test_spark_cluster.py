@@ -1,4 +1,4 @@
-"""What is asked before an executor with a cluster as master starts anything."""
+"""Checks before the start of an executor whose master is a cluster."""
 
 import socket
 

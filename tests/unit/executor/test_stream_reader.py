@@ -1,4 +1,4 @@
-"""From where an executor reads streams, by what its settings say."""
+"""From which addresses an executor reads streams, depending on its settings."""
 
 from pathlib import Path
 
@@ -21,15 +21,15 @@ def test_plaintext_from_another_machine_is_not_read():
         (StreamSettings(insecure=True), "executor-2:7"),
     ],
 )
-def test_what_stays_here_is_encrypted_or_is_meant_is_read(settings, address):
+def test_local_encrypted_or_explicitly_insecure_streams_are_read(settings, address):
     check_reader(settings, address)
 
 
-def test_a_task_that_runs_nobody_knows_where_is_not_read():
-    with pytest.raises(OSError, match="not known where"):
+def test_a_stream_without_a_known_address_is_not_read():
+    with pytest.raises(OSError, match=r"address of a task .* is not known"):
         check_reader(StreamSettings(), "")
 
 
-def test_who_takes_no_part_in_streams_reads_none():
-    with pytest.raises(OSError, match="takes no part"):
+def test_an_executor_that_does_not_use_streams_reads_none():
+    with pytest.raises(OSError, match="does not use streams"):
         check_reader(None, "127.0.0.1:7")

@@ -1,4 +1,4 @@
-"""The settings of a job where it is planned."""
+"""The settings of a job during planning."""
 
 import pytest
 
@@ -11,10 +11,10 @@ NO_SESSION = None
 
 
 @pytest.mark.parametrize("key", [*PLANNERS, *SCHEDULERS])
-def test_whoever_plans_a_job_leaves_all_settings_of_onager_to_who_reads_them(key):
+def test_planning_ignores_settings_of_onager(key):
     apply_settings(NO_SESSION, {key: "1"})
 
 
-def test_a_setting_that_nobody_reads_is_refused():
+def test_an_unknown_setting_is_refused():
     with pytest.raises(InvalidSettingError, match=r"is onager\.weight meant\?"):
         apply_settings(NO_SESSION, {"onager.weigth": "1"})

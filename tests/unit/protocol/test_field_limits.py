@@ -1,4 +1,4 @@
-"""Limits of requests: that every field has one, and what becomes of a request that does not keep to them."""
+"""Limits of requests: every field has one, and requests beyond them are refused."""
 
 import pytest
 from google.protobuf.descriptor import Descriptor
@@ -163,13 +163,13 @@ def test_parts_are_counted_before_anything_is_decoded(request_: pb.SubmitJobRequ
             check_parts(data, request_.DESCRIPTOR, parts - 1, "it")
 
 
-def test_who_submits_too_many_parts_is_told_what_to_do() -> None:
+def test_a_client_that_submits_too_many_parts_is_told_what_to_do() -> None:
     request = pb.SubmitJobRequest(spec=pb.JobSpec(views=[pb.View(options={"a" * 9: "b"}) for _ in range(10_001)]))
     with pytest.raises(InvalidRequestError, match=r"counted in View\.options: give fewer views, options, settings"):
         _method("SubmitJob").read(request.SerializeToString())
 
 
-def test_parts_are_counted_behind_what_nobody_knows() -> None:
+def test_parts_after_unknown_fields_are_counted() -> None:
     views = pb.SubmitJobRequest(spec=pb.JobSpec(views=[pb.View()] * 100)).SerializeToString()
     group = b"\xfb\x07" + b"\x12\x03\xff\xff\xff" + b"\xfc\x07"  # an unknown group with a text in it
     cut_off = b"\x12\xff\xff\x7f"

@@ -1,4 +1,4 @@
-"""What services make of requests, of their own defects, and of too many streams."""
+"""How services handle requests, their own defects, and too many streams."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -165,7 +165,7 @@ class Waiting:
     ],
     ids=["submissions", "polls"],
 )
-async def test_what_others_have_in_hand_keeps_no_executor_from_reporting(name: str, request_: Any, count: int) -> None:
+async def test_in_flight_calls_do_not_stop_an_executor_from_reporting(name: str, request_: Any, count: int) -> None:
     async with asyncio.TaskGroup() as group:
         waiting, data, held = Waiting(), request_.SerializeToString(), []
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""Errors cross a connection as the class, text and fields they were raised with."""
+"""Errors keep their class, text and fields across a connection."""
 
 import grpc
 import pytest

@@ -1,4 +1,4 @@
-"""Two replicas in one process that act on some jobs each, and whoever calls them."""
+"""Two replicas in one process, each of which drives some jobs, and their callers."""
 
 from onager.execution_graph import ExecutorSlot, RunningStage
 from onager.ids import JobId, SchedulerId
@@ -20,7 +20,7 @@ SLOT = ExecutorSlot("e1", "life", 1)
 
 
 def job_of(scheduler_id, number=0):
-    """Return the id of a job that the replica acts on."""
+    """Return the id of a job that the replica drives."""
     names = (f"job-{n}" for n in range(1_000))
     return JobId([n for n in names if rendezvous.first(n, [HERE, THERE]) == scheduler_id][number])
 
@@ -61,7 +61,7 @@ class Pair:
         return pb.ForwardResponse.FromString(answer.SerializeToString())
 
     async def settle(self):
-        """Let each replica hear of what the other one has written and has to tell."""
+        """Let each replica receive the other's writes and messages."""
         for replica in self.replicas.values():
             await replica.heads.refresh()
             await replica.adoption.adopt_all()
@@ -72,7 +72,7 @@ class Pair:
                 await actor.tell()
 
     async def run_job(self, job_id, tasks, *, at_ms=1, terms=None):
-        """Submit a job and have it planned by whoever acts on it: *tasks* wait."""
+        """Submit a job, and have its driver plan it: *tasks* wait."""
         actor = self.replicas[rendezvous.first(job_id, [HERE, THERE])]
         await actor.jobs.submit(graph(job_id, at_ms=at_ms), terms)
         await actor.local.fill(job_id, [ExecutorReservation.of(SLOT)])

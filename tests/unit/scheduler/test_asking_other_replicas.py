@@ -1,4 +1,4 @@
-"""Two replicas, each acting on some jobs: how much one call between them tells and asks."""
+"""Two replicas, each driving some jobs: how much a call between them may carry."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ async def test_of_more_jobs_than_a_call_may_tell_the_rest_is_told_by_later_ones(
 # ---------------------------------------------------------------- watching
 
 
-async def test_all_who_watch_a_job_of_another_replica_share_what_it_is_asked(pair, monkeypatch):
+async def test_watchers_of_another_replicas_job_share_one_request(pair, monkeypatch):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     pair.calls.clear()
@@ -56,8 +56,8 @@ async def test_all_who_watch_a_job_of_another_replica_share_what_it_is_asked(pai
     assert len(told) == 2
 
 
-async def test_who_watches_asks_anew_while_a_call_is_under_way(pair):
-    """What that one brings may be older than the change that the watcher has heard of."""
+async def test_a_watcher_asks_again_while_a_call_is_in_flight(pair):
+    """The answer in flight may be older than the change that the watcher knows of."""
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     actor, is_made, may_arrive = pair.here.forwarding.driver_of(job_id), asyncio.Event(), asyncio.Event()

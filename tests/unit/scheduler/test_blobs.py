@@ -43,7 +43,7 @@ async def test_a_blob_goes_with_the_last_job_that_names_it(backend):
 
 
 async def test_any_number_of_jobs_name_one_blob_at_once(backend, monkeypatch):
-    """One of each scheduler's writers may lose the race for the content; none after that stands in another's way."""
+    """One writer of each scheduler may lose the race for the content; after that, there are no conflicts."""
     schedulers = [BlobStore(backend) for _ in range(3)]
     commit, conflicts = backend._commit, []
 

@@ -1,4 +1,4 @@
-"""What is owed after a job's end, until nothing is left of it."""
+"""Clean-ups after a job's end, until nothing of it is left."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ HOUR_MS = 3_600_000
 
 
 class House:
-    """The parts that a job's end concerns."""
+    """The parts of a scheduler that a job's end concerns."""
 
     def __init__(self, backend, clock):
         self.heads = JobHeads(backend, clock, interval_ms=500)
@@ -87,8 +87,8 @@ async def test_a_successor_finds_what_is_owed(backend, house, clock):
     assert successor.keeping.clean_ups_for("e1")
 
 
-async def test_the_job_of_a_newer_version_is_left_to_who_can_read_it(backend, house, clock):
-    """Nobody is told of it twice: who looks at it whenever it is told would go round in circles."""
+async def test_a_job_of_a_newer_version_is_left_to_schedulers_that_can_read_it(backend, house, clock):
+    """It is reported only once: a scheduler that examines it at each report would loop forever."""
     await ended(house, clock)
     stored = await backend.get(Keyspace.CompletedJobs, JOB)
     header = JobHeader.decoded(stored.value, "h").model_copy(update={"schema_version": "2.0"})
@@ -257,7 +257,7 @@ async def test_what_grew_old_is_cleaned_up_without_reading_it(backend, house, cl
 
 
 async def test_a_blob_that_nobody_names_goes(backend, house, clock):
-    """Who took back the last reference to it died before it was removed."""
+    """The scheduler that removed its last reference died before it removed the blob."""
     await house.blobs.put(JOB, [b"spec"])
     await backend.delete(Keyspace.Plans, f"{digest_of(b'spec')}/ref/{JOB}")
     assert await house.retention.collect_orphans() == 0

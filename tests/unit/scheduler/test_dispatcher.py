@@ -1,4 +1,4 @@
-"""Free slots in hand and tasks that wait find each other, whichever comes first."""
+"""The dispatcher matches free slots and waiting tasks, whichever comes first."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -178,7 +178,7 @@ async def test_a_poll_that_its_executor_repeats_takes_the_place_of_the_first(hal
 
 @pytest.fixture
 def hold_fills(hall, monkeypatch):
-    """From its call on slots are filled when the event returned is set, as where another replica is slow to answer."""
+    """Delay the filling of slots until the returned event is set, as if another replica were slow to answer."""
 
     def hold():
         may_go_on, fill = asyncio.Event(), hall.tasks.fill_reservations
@@ -273,7 +273,7 @@ async def test_a_second_attempt_that_no_slot_fits_keeps_no_other_job_from_it(hal
     assert task_set.job_id == "other"
 
 
-async def test_stragglers_are_looked_for_where_this_replica_acts(hall):
+async def test_stragglers_are_found_only_in_jobs_that_this_replica_drives(hall):
     await straggling(hall)
     await hall.writers.record(JOB, lambda g: Decision([_given_up(g)]))
     (task_set,) = await polled(hall.dispatcher, session_of("e1"), 1, 5)

@@ -34,7 +34,7 @@ def test_round_robin_takes_from_each_in_turn():
     assert chosen(ROUND_ROBIN, {"a": (2, 2), "b": (2, 2)}, 4) == ["a", "b", "a", "b"]
 
 
-def test_round_robin_begins_with_whom_the_largest_part_is_free_of():
+def test_round_robin_begins_with_the_executor_with_the_largest_free_part():
     assert chosen(ROUND_ROBIN, {"small": (1, 1), "large": (4, 8)}, 2) == ["small", "large"]
 
 
@@ -43,7 +43,7 @@ def test_locality_goes_where_the_input_is_while_there_is_room():
     assert near(slots, ["j"] * 4, {("j", "b"): 1.0, ("j", "c"): 0.5}) == ["b", "c", "a", "a"]
 
 
-def test_locality_shares_the_work_of_who_has_nothing_anywhere():
+def test_locality_spreads_tasks_without_local_input():
     assert near({"a": (2, 2), "b": (2, 2)}, ["j"] * 3, {}) == ["a", "b", "a"]
 
 
@@ -52,7 +52,7 @@ def test_locality_shares_the_work_of_who_has_nothing_anywhere():
     wanted=st.integers(0, 25),
     policy=st.sampled_from(TaskDistribution),
 )
-def test_no_slot_is_given_twice_and_none_stays_free_while_somebody_wants_it(policy, slots, wanted):
+def test_no_slot_is_used_twice_and_none_stays_free_while_a_job_wants_it(policy, slots, wanted):
     given_slots = near(slots, ["j"] * wanted, {}) if policy is LOCALITY else chosen(policy, slots, wanted)
     assert all(given_slots.count(name) <= free for name, (free, _) in slots.items())
     assert len(given_slots) == min(wanted, sum(free for free, _ in slots.values()))

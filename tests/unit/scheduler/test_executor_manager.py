@@ -116,7 +116,7 @@ async def test_two_processes_under_one_id_do_not_throw_each_other_out_for_ever(m
         ({"incarnation": ""}, InvalidRequestError, "incarnation"),
     ],
 )
-async def test_who_does_not_fit_is_refused(manager, changes, error, text):
+async def test_an_incompatible_executor_is_refused(manager, changes, error, text):
     await manager.register(request("other"), PEER)
     with pytest.raises(error, match=text):
         await manager.register(request(**changes), PEER)
@@ -165,7 +165,7 @@ async def test_a_dead_process_on_this_machine_is_a_loss_at_once(manager, lost):
 
 
 async def notice(manager, backend):
-    """Let the store see by its clock which leases ended, and the manager what is left."""
+    """Let the store expire leases by its clock, and the manager notice."""
     await backend.put(Keyspace.Sessions, "any", b"")
     await manager.refresh()
     await manager.watch.bury()
@@ -196,7 +196,7 @@ async def test_a_scheduler_that_was_held_up_takes_no_silence_of_its_own_for_a_lo
     assert [event.executor_id for event in lost] == ["e1"]
 
 
-async def test_who_speaks_after_its_lease_ran_out_and_was_not_missed_goes_on(manager, clock, backend, lost):
+async def test_an_executor_that_reports_after_its_lease_expired_unnoticed_continues(manager, clock, backend, lost):
     session = await manager.register(request(), PEER)
     clock.advance(7_000)
     await manager.renew(session)
@@ -204,7 +204,7 @@ async def test_who_speaks_after_its_lease_ran_out_and_was_not_missed_goes_on(man
     assert not lost
 
 
-async def test_who_was_declared_lost_elsewhere_is_told_to_register(manager, clock, backend):
+async def test_an_executor_that_another_replica_declared_lost_is_told_to_register(manager, clock, backend):
     session = await manager.register(request(), PEER)
 
     async def on_lost(event):
@@ -239,7 +239,7 @@ async def test_a_drained_executor_is_no_suspect(manager, lost):
     assert [(info.state, info.reason) for info in manager.infos()] == [("left", "drained")]
 
 
-async def test_who_was_drained_and_held_nothing_has_left_though_it_said_no_goodbye(manager):
+async def test_a_drained_executor_without_tasks_has_left_even_without_a_goodbye(manager):
     with capture_logs() as logged:
         for name, held in (("idle", {}), ("busy", {TaskKey("job", 1, 0, 0, 0): 0.0})):
             session = await manager.register(request(name), PEER)
@@ -251,13 +251,13 @@ async def test_who_was_drained_and_held_nothing_has_left_though_it_said_no_goodb
     assert told == {"idle": "executor_left", "busy": "executor_lost"}
 
 
-async def test_who_died_has_not_left_whatever_it_said(manager):
+async def test_an_executor_that_died_has_not_left_whatever_it_said(manager):
     await manager.register(request(), PEER)
     await manager.deregister("e1", "one", "the executor's JVM died")
     assert [info.state for info in manager.infos()] == ["lost"]
 
 
-async def test_who_has_no_space_takes_no_work_until_it_says_that_it_has(manager, backend):
+async def test_an_executor_without_space_takes_no_work_until_it_reports_space(manager, backend):
     session = await manager.register(request(), PEER)
     assert not await manager.note_space(session, "")
     assert await manager.note_space(session, "exchange directory /x is full")
@@ -292,7 +292,7 @@ async def test_after_a_restart_executors_have_their_lease_to_report(manager, bac
     assert not told
 
 
-async def test_who_outlived_its_lease_while_no_scheduler_ran_has_another_one_to_report(manager, backend, clock):
+async def test_a_lease_that_expired_while_no_scheduler_ran_is_renewed_once(manager, backend, clock):
     for executor_id in ("e1", "e2"):
         await manager.register(request(executor_id), PEER)
     clock.advance(60_000)
@@ -315,7 +315,7 @@ async def test_who_outlived_its_lease_while_no_scheduler_ran_has_another_one_to_
     assert await backend.get(Keyspace.Heartbeats, "e1") is not None
 
 
-async def test_who_was_taken_over_a_moment_ago_is_not_lost_before_its_lease_is_renewed(manager, backend, clock, lost):
+async def test_an_executor_just_taken_over_is_not_lost_before_its_lease_is_renewed(manager, backend, clock, lost):
     await manager.register(request(), PEER)
     clock.advance(7_000)
     await manager.watch.look()
@@ -342,7 +342,7 @@ async def test_a_loss_that_could_not_be_stored_is_told_again(backend, clock):
     assert len(told) == 2
 
 
-async def test_the_long_gone_are_forgotten(manager, backend, clock):
+async def test_executors_lost_long_ago_are_forgotten(manager, backend, clock):
     await manager.register(request(), PEER)
     await manager.deregister("e1", "one", "bye")
     clock.advance(601_000)

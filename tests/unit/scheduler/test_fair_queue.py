@@ -25,7 +25,7 @@ def test_slots_go_round_and_the_oldest_comes_first():
     assert [made.take() for _ in range(4)] == [A, B, A, B]
 
 
-def test_whoever_has_more_running_waits():
+def test_a_job_with_more_running_tasks_waits():
     assert taken(queue(a=(3, 9, 1), b=(1, 9, 1)), 2) == {B: 2}
 
 
@@ -76,7 +76,7 @@ def test_a_job_keeps_its_slots_while_it_has_no_more_than_the_others():
     assert made.take() == A
 
 
-def test_of_equal_jobs_none_waits_for_ever():
+def test_no_job_among_equals_waits_forever():
     """One slot, two jobs that never end: without turns the first would keep it, report after report."""
     made, given = queue(a=(0, 99, 1), b=(0, 99, 1)), []
     while len(given) < 16:
@@ -90,7 +90,7 @@ def test_of_equal_jobs_none_waits_for_ever():
     assert given[:5] == [A, A, A, A, B]
 
 
-def test_who_has_waited_longest_comes_first_among_equals():
+def test_the_job_that_has_waited_longest_comes_first_among_equals():
     made = queue(a=(0, 9, 1), b=(0, 9, 1), c=(0, 9, 1))
     made.grant(A, 1)
     made.grant(C, 1)

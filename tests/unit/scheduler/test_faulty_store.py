@@ -29,7 +29,7 @@ TASKS = 60
 
 
 class Replica:
-    """What one replica has of a job, over a store of its own kind of faults."""
+    """One replica's parts for a job, over a store with its own faults."""
 
     def __init__(self, honest_store, clock, seed, adapter=MemoryBackend):
         draw = random.Random(seed)
@@ -40,7 +40,7 @@ class Replica:
 
 
 async def until_done(call):
-    """Repeat what could not be done, as every loop of a replica and every client does."""
+    """Retry until it succeeds, as loops of replicas and clients do."""
     while True:
         try:
             return await call()
@@ -90,7 +90,7 @@ async def test_jobs_of_three_replicas_end_right_though_half_of_all_writes_fail(c
 
 
 class Unguarded(MemoryBackend):
-    """Writes whatever was expected: the guard that everything rests on, taken away."""
+    """Ignores expectations: the guard that everything relies on is taken away."""
 
     async def _commit(self, ops, expect, fence):  # noqa: ARG002
         return await super()._commit(ops, {}, fence)
@@ -117,7 +117,7 @@ async def writes_by_log_position(clock, adapter):
 
 
 async def test_every_log_position_is_written_once(clock):
-    """Whatever was repeated and came late; without expectations it would not be so."""
+    """Despite retries and late requests; without expectations this fails."""
     puts = await writes_by_log_position(clock, MemoryBackend)
     assert len(puts) > 5
     assert set(puts.values()) == {1}

@@ -20,7 +20,7 @@ STRAGGLING, OTHER = JobId("job-1"), JobId("job-2")
 
 
 class World:
-    """A replica whose loops do not run, and executors whose slots are offered by hand."""
+    """A replica without running loops, and executors whose slots the test offers."""
 
     def __init__(self, clock):
         self.replica = Replica(
@@ -50,7 +50,7 @@ class World:
 
 @pytest.fixture
 async def world(clock):
-    """The only task that waits is a second attempt of one that runs on the only executor."""
+    """The only waiting task is a second attempt, whose first runs on the only executor."""
     made = World(clock)
     await made.replica.start()
     await made.register("e1")
@@ -80,7 +80,7 @@ async def test_a_straggler_keeps_no_other_job_from_the_slot(world):
 
 
 class Elsewhere:
-    """A job that another replica acts on."""
+    """A job that another replica drives."""
 
     def __init__(self, clock):
         self.place = (3, 1)
@@ -101,7 +101,7 @@ async def test_an_executor_of_no_use_to_another_replicas_job_is_left_alone_until
     assert job.fits()
 
 
-async def test_or_for_a_while(clock):
+async def test_an_executor_of_no_use_is_left_alone_only_for_a_while(clock):
     job = Elsewhere(clock)
     job.feasibility.found_nothing(STRAGGLING, ExecutorId("e1"))
     clock.advance(1_900)

@@ -1,4 +1,4 @@
-"""Two replicas, each acting on some jobs: what the other one has of them in hand is handed over."""
+"""Two replicas, each driving some jobs: slots and reports are forwarded to the driver."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ from tests.unit.scheduler.small_graphs import session_of
 # ---------------------------------------------------------------- handing over
 
 
-async def test_a_slot_and_a_report_go_to_whoever_acts_on_the_job(pair):
+async def test_a_slot_and_a_report_go_to_the_driver_of_the_job(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 5)
     appends = pair.there.writers.appends
@@ -41,7 +41,7 @@ async def test_jobs_of_one_replica_go_in_one_call(pair):
     assert len(pair.calls) == 1
 
 
-async def test_what_a_replica_acts_on_itself_is_told_to_nobody(pair):
+async def test_a_replica_forwards_nothing_about_jobs_that_it_drives(pair):
     job_id = job_of(HERE)
     await pair.run_job(job_id, 3)
     pair.calls.clear()
@@ -63,7 +63,7 @@ async def test_a_follower_keeps_no_graph_of_its_own(pair):
 
 
 @pytest.mark.parametrize("fate", ["silent", "answer lost"])
-async def test_a_report_without_an_answer_is_applied_by_whoever_has_it(pair, fate):
+async def test_a_report_that_the_driver_does_not_answer_is_applied_by_its_receiver(pair, fate):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 3)
     keys = await pair.fill(2)
@@ -213,7 +213,7 @@ async def test_a_task_of_a_job_that_ended_elsewhere_is_not_wanted_any_more(pair)
     assert pair.here.jobs.cached(job_id) is None, "the head says enough: the job need not be read"
 
 
-async def test_who_acts_says_which_tasks_nobody_wants(pair, monkeypatch):
+async def test_the_driver_says_which_tasks_are_unwanted(pair, monkeypatch):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
     keys = await pair.fill(1)
@@ -227,7 +227,7 @@ async def test_who_acts_says_which_tasks_nobody_wants(pair, monkeypatch):
     assert await pair.here.reconciler.unwanted(asked) == [], "once told, it is said again only when it is still held"
 
 
-# ---------------------------------------------------------------- who acts changes
+# ---------------------------------------------------------------- the driver changes
 
 
 async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
@@ -248,7 +248,7 @@ async def test_a_replica_that_is_left_alone_goes_on_with_all_jobs_at_once(pair):
     assert stage.ledger.next_attempt(key.partition) == 1
 
 
-async def test_who_acts_no_more_reads_before_it_writes(pair):
+async def test_a_replica_that_drives_a_job_no_longer_reads_it_before_it_writes(pair):
     job_id = job_of(HERE)
     await pair.run_job(job_id, 3)
     keys = await pair.fill(2)

@@ -1,4 +1,4 @@
-"""What is read for a client that looks at a job."""
+"""What is read for a client that shows a job."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.unit.scheduler.small_graphs import graph
 
 JOB = JobId("job-1")
 SQL = f"SELECT {'1' * 70_000}"
-"""More than what is kept at hand."""
+"""Larger than the cache."""
 SPEC = pb.JobSpec(name="mine", sql=pb.SqlScript(text=SQL))
 
 
@@ -55,7 +55,7 @@ async def test_few_specifications_are_read_at_once_however_many_ask(replica, rea
     assert (len(reads), max(reads)) == (10, 2)
 
 
-async def test_who_asks_how_far_a_job_is_has_no_specification_read(replica, reads):
+async def test_a_request_for_progress_reads_no_specification(replica, reads):
     behind_all = await replica.service.GetJob(pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1), None)
     assert (behind_all.progress.state, len(behind_all.progress.stages)) == (pb.QUEUED, 1)
     assert not behind_all.progress.stages[0].tasks

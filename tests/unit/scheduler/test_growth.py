@@ -1,4 +1,4 @@
-"""What is done again and again for one executor, task or watcher does not grow with how many others there are.
+"""The cost of frequent work for one executor, task or watcher does not grow with the number of others.
 
 Each is counted at two sizes, the second four times the first: what grows with the others takes four times as long.
 """
@@ -40,7 +40,7 @@ LIFE = Incarnation("life")
 
 
 def hardly_grows(work):
-    """Return whether *work*, that says how many steps it takes at a size, takes about as many at a larger one."""
+    """Return whether *work*, which returns its steps at a given size, takes about as many at a larger size."""
     small, large = work(SMALL), work(LARGE)
     assert small, "nothing was done"
     return large < 1.6 * small
@@ -51,7 +51,7 @@ def executor(number):
 
 
 def at_work(tasks):
-    """Return a job of which every task is in the hands of another executor."""
+    """Return a job whose tasks all run, each on another executor."""
     found = graph()
     found = apply_all(found, launches(found))
     found = apply_all(found, [planned(tasks)])
@@ -130,7 +130,7 @@ def test_a_launch_is_held_at_once():
 
 
 def reading(tasks):
-    """Return a job whose second stage runs, and reads what the tasks of the first have left behind."""
+    """Return a job whose second stage runs, and reads the output of the first."""
     found = graph()
     found = apply_all(found, launches(found))
     plan = planned(tasks)

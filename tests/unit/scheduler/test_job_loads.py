@@ -49,7 +49,7 @@ def test_the_end_of_a_pause_is_heard_though_the_head_is_known_by_an_earlier_revi
 
 
 def test_nothing_is_told_of_a_job_of_which_only_the_head_was_seen():
-    """What is not known is no number that a message could hold."""
+    """A message has no number for an unknown load."""
     head = head_of(graph(), JobTerms())
     heads = SimpleNamespace(get=lambda _: head, revision=lambda _: 5)
     loads = JobLoads(
@@ -109,7 +109,7 @@ async def test_what_came_after_a_pause_began_is_not_forgotten_at_its_end(failing
     assert (failing.queue.running(JOB), failing.queue.available) == (1, 0)
 
 
-async def test_who_has_not_seen_the_end_of_a_pause_takes_nothing_back(failing):
+async def test_a_replica_that_has_not_seen_the_end_of_a_pause_takes_nothing_back(failing):
     failing.now_ms = 1_100
     failing.loads.on_commit(failing.job, failing.head)
     assert failing.queue.available == 1

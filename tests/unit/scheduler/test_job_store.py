@@ -1,4 +1,4 @@
-"""The log of a job: who appends wins once, whatever the store can or cannot tell."""
+"""The log of a job: one writer wins each position, even if the store's answer is lost."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ JOB = JobId("job-1")
 
 
 def launches(found, limit=1):
-    """Return the events that hand out the next tasks."""
+    """Return the events that launch the next tasks."""
     started = revive(found, 2)
     events = [started] if started else []
     launched = pop_next_tasks(apply_all(found, events), SLOT, limit, 3)
@@ -226,7 +226,7 @@ async def test_all_snapshots_together_weigh_less_than_three_times_the_last(backe
     assert sum(weights) < 3 * weights[-1]
 
 
-async def test_who_looks_while_a_snapshot_is_written_does_not_read_it_back(backend, clock, monkeypatch):
+async def test_a_reader_during_a_snapshot_write_does_not_read_it_back(backend, clock, monkeypatch):
     monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
     monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 0)
     jobs = store(backend, clock)
@@ -257,7 +257,7 @@ async def test_who_looks_while_a_snapshot_is_written_does_not_read_it_back(backe
     assert not loaded
 
 
-async def test_who_looks_after_another_wrote_a_snapshot_reads_it(backend, clock, monkeypatch):
+async def test_a_reader_after_another_replica_wrote_a_snapshot_reads_it(backend, clock, monkeypatch):
     monkeypatch.setattr(job_store, "SNAPSHOT_MIN_LOG_BYTES", 1)
     monkeypatch.setattr(job_store, "SNAPSHOT_LOG_RATIO", 0)
     jobs, other = store(backend, clock), store(backend, clock)
@@ -446,7 +446,7 @@ async def test_a_long_log_leaves_others_their_turns(backend, clock, monkeypatch)
 
 
 @pytest.mark.virtual_time
-async def test_who_wants_a_job_that_is_being_read_reads_only_what_has_come_since(backend, clock, monkeypatch):
+async def test_a_reader_of_a_job_that_is_being_read_reads_only_newer_events(backend, clock, monkeypatch):
     first = store(backend, clock)
     job = await running(first, 3)
     other = store(backend, clock)
@@ -471,7 +471,7 @@ async def test_who_wants_a_job_that_is_being_read_reads_only_what_has_come_since
 
 
 @pytest.mark.virtual_time
-async def test_a_read_that_is_given_up_keeps_nobody_else_from_reading(backend, clock, monkeypatch):
+async def test_a_cancelled_read_does_not_stop_other_readers(backend, clock, monkeypatch):
     await running(store(backend, clock), 3)
     other = store(backend, clock)
     gate = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Deciders of one job are committed together, and again when another replica was first."""
+"""Decisions about one job are committed together, and are made again if another replica was first."""
 
 import asyncio
 
@@ -82,7 +82,7 @@ async def test_stages_are_set_running_by_the_append_that_resolves_them(jobs, clo
     assert writers.appends == 2
 
 
-async def test_an_unknown_job_is_told_to_everybody_who_asked(backend, clock):
+async def test_every_caller_is_told_of_an_unknown_job(backend, clock):
     writers = JobWriters(store(backend, clock), clock)
     asked = [writers.record(JobId("nobody"), lambda _: Decision([])) for _ in range(3)]
     found = await asyncio.gather(*asked, return_exceptions=True)
@@ -108,7 +108,7 @@ async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
     assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2
 
 
-async def test_who_asked_is_not_cancelled_with_the_call_that_is_cut(jobs, clock, monkeypatch):
+async def test_a_caller_is_not_cancelled_with_a_broken_call(jobs, clock, monkeypatch):
     async def cut(*_):
         raise asyncio.CancelledError  # as of a call whose channel was closed
 

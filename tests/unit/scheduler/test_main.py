@@ -1,4 +1,4 @@
-"""The scheduler process ends with what its loops have come to."""
+"""The scheduler process ends when one of its loops ends."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Calls to a scheduler that is gone end, and what was handed over is in the hands of who had it again."""
+"""Calls to a scheduler that has died end, and the caller takes its work back."""
 
 # ruff: noqa: N802, ARG002 - gRPC names the methods
 
@@ -31,7 +31,7 @@ HERE, THERE = SchedulerId("here"), SchedulerId("there")
 
 
 class Silent(OnagerReplicaServicer):
-    """A scheduler that takes calls, and answers none before it is told to."""
+    """A scheduler that receives calls, but answers only when told to."""
 
     def __init__(self):
         self.calls = 0
@@ -88,7 +88,7 @@ async def world(there):
         await made.calls.close()
 
 
-async def test_whoever_waits_for_one_that_leaves_acts_itself_and_is_not_cancelled(world, there):
+async def test_a_caller_of_a_leaving_scheduler_takes_over_and_is_not_cancelled(world, there):
     waiting = [asyncio.create_task(world.fill(number)) for number in range(5)]
     await eventually(lambda: there.calls == 2)  # and three parts wait for their turn
     await world.leave()

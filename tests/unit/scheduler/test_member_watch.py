@@ -1,4 +1,4 @@
-"""A scheduler whose port refuses connections is seen to be dead before its lease is over."""
+"""A scheduler whose port refuses connections is recognised as dead before its lease expires."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ def members_of(store, name, address):
 
 
 class Other:
-    """Another scheduler: its record stays in the store, whatever becomes of its port."""
+    """Another scheduler, whose record stays in the store whatever happens to its port."""
 
     def __init__(self, store):
         self.store = store
@@ -89,7 +89,7 @@ def is_not_attended_to():
     return not any(task.get_name() == "attending to b" for task in asyncio.all_tasks())
 
 
-async def test_who_refuses_connections_is_dead_and_who_answers_again_is_not(store, other):
+async def test_a_scheduler_that_refuses_connections_is_dead_until_it_answers_again(store, other):
     async with attending(store) as members:
         await eventually(lambda: other.calls >= 2)  # it has answered, and is attended to
         told = []
@@ -134,7 +134,7 @@ async def test_an_address_that_never_answered_proves_nothing(store, other, monke
         assert "b" in members.live
 
 
-async def test_who_answers_in_the_place_of_another_proves_nothing(store, other):
+async def test_an_answer_of_another_scheduler_at_the_address_proves_nothing(store, other):
     await other.server.stop(0)
     registered = other.life
     await other.serve(scheduler_id="c")
@@ -145,7 +145,7 @@ async def test_who_answers_in_the_place_of_another_proves_nothing(store, other):
         assert other.calls == 1
 
 
-async def test_who_leaves_keeps_nobody_waiting(store, other):
+async def test_a_scheduler_that_leaves_does_not_hold_up_others(store, other):
     async with attending(store):
         await eventually(lambda: other.calls >= 2)
         other.service.release()

@@ -38,7 +38,7 @@ async def stored(store):
     return {item.key: SchedulerRecord.decoded(item.value, item.key) for item in page}
 
 
-async def test_all_see_each_other_and_who_leaves_is_gone_at_once(store):
+async def test_all_see_each_other_and_one_that_leaves_is_gone_at_once(store):
     told = []
     async with running(store, "a") as a, running(store, "b") as b, running(store, "c") as c:
         await eventually(lambda: all(len(one.live) == 3 for one in (a, b, c)))

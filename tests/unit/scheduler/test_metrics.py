@@ -1,4 +1,4 @@
-"""What a scheduler's metrics say of the exchange directory, and of jobs that were to stream."""
+"""Metrics of the exchange directory, and of jobs that asked for streaming."""
 
 import urllib.request
 from types import SimpleNamespace

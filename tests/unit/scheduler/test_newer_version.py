@@ -90,7 +90,7 @@ async def test_its_tasks_go_on(replica):
     ("is_alone", "told"), [(True, StatusCode.FAILED_PRECONDITION), (False, StatusCode.UNAVAILABLE)]
 )
 @pytest.mark.usefixtures("moved_on")
-async def test_who_asks_for_it_is_sent_to_another_scheduler(replica, backend, is_alone, told):
+async def test_a_client_that_asks_for_it_is_sent_to_another_scheduler(replica, backend, is_alone, told):
     if not is_alone:
         await join(replica, backend)
     for asking in (
@@ -103,7 +103,7 @@ async def test_who_asks_for_it_is_sent_to_another_scheduler(replica, backend, is
             await asking
 
 
-async def test_who_cancels_it_while_it_moves_on_is_sent_to_another_scheduler(replica, backend, monkeypatch):
+async def test_a_cancellation_while_it_moves_on_is_sent_to_another_scheduler(replica, backend, monkeypatch):
     await join(replica, backend)
     fresh = replica.jobs.fresh
 

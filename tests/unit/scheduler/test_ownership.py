@@ -7,7 +7,7 @@ from onager.scheduler.policy import rendezvous
 JOBS = [JobId(f"job-{n}") for n in range(20)]
 
 
-def test_who_follows_is_found_out_anew_when_others_come():
+def test_the_driver_is_determined_again_when_members_change():
     members = SimpleNamespace(live=frozenset({"me"}), id="me")
     ownership = Ownership(members)
     for job_id in JOBS:

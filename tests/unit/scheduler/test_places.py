@@ -1,4 +1,4 @@
-"""Where a job writes is looked at, though the file system may never answer."""
+"""A job's target is checked, although its file system may never answer."""
 
 import asyncio
 import threading
@@ -46,7 +46,7 @@ async def test_a_file_system_that_does_not_answer_holds_up_nothing_else(dead):
     await check_place_apart("/alive/out", NO_PATHS)
 
 
-async def test_who_comes_while_nobody_is_left_to_look_may_come_again(dead):
+async def test_a_request_while_all_threads_hang_may_be_retried(dead):
     asked = [check_place_apart("/dead/out", dead) for _ in range(places._THREADS)]
     await asyncio.gather(*asked, return_exceptions=True)
     with pytest.raises(BusyError):

@@ -81,7 +81,7 @@ def test_a_job_says_which_task_is_tried_again_next_and_why_it_failed():
     progress = JobProgress.from_message(message)
     assert progress.retry is not None
     assert progress.retry.told(1_200) == (
-        "task 2 of stage 1 failed: no space left; try 2 of 4 in 0.3 s (1 more waits so)"
+        "task 2 of stage 1 failed: no space left; try 2 of 4 in 0.3 s (1 more task waits for a retry)"
     )
     assert teller(now_ms=1_500).progress(found).retry.partition == 1
     assert not teller(now_ms=1_600).progress(found).HasField("retry")
@@ -256,10 +256,10 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
     found = apply_all(found, [replace(failure, failure=cause)])
     retry = TaskRetry.from_message(teller(now_ms=9).progress(found).retry)
     assert (retry.next_try, retry.max_tries) == (1, 0)
-    assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; tried again in 5.0 s"
+    assert retry.told(9) == "task 0 of stage 1 waits: exchange directory /x is full; retry in 5.0 s"
 
 
-def test_all_who_watch_a_job_are_told_the_same_until_it_or_the_time_goes_on(clock):
+def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(clock):
     made = teller()
     made._clock = clock
     job = SimpleNamespace(header=SimpleNamespace(job_id="job-1"), seq=1, graph=graph())

@@ -26,7 +26,7 @@ def names(health, now_s=0.0, elsewhere=lambda *_: True):
     return [suspect.life for suspect in health.suspects(now_s, elsewhere)]
 
 
-# ---------------------------------------------------------------- who is suspected
+# ---------------------------------------------------------------- suspected executors
 
 
 def test_different_tasks_have_to_fail():

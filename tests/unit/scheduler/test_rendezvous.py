@@ -1,4 +1,4 @@
-"""Who comes first: agreed on by all, evenly spread, and moved as little as can be."""
+"""Rendezvous hashing: all members agree, keys are spread evenly, and few keys move."""
 
 from collections import Counter
 
@@ -31,7 +31,7 @@ def test_every_member_has_a_place_of_its_own(members, keys):
 
 
 @given(NAMES, st.text(min_size=1, max_size=8), KEYS)
-def test_who_comes_or_goes_moves_only_its_own_keys(members, other, keys):
+def test_a_member_that_joins_or_leaves_moves_only_its_own_keys(members, other, keys):
     more, less = members | {other}, members - {other}
     for key in keys:
         if first(key, more) != other:
@@ -78,7 +78,7 @@ async def test_a_scheduler_that_leaves_comes_last(precedence):
     assert precedence[second][1].place(key) == 1
 
 
-async def test_who_is_alone_waits_for_nobody():
+async def test_a_single_member_waits_for_nobody():
     one = Precedence(Members(MemoryBackend(), ManualClock(), scheduler_id="a", address="", lease_ttl_s=1))
     assert one.is_alone
     assert all(one.has_come(f"job-{n}", 0, 1) for n in range(20))

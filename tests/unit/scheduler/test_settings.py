@@ -1,4 +1,4 @@
-"""What a scheduler can be told of pauses before retries."""
+"""The scheduler's setting for pauses before retries."""
 
 import pytest
 from pydantic import ValidationError

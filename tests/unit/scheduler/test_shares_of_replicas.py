@@ -1,4 +1,4 @@
-"""Two replicas, each acting on some jobs: shares and loads of jobs that the other one acts on."""
+"""Two replicas, each driving some jobs: fair shares and loads of the jobs that the other one drives."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What executors are told of the inputs of a stage: few with each launch, many by the digest of a blob."""
+"""The inputs of a stage: few are sent with each launch, many as the digest of a blob."""
 
 from dataclasses import replace
 

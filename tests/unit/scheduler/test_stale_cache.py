@@ -61,7 +61,7 @@ async def test_a_task_that_another_replica_launched_is_not_cancelled(replicas):
     assert not (await behind.gateway.Heartbeat(beat, Context())).cancel
 
 
-async def test_what_an_ended_job_ran_is_cancelled_by_who_has_not_heard_of_the_end(replicas):
+async def test_tasks_of_an_ended_job_are_cancelled_by_a_replica_that_has_not_heard_of_the_end(replicas):
     first, behind = replicas
     request = pb.PollWorkRequest(executor_id="e1", incarnation="life", list_number=1, running=[TASK], wait_ms=1)
     await behind.gateway.PollWork(request, Context())

@@ -1,4 +1,4 @@
-"""What tasks are told of those that they read from, and jobs that stop streaming."""
+"""What tasks are told of the streams that they read, and jobs that stop streaming."""
 
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ def at_work():
 
 
 class Roster:
-    """Addresses that become known when somebody asks the store."""
+    """Addresses that become known once the store is asked."""
 
     def __init__(self, known, stored):
         self.known, self.stored = dict(known), stored
@@ -83,7 +83,7 @@ async def test_failures_of_tasks_that_stream_are_nobodys_mark():
 
 
 class Watched:
-    """The part that looks after jobs that stream, with one job."""
+    """The part that supervises streaming jobs, with one job."""
 
     def __init__(self, clock, graph):
         self.graph, self.told, self.given_up = graph, [], []

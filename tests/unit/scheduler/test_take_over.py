@@ -1,4 +1,4 @@
-"""Executors that turn to a replica that they did not register with: what they run goes on."""
+"""Executors that fail over to a replica that did not register them: their tasks continue."""
 
 import pytest
 
@@ -92,7 +92,7 @@ async def test_taking_over_writes_nothing_but_renews_the_lease(replicas, clock):
 
 
 @pytest.mark.parametrize("incarnation", ["life", "another"])
-async def test_who_is_lost_or_of_another_life_has_to_register(replicas, incarnation):
+async def test_a_lost_executor_or_another_incarnation_must_register(replicas, incarnation):
     first, other = replicas
     if incarnation == "life":
         await first.executors.deregister("e1", "life", "it left")
@@ -165,7 +165,7 @@ async def test_only_the_tail_of_a_known_log_is_read(replicas):
     assert reads == [[Keyspace.JobLog], [Keyspace.JobLog]]
 
 
-async def test_who_registered_again_after_it_was_declared_lost_by_mistake_loses_nothing_later(replicas, clock):
+async def test_an_executor_that_registered_again_after_a_mistaken_loss_loses_nothing_later(replicas, clock):
     first, other = replicas
     told = []
 

@@ -1,4 +1,4 @@
-"""What must hold between intervals."""
+"""Inequalities between timing constants."""
 
 import pytest
 

@@ -33,7 +33,7 @@ JOBS = [name.removeprefix("graph ") for name in RECORDS if name.startswith("grap
 
 
 def without_news(graph):
-    """Return *graph* without what the version before did not keep."""
+    """Return *graph* without fields that the previous version did not have."""
     stages = [replace(s, ledger=replace(s.ledger, failed_on=Map())) for s in graph.stages]
     return replace(graph, stages=tuple(stages))
 

@@ -1,4 +1,4 @@
-"""Backup files: what is written is read back, and whatever is not whole is refused before anything is restored."""
+"""Backup files: contents survive a round trip, and a damaged file is refused before anything is restored."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Each kind of damage, planted into a sound store, gives its finding, and nothing else stops being looked at."""
+"""Each kind of damage in a sound store gives its finding, and does not stop other checks."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Groups: commands that pile up, and one that fails among them."""
+"""Groups of queued commands, and a command that fails in a group."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""gRPC's words for a member that does not answer, in ours."""
+"""Translates gRPC's errors for members that do not answer."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What an etcd URL means, and what is said of one that cannot be used, without ever showing a password."""
+"""The meaning of etcd URLs, and errors for invalid ones, which never show a password."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A watch of etcd tells whoever reads it what has ended it."""
+"""A watch of etcd tells its reader why it ended."""
 
 import asyncio
 

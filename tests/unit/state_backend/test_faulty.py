@@ -1,4 +1,4 @@
-"""Faults happen as they were asked for, and are none that the port would not allow."""
+"""Injected faults happen as requested, and only as the port allows."""
 
 import asyncio
 import random  # noqa: TID251 seeded

@@ -1,4 +1,4 @@
-"""Who asked the thread of LevelDB is answered, whatever becomes of telling watches."""
+"""Callers of LevelDB's thread are answered even if watches cannot be notified."""
 
 import asyncio
 

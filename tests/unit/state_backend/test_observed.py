@@ -1,4 +1,4 @@
-"""What is counted, and that nothing else changes."""
+"""The metrics of a store, which otherwise behaves the same."""
 
 import asyncio
 

@@ -27,8 +27,8 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * What Python calls of an executor. Every method takes and gives few, plain values, because a call costs a tenth of a millisecond and
- * more: structures travel as JSON, results of many tasks in one answer.
+ * The interface of an executor's kernel for Python. Methods have few, plain parameters and results, because a call costs 0.1 ms or more:
+ * structures travel as JSON, and results of many tasks in one answer.
  */
 public final class Kernel {
     private final SparkContext sc;
@@ -40,7 +40,7 @@ public final class Kernel {
     private final Runs runs;
     private volatile Streams streams = null;
 
-    /** *writer*: the life of this executor. */
+    /** *writer*: the id of this executor's incarnation. */
     public Kernel(SparkContext sc, String exchangeDir, int slots, String writer) {
         this.sc = sc;
         this.store = new Store(exchangeDir, new SerializableConfiguration(new Configuration(sc.hadoopConfiguration())), writer);
@@ -51,14 +51,14 @@ public final class Kernel {
         this.runs = new Runs(sc, outputs, broadcasts, groups);
     }
 
-    /** Raise what this Spark lacks of what is found by its name; *classes*: operators and partitionings that the planner knows. */
+    /** Throw if this Spark lacks something that is looked up by name; *classes*: operators and partitionings that the planner knows. */
     public static void check(SparkSession session, List<String> classes) {
         Lookups.check(session, classes);
     }
 
     /**
-     * Wait until no task of this kernel goes on, and leave the context as it was before it came; what was begun has to be cancelled. Return
-     * how many tasks run on after *waitMs*.
+     * Wait for this kernel's tasks, which must have been cancelled, to end; release everything, and restore the context. Return how many
+     * tasks still run after *waitMs*.
      */
     public int close(long waitMs) throws InterruptedException, TimeoutException {
         runs.close();
@@ -68,60 +68,60 @@ public final class Kernel {
 
     // ------------------------------------------------------------ stages and their tasks
 
-    /** As `JobGroups.session`. */
+    /** See `JobGroups.session`. */
     public SparkSession session(SparkSession base, String conf) throws IOException {
         return groups.session(base, conf);
     }
 
-    /** As `Stages.bind`. */
+    /** See `Stages.bind`. */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves) throws Exception {
         return stages.bind(session, fragment, spec, leaves);
     }
 
     /**
-     * Begin to run partitions of a bound stage; returns at once. What becomes of each comes with `take`.
+     * Start partitions of a bound stage, and return at once; `take` returns their outcomes.
      *
-     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..]}, and what `OutputSpec` and, of streams, `StreamedTasks` take; *expression*
-     * is the serialised bucket expression, or empty, or with *samples* the serialised order by which rows are sorted.
+     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..]} and the fields of `OutputSpec` and, for streams, of `StreamedTasks`;
+     * *expression* is the serialised bucket expression, with *samples* the serialised ordering of the rows, or empty.
      */
     public void submit(Bound bound, String spec, byte[] expression) throws Exception {
         runs.submit(bound, spec, expression);
     }
 
-    /** Stop partitions of a run; those not named go on. */
+    /** Stop *partitions* of a run; the others continue. */
     public void cancel(String run, List<Integer> partitions) {
         runs.cancel(run, partitions);
     }
 
     /**
-     * Wait up to *timeoutMs* for news, then return all there is (at most about 8 MiB): int32 length of a JSON list of events, the list,
-     * and the inline results one after another. An event of partition -1 says that its run has ended.
+     * Wait up to *timeoutMs* for events, and return all of them (up to about 8 MiB): the int32 length of a JSON list of events, the list,
+     * and the inline results one after another. Partition -1 in an event means that its run has ended.
      */
     public byte[] take(long timeoutMs) throws IOException, InterruptedException {
         return runs.take(timeoutMs);
     }
 
     /**
-     * Run a whole query with plain Spark, on this thread and in its job group, and keep its result as one partition; what
-     * goes wrong is raised as Spark raises it. *spec* is JSON: {nonce}, and what `OutputSpec` takes. The answer is one event as from `take`.
+     * Run a single-stage query with plain Spark, on this thread and in its job group, and write its result as one partition. Spark's
+     * exceptions are thrown unchanged. *spec* is JSON: {nonce} and the fields of `OutputSpec`. Returns one event in the format of `take`.
      */
     public byte[] runWhole(SparkSession session, QueryExecution query, String spec) throws Exception {
         return Whole.run(sc, store, outputs, session, query, spec);
     }
 
-    /** The Arrow IPC schema message of a result with *plan*'s output under *names*. */
+    /** Return the Arrow IPC schema message of a result with *plan*'s output columns, named *names*. */
     public static byte[] arrowSchema(SparkSession session, SparkPlan plan, List<String> names) throws IOException {
         return WriteResult.arrowSchema(session, plan, names);
     }
 
-    /** Describe an exception that reached Python, as JSON. */
+    /** Describe an exception, which Python caught, as JSON. */
     public static String describe(Throwable e) throws IOException {
         return Json.text(Failures.describe(e, false));
     }
 
     // ------------------------------------------------------------ job groups and jobs
 
-    /** Let this thread's Spark jobs run in the job group *group* and in a scheduling pool of their own, until `leaveControl`. */
+    /** Run this thread's Spark jobs in the job group *group* and in their own scheduler pool until `leaveControl`. */
     public void enterControl(String group, String description) {
         groups.enterControl(group, description);
     }
@@ -130,12 +130,12 @@ public final class Kernel {
         groups.leaveControl(group);
     }
 
-    /** Stop the Spark jobs of *group*, let no more of them start, and interrupt its thread. */
+    /** Cancel the running and future Spark jobs of *group*, and interrupt its thread. */
     public void cancelControl(String group) {
         groups.cancelControl(group);
     }
 
-    /** Stop whatever runs in a job group, or would begin later, such as the broadcasts of a stage that is being bound. */
+    /** Cancel the running and future Spark jobs of a job group, such as the broadcasts of a stage that is being bound. */
     public void cancelGroup(String group) {
         Streams open = streams;
         if (open != null) {
@@ -145,34 +145,34 @@ public final class Kernel {
         broadcasts.cancel(group);
     }
 
-    /** Give back what was broadcast for a job. */
+    /** Release the broadcasts of a job. */
     public void closeJob(String job) {
         broadcasts.closeJob(job);
     }
 
-    /** Remove a job's files from an exchange directory behind a URI, but for *keep*. */
+    /** Remove a job's files, except *keep*, from an exchange directory that is a URI. */
     public void removeJob(String job, List<String> keep) throws IOException {
         store.removeAll(job, keep);
     }
 
-    /** Return {broadcasts that are held, those ever begun, bytes of memory that Spark holds for them}. */
+    /** Return {broadcasts held, broadcasts ever started, bytes of memory that Spark holds for them}. */
     public long[] broadcastUse() {
         return broadcasts.use();
     }
 
-    /** Let stages of this executor broadcast at most *bytes* at a time, about. */
+    /** Limit the broadcasts that stages hold at once to about *bytes*. */
     public void limitBroadcasts(long bytes) {
         broadcasts.limit(bytes);
     }
 
-    /** Return what processes of the cluster that run *tasks* tasks have against the exchange directory; nothing when all share it. */
+    /** Return why processes of the cluster do not share the exchange directory; empty if all do. Probes with *tasks* tasks. */
     public List<String> whoDoesNotShare(int tasks) throws Exception {
         return Probe.ask(sc, store, tasks);
     }
 
     // ------------------------------------------------------------ streams
 
-    /** Let tasks here stream, and others read that: *spec* is that of `Streams`. Return the address where they do. */
+    /** Open the stream server with *spec* (see `Streams`), and return the address where others read streams. */
     public String openStreams(String spec) throws IOException {
         streams = new Streams(store, Json.tree(spec));
         return streams.address();
@@ -181,22 +181,22 @@ public final class Kernel {
     private Streams streams() {
         Streams open = streams;
         if (open == null) {
-            throw new UncheckedIOException(new IOException("this executor takes no part in streams"));
+            throw new UncheckedIOException(new IOException("this executor does not use streams"));
         }
         return open;
     }
 
-    /** Know of tasks that will stream once their stage is bound, which may take as long as what is broadcast in it. */
+    /** Announce tasks that will stream once their stage is bound, which may take as long as its broadcasts. */
     public void expectStreams(String tasks) throws IOException {
         streams().expect(Json.read(tasks, StreamedTasks.class));
     }
 
-    /** Those of them that have not begun will not. */
+    /** Tell the readers of announced tasks that have not started that they will not start. */
     public void giveUpStreams(String tasks, String why) throws IOException {
         streams().giveUp(Json.read(tasks, StreamedTasks.class), why);
     }
 
-    /** Drop what a job has streamed, and take nothing more of it. */
+    /** Drop a job's streams, and accept no more of them. */
     public void closeStreams(String job) {
         Streams open = streams;
         if (open != null) {
@@ -204,7 +204,7 @@ public final class Kernel {
         }
     }
 
-    /** Stop to serve and to read streams. */
+    /** Stop serving and reading streams. */
     public void stopStreams() {
         Streams open = streams;
         streams = null;
@@ -213,7 +213,7 @@ public final class Kernel {
         }
     }
 
-    /** Return {bytes of streams in memory, bytes of them ever written to files, tasks that they are of, requests that wait}. */
+    /** Return {bytes of streams in memory, bytes ever written to files, tasks that stream, requests that wait}. */
     public long[] streamUse() {
         return streams().use();
     }

@@ -20,21 +20,21 @@ import org.apache.spark.sql.execution.python.EvalPythonUDTFExec;
 import scala.collection.immutable.Seq;
 
 /**
- * Makes a decoded fragment executable: its placeholders become leaves, every node is made anew (what is transient in a
- * node, such as its session, is null after decoding), and the two preparation rules that a fragment still needs are applied.
+ * Makes a decoded fragment executable: replaces its placeholders with leaves, copies every node (transient fields, such as the session, are
+ * null after decoding), and applies the two preparation rules that a fragment still needs.
  */
 final class Binder {
     private static final String PLACEHOLDER = "onager-input:";
 
     /** Gives the leaf for each placeholder. */
     interface Leaves {
-        /** Return the leaf for input *index*; *broadcast*: it stands right below a broadcast, which takes any number of partitions. */
+        /** Return the leaf for input *index*; *broadcast*: it is directly below a broadcast, which accepts any number of partitions. */
         SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
 
-        /** Return what stands for *exchange*, a broadcast of input *index*, where it is held for others, too; else null. */
+        /** Return the node that replaces *exchange*, a broadcast of input *index*, if it is shared; else null. */
         SparkPlan shared(int index, BroadcastExchangeExec exchange);
 
-        /** Return the leaf for input *index* with its rows in *order*, or null where it does not come so. */
+        /** Return the leaf for input *index* with its rows in *order*, or null if they cannot be read in that order. */
         SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order);
     }
 
@@ -45,14 +45,14 @@ final class Binder {
         this.leaves = leaves;
     }
 
-    /** Return the index of the placeholder *plan*, or -1 when it is none. */
+    /** Return the index of the placeholder *plan*, or -1 if it is not one. */
     static int index(SparkPlan plan) {
         return plan instanceof RDDScanExec scan && scan.name().startsWith(PLACEHOLDER)
                 ? Integer.parseInt(scan.name().substring(PLACEHOLDER.length()))
                 : -1;
     }
 
-    /** Return *plan* with leaves, executed up to its RDD, which has to have *wanted* partitions; *session* is the active one. */
+    /** Return *plan* with leaves, executed up to its RDD, which must have *wanted* partitions; *session* must be active. */
     static Bound bind(SparkSession session, SparkPlan plan, int wanted, Leaves leaves) {
         SparkPlan bound = new Binder(leaves).node(plan, false);
         for (var rule : Lookups.rules(session)) {
@@ -60,8 +60,8 @@ final class Binder {
         }
         RDD<InternalRow> rdd = bound.execute();
         if (rdd.getNumPartitions() != wanted) {
-            throw new ChangedInput("the stage was planned with " + wanted + " partitions, but here its plan has "
-                    + rdd.getNumPartitions() + ": its files changed since, or its leaves do not agree\n" + bound.treeString());
+            throw new ChangedInput("the stage was planned with " + wanted + " partitions, but its plan now has "
+                    + rdd.getNumPartitions() + ": its files have changed since, or its leaves do not match\n" + bound.treeString());
         }
         return new Bound(session, bound, rdd, List.of());
     }
@@ -96,7 +96,7 @@ final class Binder {
         return isGuarded ? UdtfGuardExec.above(out) : out;
     }
 
-    /** What a broadcast of a placeholder becomes where it is shared, and a sort where the input can be had in that order; else null. */
+    /** The replacement of a shared broadcast of a placeholder, or of a sort whose input can be read in that order; else null. */
     private SparkPlan instead(SparkPlan plan) {
         if (plan instanceof BroadcastExchangeExec exchange && index(exchange.child()) >= 0) {
             return leaves.shared(index(exchange.child()), exchange);

@@ -11,9 +11,9 @@ import org.apache.spark.sql.types.DataType;
 import scala.collection.immutable.Seq;
 
 /**
- * A stage's plan, executable, and the RDD of its partitions.
+ * A bound stage: its executable plan, and the RDD of its partitions.
  *
- * @param broadcasts what it reads of `Broadcasts`
+ * @param broadcasts the shared broadcasts that it reads
  */
 public record Bound(SparkSession session, SparkPlan plan, RDD<InternalRow> rdd, List<Broadcasts.Shared> broadcasts) {
     public Seq<Attribute> output() {
@@ -28,7 +28,7 @@ public record Bound(SparkSession session, SparkPlan plan, RDD<InternalRow> rdd, 
         return rdd.getNumPartitions();
     }
 
-    /** Return the plan as Spark prints it, as it was bound. */
+    /** Return the bound plan as Spark prints it. */
     public String text() {
         return plan.treeString();
     }

@@ -30,24 +30,24 @@ import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
 import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 
 /**
- * Joins by sorting, within each task, what was planned as a join with a broadcast, where what a stage broadcasts is more than its executor
- * may hold. Each task then reads all of that side, and sorts it, which spills. A join stays as it is where somebody above relies on
- * the order of its rows, or where it cannot be told how many partitions it has.
+ * Turns broadcast joins into sort-merge joins within each task if a stage broadcasts more than its executor may hold. Each task then reads
+ * the whole side and sorts it, which can spill. A join stays unchanged if an operator above relies on the order of its rows, or if its
+ * number of partitions is unknown.
  */
 final class BroadcastLimit {
-    /** Knows what is broadcast. */
+    /** The inputs of broadcasts. */
     interface Inputs {
-        /** Return what identifies a broadcast of input *index*, or null where its size is not known. */
+        /** Return the key of a broadcast of input *index*, or null if its size is unknown. */
         Object key(int index, BroadcastExchangeExec exchange);
 
-        /** Return about how many bytes it takes in memory. */
+        /** Return its approximate size in memory, in bytes. */
         long broadcastBytes(int index) throws IOException;
 
-        /** Let each partition read all of input *index*. */
+        /** Make each of *partitions* partitions read all of input *index*. */
         void readByEach(int index, int partitions);
     }
 
-    /** All that a stage does with one broadcast. */
+    /** The uses of one broadcast in a stage. */
     private static final class Use {
         final long bytes;
         final List<Integer> indexes = new ArrayList<>();
@@ -63,19 +63,19 @@ final class BroadcastLimit {
     private final Map<Object, Use> uses = new LinkedHashMap<>(); // by key
     private final Set<Integer> sorted = new HashSet<>(); // indexes
 
-    /** Look at *plan*, of so many partitions; *free*: nobody minds the order of its rows. */
+    /** Analyse *plan*, which has *partitions* partitions; *free*: the order of its rows does not matter. */
     BroadcastLimit(Inputs inputs, SparkPlan plan, int partitions, boolean free) throws IOException {
         this.inputs = inputs;
         this.partitions = partitions;
         look(plan, free, true);
     }
 
-    /** Return what the stage broadcasts. */
+    /** Return the keys of the stage's broadcasts. */
     Collection<Object> keys() {
         return uses.keySet();
     }
 
-    /** Return *plan*, which was looked at, with as many of its largest broadcasts left out as it takes to hold *most* bytes. */
+    /** Return the analysed *plan* without as many of its largest broadcasts as necessary for the rest to fit *most* bytes. */
     SparkPlan within(SparkPlan plan, long most) {
         long total = uses.values().stream().mapToLong(use -> use.bytes).sum();
         var sortable = uses.values().stream().filter(use -> use.canBeSorted).sorted(Comparator.comparingLong(use -> -use.bytes)).toList();
@@ -89,7 +89,7 @@ final class BroadcastLimit {
         return sorted.isEmpty() ? plan : changed(plan);
     }
 
-    /** *whole*: *node* has the partitions of the stage. */
+    /** *whole*: *node* has as many partitions as the stage. */
     private void look(SparkPlan node, boolean free, boolean whole) throws IOException {
         if (node instanceof BroadcastExchangeExec exchange) {
             note(exchange, false);

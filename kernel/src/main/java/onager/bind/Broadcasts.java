@@ -18,17 +18,17 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 
 /**
- * What this executor has broadcast: each once for a job, however many of its stages and tasks read it, until the job is closed.
- * Spark may put what no task reads right now on disk.
+ * The broadcasts of this executor. All stages and tasks of a job share a broadcast, which is kept until the job is closed. Spark may move
+ * one that no task reads to disk.
  */
 public final class Broadcasts {
     private static final String GROUP = SparkContext$.MODULE$.SPARK_JOB_GROUP_ID();
-    /** Of the heap, for what is read at a time. Spark's own memory, which tasks sort and aggregate in, is 60 % of it and evicts the rest. */
+    /** The share of the heap for broadcasts in use. Spark's memory for sorts and aggregates is 60 % of the heap, and evicts other blocks. */
     private static final double SHARE = 0.4;
-    /** As many as Spark remembers, too. */
+    /** As many as Spark remembers. */
     private static final int MOST_CANCELLED = 1000;
 
-    /** One of them. */
+    /** A broadcast that stages share. */
     public static final class Shared {
         final BroadcastExchangeExec exchange;
         private final String job;
@@ -36,8 +36,8 @@ public final class Broadcasts {
         private final String group;
         private final long bytes;
         private final Set<String> waiting = new HashSet<>(); // the job groups of stages that are being bound
-        private int stages = 0; // that are bound
-        private int runs = 0; // task sets of theirs
+        private int stages = 0; // the bound stages that read it
+        private int runs = 0; // the running task sets of these stages
 
         private Shared(String job, Object key, BroadcastExchangeExec exchange, String group, long bytes) {
             this.job = job;
@@ -63,7 +63,7 @@ public final class Broadcasts {
 
     private final SparkContext sc;
     private final Map<Object, Shared> held = new HashMap<>(); // by key
-    /** The job groups that were cancelled last. A group is that of one binding, which may still be at it. */
+    /** The job groups that were cancelled last. Each belongs to one binding, which may still be in progress. */
     private final Set<String> cancelled = new LinkedHashSet<>();
     private long count = 0;
     private volatile long most = (long) (SHARE * Runtime.getRuntime().maxMemory());
@@ -72,12 +72,12 @@ public final class Broadcasts {
         this.sc = sc;
     }
 
-    /** Hold at most *bytes* at a time, about. */
+    /** Limit broadcasts to about *bytes* at a time. */
     public void limit(long bytes) {
         most = bytes;
     }
 
-    /** Return how many bytes a stage may broadcast that broadcasts *keys*: what others' tasks read at the moment is taken. */
+    /** Return how many bytes a stage that broadcasts *keys* may use; what running tasks of other stages read is subtracted. */
     synchronized long left(Collection<Object> keys) {
         return most - held.values().stream()
                 .filter(shared -> (shared.runs > 0 || !shared.waiting.isEmpty()) && !keys.contains(shared.key))
@@ -85,8 +85,8 @@ public final class Broadcasts {
     }
 
     /**
-     * Return the broadcast *key* of *job*; where it is new *make* makes it, and it begins to be built, in a job group of its own. The stage
-     * that is being bound in the job group *group* waits for it.
+     * Return the broadcast *key* of *job*. A new one is made by *make*, and built in its own job group. The stage that is being bound in the
+     * job group *group* waits for it.
      */
     synchronized Shared get(String job, Object key, String group, long bytes, Supplier<BroadcastExchangeExec> make) {
         check(group);
@@ -107,7 +107,7 @@ public final class Broadcasts {
         return shared;
     }
 
-    /** Note that the stage of a job group is bound; return the broadcasts that it reads. */
+    /** Record that the stage of a job group is bound; return the broadcasts that it reads. */
     synchronized List<Shared> bound(String group) {
         check(group);
         var mine = new ArrayList<Shared>();
@@ -126,7 +126,7 @@ public final class Broadcasts {
         }
     }
 
-    /** Note that nobody wants the stage of a job group any more, which may be being bound. */
+    /** Record that the stage of a job group, whose binding may be in progress, is no longer wanted. */
     public synchronized void cancel(String group) {
         cancelled.add(group);
         if (cancelled.size() > MOST_CANCELLED) {
@@ -135,22 +135,22 @@ public final class Broadcasts {
         giveUp(group);
     }
 
-    /** Note that the stage of a job group will not be bound: stop what nobody else waits for, and keep nothing that failed. */
+    /** Record that the stage of a job group will not be bound: stop broadcasts that no other stage waits for, and drop failed ones. */
     synchronized void giveUp(String group) {
         drop(shared -> shared.waiting.remove(group) && (shared.hasFailed() || shared.waiting.isEmpty() && shared.stages == 0));
     }
 
-    /** Note that a task set begins, or by -1 ends, that reads *some*. */
+    /** Record that a task set that reads *some* starts (*change* 1) or ends (-1). */
     public synchronized void run(List<Shared> some, int change) {
         some.forEach(shared -> shared.runs += change);
     }
 
-    /** Give back all of a job. */
+    /** Release all broadcasts of a job. */
     public synchronized void closeJob(String job) {
         drop(shared -> shared.job.equals(job));
     }
 
-    /** Return {broadcasts that are held, those ever begun, bytes of memory that Spark holds for them}. */
+    /** Return {broadcasts held, broadcasts ever started, bytes of memory that Spark holds for them}. */
     public synchronized long[] use() {
         return new long[] {held.size(), count, SparkEnv.get().memoryManager().storageMemoryUsed()};
     }

@@ -28,27 +28,27 @@ import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 import scala.collection.immutable.Seq;
 
 /**
- * Joins by a hash table what was planned as a join of sorted sides, where one side turned out to be small: its bytes in every
- * bucket are known now, when the files that hold it are there. What is decided depends on those bytes alone, so all attempts of a
- * stage join alike. A join stays as it is where somebody above relies on its order.
+ * Turns sort-merge joins into hash joins if one side is small. The size of each bucket is known when the stage is bound, since its input
+ * files exist then. The decision depends only on these sizes, so all attempts of a stage decide alike. A join stays unchanged if an
+ * operator above relies on its order.
  */
 final class HashJoins {
-    /** Says how large inputs are. */
+    /** The sizes of inputs. */
     interface Sizes {
-        /** Return the most bytes that any bucket of input *index* holds, uncompressed; -1 when that cannot be told. */
+        /** Return the uncompressed size in bytes of the largest bucket of input *index*; -1 if unknown. */
         long largestBucket(int index) throws IOException;
     }
 
     private final Sizes sizes;
     private long left;
 
-    /** *most*: bytes that the tables of a task may hold together. */
+    /** *most*: the maximum size of all hash tables of a task, in bytes. */
     HashJoins(Sizes sizes, long most) {
         this.sizes = sizes;
         this.left = most;
     }
 
-    /** Return *node* with those of its joins changed that may be; *free*: nobody minds the order of its rows. */
+    /** Return *node* with its joins changed where possible; *free*: the order of its rows does not matter. */
     SparkPlan visit(SparkPlan node, boolean free) throws IOException {
         SparkPlan out = node;
         if (free && node instanceof SortMergeJoinExec join) {
@@ -63,7 +63,7 @@ final class HashJoins {
         return Fragments.withChildren(out, made);
     }
 
-    /** Whether nobody minds the order of the rows of the children of *node*, given whether that is so for *node* itself. */
+    /** Whether the order of rows of the children of *node* does not matter, given whether that of *node* does not. */
     static boolean isFreeBelow(SparkPlan node, boolean free) {
         boolean ordersItself = node instanceof SortExec || node instanceof TakeOrderedAndProjectExec || node instanceof HashAggregateExec
                 || node instanceof ShuffledHashJoinExec;
@@ -72,7 +72,7 @@ final class HashJoins {
         return ordersItself || free && keepsOrder;
     }
 
-    /** Return the join with a hash table of its smaller side, or null when neither will do. */
+    /** Return the join with a hash table of its smaller side, or null if neither side qualifies. */
     private SparkPlan hashed(SortMergeJoinExec join) throws IOException {
         if (left <= 0 || !areHashable(join.leftKeys()) || !areHashable(join.rightKeys())) {
             return null;
@@ -93,7 +93,7 @@ final class HashJoins {
         return Nodes.hashJoin(join, leftSide, rightSide, buildsRight);
     }
 
-    /** Whether a join of that type gives rows of its left side, each once at most. */
+    /** Whether a join of that type returns each row of its left side at most once, and no other rows. */
     static boolean filters(JoinType type) {
         return type == LeftSemi$.MODULE$ || type == LeftAnti$.MODULE$ || type instanceof ExistenceJoin;
     }
@@ -106,7 +106,7 @@ final class HashJoins {
         return side instanceof SortExec sort && !sort.global() ? sort.child() : side;
     }
 
-    /** Return the most bytes that a task gets of *side*: as much as of the input from which it only takes away; else -1. */
+    /** Return an upper bound in bytes of a task's rows of *side*: the size of its input if *side* only removes rows, else -1. */
     private long bytes(SparkPlan side) throws IOException {
         SparkPlan node = side;
         while (takesAway(node)) {
@@ -116,7 +116,7 @@ final class HashJoins {
         return index < 0 ? -1L : sizes.largestBucket(index);
     }
 
-    /** Whether *node* gives at most the rows of its first child. */
+    /** Whether the output of *node* is a subset of its first child's rows. */
     private static boolean takesAway(SparkPlan node) {
         return node instanceof BaseJoinExec join
                 ? filters(join.joinType())

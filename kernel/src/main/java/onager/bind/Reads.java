@@ -11,11 +11,11 @@ import onager.values.Seqs;
 import org.apache.spark.NarrowDependency;
 import org.apache.spark.rdd.RDD;
 
-/** Which buckets of which streamed inputs a partition of a stage reads, as the lineage of its RDD says. */
+/** Finds, in the lineage of a stage's RDD, which buckets of which streamed inputs a partition reads. */
 final class Reads {
     private Reads() {}
 
-    /** Return the buckets by input; an IllegalStateException where a shuffle within the stage hides them. */
+    /** Return the buckets by input; throws an IllegalStateException if a shuffle within the stage hides them. */
     static Map<Integer, List<Integer>> of(RDD<?> rdd, int partition) {
         var found = new TreeMap<Integer, List<Integer>>();
         walk(rdd, partition, found);
@@ -26,11 +26,11 @@ final class Reads {
         if (rdd instanceof ExchangeRDD exchange) {
             note(exchange.input().streamed(), partition, found);
         } else if (rdd instanceof RangeRDD ranges) {
-            note(ranges.input().streamed(), SortedInput.ROWS, found); // whichever range
+            note(ranges.input().streamed(), SortedInput.ROWS, found); // for any range
         }
         for (var dependency : Seqs.list(rdd.dependencies())) {
             if (!(dependency instanceof NarrowDependency<?> narrow)) {
-                throw new IllegalStateException("there is a shuffle of Spark's own within the stage: " + rdd.toDebugString());
+                throw new IllegalStateException("the stage contains a shuffle of Spark: " + rdd.toDebugString());
             }
             for (Object parent : Seqs.list(narrow.getParents(partition))) {
                 walk(dependency.rdd(), (Integer) parent, found);

@@ -35,30 +35,30 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import scala.collection.immutable.Seq;
 
-/** What stands in a stage's plan for its inputs: its leaves, files of other stages' rows, and streams of them. */
+/** Provides the inputs of a stage's plan: its own leaves, and the files and streams of other stages. */
 final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimit.Inputs {
-    /** Stored bytes of a broadcast's input for each task that reads it. */
+    /** The stored bytes of a broadcast's input that each task reads. */
     private static final long BROADCAST_READ_BYTES = 4L << 20;
-    /** An input of more files is not looked into before it is joined. */
+    /** The indexes of an input with more files are not read to decide how it is joined. */
     private static final int MOST_INDEXES = 64;
-    /** How much more rows take than what is stored of them, where that is not looked into. */
+    /** The assumed ratio of uncompressed to stored size, if indexes are not read. */
     private static final long UNPACKED = 4;
-    /** What a hash table takes for a row, beside its bytes. */
+    /** The overhead of a hash table per row, in bytes. */
     private static final long BYTES_OF_ENTRY = 64;
 
-    /** What an executor has for its stages; *streams* raises where it takes no part in streams. */
+    /** The services of an executor for its stages; *streams* throws if the executor does not use streams. */
     record Means(SparkContext sc, Store store, int slots, Broadcasts broadcasts, Supplier<Streams> streams) {}
 
     private final Means means;
     private final StageSpec spec;
     private final List<SparkPlan> leaves;
-    /** Inputs that are read while their producers run. */
+    /** The inputs that are read as streams. */
     private final List<RemoteInput> streamed = new ArrayList<>();
-    private final List<HeldInput> held = new ArrayList<>(); // what was read whole of streams
-    private final Map<Integer, Integer> readByEach = new HashMap<>(); // index to its partitions
-    private final Map<Integer, Long> largeness = new HashMap<>(); // index to bytes of a broadcast
+    private final List<HeldInput> held = new ArrayList<>(); // streams that were read as a whole
+    private final Map<Integer, Integer> readByEach = new HashMap<>(); // by index: partitions
+    private final Map<Integer, Long> largeness = new HashMap<>(); // by index: bytes of a broadcast
 
-    /** *leaves* has a plan where the spec's inputs have null. */
+    /** *leaves* has a plan for each input of the spec that is null. */
     StageInputs(Means means, StageSpec spec, List<SparkPlan> leaves) {
         this.means = means;
         this.spec = spec;
@@ -80,7 +80,7 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         return new ExchangeScanExec(output, new ExchangeRDD(means.sc, from, output.size()), input.name());
     }
 
-    /** What identifies a broadcast of files. */
+    /** Identifies a broadcast of files. */
     private record Key(String directory, List<String> nonces, Object mode) {}
 
     @Override
@@ -133,7 +133,7 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         return isKnown ? files(input, false).largestBucket() : -1L;
     }
 
-    /** The leaf for ranges of sorted runs; the keys of all runs are read now, so that the ranges are known. */
+    /** The leaf for ranges of sorted runs; reads the sampled keys of all runs now to compute the ranges. */
     private SparkPlan ranges(int index, InputSpec input, KeyOrder order, Seq<Attribute> output, boolean merges) {
         SortedInput from;
         ExchangeSource keys;
@@ -155,13 +155,13 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         if (input.readsAll()) {
             HeldInput all = held(remote.whole());
             held.add(all);
-            return all; // Spark's job that builds something of it must not wait for rows in a slot that their producers may need
+            return all; // a Spark job that builds a broadcast must not wait, in a slot, for producers that may need that slot
         }
         streamed.add(remote);
         return remote;
     }
 
-    /** Tell the inputs of the bound stage *rdd* that are streamed which of their buckets have a single reader. */
+    /** Tell the streamed inputs of the bound stage *rdd* which of their buckets have a single reader. */
     void decide(RDD<?> rdd) {
         var readers = new HashMap<Integer, int[]>();
         streamed.forEach(input -> readers.put(input.streamed(), new int[input.partitions()]));
@@ -169,13 +169,13 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
             try {
                 Reads.of(rdd, p).forEach((input, buckets) -> buckets.forEach(bucket -> readers.get(input)[bucket]++));
             } catch (IllegalStateException e) {
-                return; // who reads what does not show: all of it is kept
+                return; // the readers are unknown, so all frames are kept
             }
         }
         streamed.forEach(input -> input.decide(readers.get(input.streamed())));
     }
 
-    /** Give back what was read for broadcasts and subqueries alone: they are made. */
+    /** Release what was read only for broadcasts and subqueries, which are built now. */
     void release() {
         held.forEach(HeldInput::release);
     }

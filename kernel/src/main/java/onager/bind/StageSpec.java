@@ -4,12 +4,12 @@ import java.util.List;
 import onager.rows.InputSpec;
 
 /**
- * What is said of a stage that is to be bound.
+ * Describes a stage to bind.
  *
  * @param group the job group in which its broadcasts and subqueries run
- * @param ordered whether the order of the rows matters
- * @param sparing whether to broadcast only what has to be
- * @param inputs null where an input is a leaf
+ * @param ordered whether the order of its output rows matters
+ * @param sparing whether to use as few broadcasts as possible
+ * @param inputs its inputs; null for leaves
  */
 public record StageSpec(String job, String group, int partitions, boolean ordered, boolean sparing, List<InputSpec> inputs) {
     boolean hasStreams() {

@@ -13,12 +13,12 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
 
-/** Binds the stages that this executor runs tasks of. */
+/** Binds the stages whose tasks this executor runs. */
 public final class Stages {
     private final StageInputs.Means means;
     private final JobGroups groups;
 
-    /** *streams* raises where this executor takes no part in streams. */
+    /** *streams* throws if this executor does not use streams. */
     public Stages(SparkContext sc, Store store, int slots, Broadcasts broadcasts, JobGroups groups, Supplier<Streams> streams) {
         this.means = new StageInputs.Means(sc, store, slots, broadcasts, streams);
         this.groups = groups;
@@ -27,8 +27,8 @@ public final class Stages {
     /**
      * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
      *
-     * <p>*spec* is the JSON of a `StageSpec`; *leaves* has a plan where its inputs have null. A stage whose broadcasts are too large is bound
-     * anew without those that it can do without, unless it reads streams.
+     * <p>*spec* is the JSON of a `StageSpec`; *leaves* has a plan for each input that is null. If a stage's broadcasts are too large, it is
+     * bound again with as few broadcasts as possible, unless it reads streams.
      */
     public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves) throws Exception {
         StageSpec stage = Json.read(spec, StageSpec.class);

@@ -15,9 +15,9 @@ import scala.collection.Iterator$;
 import scala.collection.immutable.Seq;
 
 /**
- * Stands right below and right above a Python table function, and lets it not run in a task without input rows. Spark joins
- * what `terminate` gives with the last input row, and fails where there was none; with adaptive execution it seldom has a
- * task without rows, but a stage has one for each empty bucket.
+ * Operators directly below and above a Python table function, which skip the function in a task without input rows. Spark joins the output
+ * of `terminate` with the last input row, and fails if there is none. With adaptive execution, tasks without rows are rare, but a stage
+ * has one for each empty bucket.
  */
 @SuppressWarnings("serial")
 final class UdtfGuardExec extends OwnExec {
@@ -71,14 +71,14 @@ final class UdtfGuardExec extends OwnExec {
         return isAbove ? "IfRows" : "HasRows";
     }
 
-    /** Says that a partition of a function's input has no rows, before the function's worker is asked for. */
+    /** Signals that a partition of a function's input has no rows, before a Python worker is started for it. */
     private static final class NoRows extends RuntimeException {
         NoRows() {
             super("no rows", null, false, false);
         }
     }
 
-    /** The input of a function, or what it gives. A function takes its input's iterator within the call for its own. */
+    /** The input or output of a function, which gets its input's iterator while its own iterator is made. */
     private static final class Guarded extends RowRDD {
         private final boolean isAbove;
 

@@ -2,7 +2,7 @@ package onager.failure;
 
 import java.io.IOException;
 
-/** What a task meets when another one has failed: a consequence, and never the reason why a run failed. */
+/** A stream broke because another task failed: a consequence, never the cause of a run's failure. */
 @SuppressWarnings("serial")
 public final class BrokenStream extends IOException {
     public BrokenStream(String message, Throwable cause) {

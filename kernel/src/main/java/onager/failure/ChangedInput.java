@@ -1,6 +1,6 @@
 package onager.failure;
 
-/** What a stage reads is not what it was when the job was planned. */
+/** The input of a stage has changed since the job was planned. */
 @SuppressWarnings("serial")
 public final class ChangedInput extends RuntimeException {
     public ChangedInput(String message) {

@@ -3,14 +3,14 @@ package onager.failure;
 import java.io.IOException;
 import java.nio.file.AccessDeniedException;
 
-/** The exchange directory itself cannot be used; the message names it and says what to do. */
+/** The exchange directory is unusable; the message names it and says what to do. */
 @SuppressWarnings("serial")
 public class ExchangeFailure extends IOException {
     public ExchangeFailure(String message, Throwable cause) {
         super(message, cause);
     }
 
-    /** Say what became of a write below the directory *root*, in an operator's words. */
+    /** Return the failure for a write below the directory *root*, with a message for operators. */
     public static ExchangeFailure ofWrite(String root, IOException e) {
         String why = Failures.text(e);
         String low = why.toLowerCase();

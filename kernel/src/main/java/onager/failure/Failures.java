@@ -21,7 +21,7 @@ import org.apache.spark.SparkThrowable;
 import org.apache.spark.TaskKilledException;
 import org.apache.spark.api.python.PythonException;
 
-/** Says of an exception what kind of failure it is, and what a person should read about it. */
+/** Classifies exceptions as failures, and makes messages of them for people. */
 public final class Failures {
     private static final int DETAILS = 16 * 1024;
     private static final int MOST_CAUSES = 50;
@@ -39,7 +39,7 @@ public final class Failures {
         return e.getClass() == IOException.class ? e.getMessage() : name + ": " + e.getMessage();
     }
 
-    /** Return the exception, its cause, the cause's cause and so on. */
+    /** Return the exception followed by its chain of causes. */
     public static List<Throwable> chain(Throwable e) {
         var all = new ArrayList<Throwable>();
         for (Throwable at = e; at != null && all.size() < MOST_CAUSES && !all.contains(at); at = at.getCause()) {
@@ -71,24 +71,24 @@ public final class Failures {
                 "Failed while reserving memory");
     }
 
-    /** Whether processes of a cluster that ran the task were lost, or the whole cluster. */
+    /** Whether the process that ran the task, or the whole Spark cluster, was lost. */
     private static boolean isClusterLoss(List<Throwable> chain) {
         return says(chain, "ExecutorLostFailure", "SparkContext was shut down", "on a stopped SparkContext");
     }
 
-    /** Whether a table was too large to be broadcast, for memory or by a limit of Spark's. */
+    /** Whether a table was too large to broadcast, for the memory or for a limit of Spark. */
     public static boolean isTooLargeToBroadcast(Throwable e) {
         List<Throwable> chain = chain(e);
         return has(chain, OutOfMemoryError.class) || says(chain, "Not enough memory to build and broadcast", "Cannot broadcast the table");
     }
 
-    /** Whether the failure is that of an input or output, which another try may not meet again. */
+    /** Whether the failure is an I/O error, which a retry may not meet again. */
     private static boolean isIo(List<Throwable> chain) {
         if (isWorkerCrash(chain) || isClusterLoss(chain) || has(chain, OutOfMemoryError.class)) {
             return true;
         }
         if (has(chain, BrokenStream.class, ExchangeFailure.class)) {
-            return true; // a Python function whose rows break off fails, too, and that is not its fault
+            return true; // a Python function whose input breaks off fails, too, but it is not its fault
         }
         SparkThrowable said = said(chain);
         if (said != null && said.getCondition() != null && said.getCondition().startsWith("FAILED_EXECUTE_UDF")) {
@@ -102,7 +102,7 @@ public final class Failures {
                 || io instanceof JacksonException || io instanceof CharacterCodingException);
     }
 
-    /** The innermost exception that carries an error class of Spark's own: closest to what the user wrote. */
+    /** The innermost exception with an error class of Spark, which is closest to the user's code. */
     private static SparkThrowable said(List<Throwable> chain) {
         for (int i = chain.size() - 1; i >= 0; i--) {
             if (chain.get(i) instanceof SparkThrowable s && s.getCondition() != null && !s.getCondition().startsWith("_LEGACY")
@@ -114,8 +114,8 @@ public final class Failures {
     }
 
     /**
-     * Whether the query, its data or its functions are known to be at fault: Spark says so, by a condition or by refusing an argument, or
-     * something raised it that neither Spark nor Onager brought.
+     * Whether the query, its data or its functions are known to be at fault: Spark says so, by an error condition or by rejecting an
+     * argument, or code that belongs neither to Spark nor to Onager threw the exception.
      */
     private static boolean isUsers(List<Throwable> chain) {
         if (has(chain, PythonException.class, ChangedInput.class, RefusedException.class) || said(chain) != null) {
@@ -129,7 +129,7 @@ public final class Failures {
         Throwable root = chain.get(chain.size() - 1);
         if (root instanceof SparkThrowable || root instanceof IOException || root instanceof ArithmeticException
                 || root instanceof NumberFormatException || root instanceof DateTimeException) {
-            return true; // an IOException that is left concerns files that are not there, and text that is none
+            return true; // the remaining IOExceptions are about missing files and malformed text
         }
         String thrower = thrower(root);
         if (root instanceof IllegalArgumentException || root instanceof UnsupportedOperationException) {
@@ -138,7 +138,7 @@ public final class Failures {
         return !isOurs(thrower);
     }
 
-    /** The class that raised *e*, or called what Java has for it; empty when nobody knows. */
+    /** The class that threw *e*, or that called the JDK method that threw it; empty if unknown. */
     private static String thrower(Throwable e) {
         return Stream.of(e.getStackTrace()).map(StackTraceElement::getClassName)
                 .filter(name -> !name.startsWith("java.") && !name.startsWith("jdk.") && !name.startsWith("sun."))
@@ -149,13 +149,13 @@ public final class Failures {
         return thrower.isEmpty() || OURS.stream().anyMatch(thrower::startsWith);
     }
 
-    /** Whether what travels in a plan does not fit the classes that are here. */
+    /** Whether a serialised plan does not fit the classes of this process. */
     private static boolean isUnreadable(List<Throwable> chain) {
         var stream = first(chain, ObjectStreamException.class);
         return stream != null && !(stream instanceof NotSerializableException) || has(chain, ClassNotFoundException.class, LinkageError.class);
     }
 
-    /** The frames of the last traceback in *text* that are not of PySpark itself, or none. */
+    /** The frames of the last traceback in *text*, without those of PySpark. */
     private static String frames(String text) {
         int at = text.lastIndexOf(TRACEBACK);
         if (at < 0) {
@@ -167,7 +167,7 @@ public final class Failures {
         boolean isKept = false;
         for (int i = 1; i < lines.length && lines[i].startsWith("  "); i++) {
             if (lines[i].startsWith(FRAME)) {
-                if (pyspark == null) { // it begins in a worker of Spark's
+                if (pyspark == null) { // the first frame is in Spark's worker
                     int end = lines[i].indexOf("/pyspark/");
                     pyspark = end < 0 ? FRAME + "/pyspark/" : lines[i].substring(0, end + 9);
                 }
@@ -180,7 +180,7 @@ public final class Failures {
         return kept.isEmpty() ? "" : "\n" + TRACEBACK + ":" + kept;
     }
 
-    /** The exception at the end of a Python traceback: what follows its last frame, without Spark's additions. */
+    /** The exception at the end of a Python traceback, without Spark's additions. */
     private static String raised(String text) {
         int at = text.lastIndexOf(TRACEBACK);
         if (at < 0) {
@@ -239,7 +239,7 @@ public final class Failures {
         return out;
     }
 
-    /** Where it came from: of a Python function's exception its traceback, which no frame of the JVM adds anything to. */
+    /** The stack trace or, for an exception of a Python function, its traceback, to which frames of the JVM add nothing. */
     private static String details(Throwable e, Throwable python) {
         if (python != null) {
             String text = python.getMessage();
@@ -251,12 +251,12 @@ public final class Failures {
         return text.length() > DETAILS ? text.substring(0, whole(text, DETAILS)) : text;
     }
 
-    /** Where to cut *text* at about *at*, not negative and not within a character. */
+    /** An index near *at* where *text* can be cut: not negative, and not within a surrogate pair. */
     private static int whole(String text, int at) {
         return at > 0 && Character.isSurrogatePair(text.charAt(at - 1), text.charAt(at)) ? at - 1 : Math.max(at, 0);
     }
 
-    /** Leaves out the lines above a statement that Spark shows: those of the script before it were blanked out. */
+    /** Removes the blank lines that stand for earlier statements of the script. */
     private static String withoutBlankLines(String message) {
         return message == null ? null : message.replaceFirst("(== SQL ==\n)\\n+", "$1");
     }

@@ -1,6 +1,6 @@
 package onager.failure;
 
-/** No space is left in the exchange directory, or where a dataset is staged: no try can mend that, and space may come. */
+/** No space is left in the exchange directory, or where a dataset is staged. Retries are not counted, since space may become free. */
 @SuppressWarnings("serial")
 public final class NoSpace extends ExchangeFailure {
     public NoSpace(String message, Throwable cause) {

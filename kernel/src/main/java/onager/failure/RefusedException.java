@@ -1,6 +1,6 @@
 package onager.failure;
 
-/** The query asks for something that no executor does for it; the text says what, and what to do instead. */
+/** The query asks for something that executors do not support; the message says what, and what to do instead. */
 @SuppressWarnings("serial")
 public final class RefusedException extends IllegalArgumentException {
     public RefusedException(String message) {

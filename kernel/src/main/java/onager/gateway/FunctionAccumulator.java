@@ -10,8 +10,8 @@ import org.apache.spark.util.AccumulatorV2;
 import org.apache.spark.util.ThreadUtils;
 
 /**
- * Brings what tasks add to accumulators to the process of a job's function, as long as there is one: on a thread of its own, since the
- * process answers once code of the function has run, and Spark merges on the one thread that schedules the tasks of all jobs.
+ * Sends updates of accumulators to the process of a job's function, while it runs. It uses its own thread: the process answers only after
+ * code of the function has run, and Spark merges updates on the single thread that schedules the tasks of all jobs.
  */
 @SuppressWarnings("serial")
 final class FunctionAccumulator extends PythonAccumulatorV2 {
@@ -34,13 +34,13 @@ final class FunctionAccumulator extends PythonAccumulatorV2 {
             return;
         }
         if (thread.getQueue().size() > MOST_WAITING) {
-            gateway.cancelJobs("the function does not take what its tasks add to accumulators");
+            gateway.cancelJobs("the function does not accept updates of its accumulators");
         } else {
             thread.execute(() -> update(other));
         }
     }
 
-    /** Wait until all that was merged has arrived; not for an update that takes more than a minute, which may itself wait for this. */
+    /** Wait until all merged updates have arrived, but at most a minute for each, since an update may itself wait for this call. */
     void settle() throws InterruptedException {
         Future<?> last = thread.submit(() -> {});
         long arrived = -1;
@@ -49,7 +49,7 @@ final class FunctionAccumulator extends PythonAccumulatorV2 {
             try {
                 last.get(PATIENCE_S, TimeUnit.SECONDS);
             } catch (TimeoutException e) {
-                // one of those before it takes long
+                // an earlier update takes long
             } catch (ExecutionException e) {
                 throw new IllegalStateException(e);
             }
@@ -63,7 +63,7 @@ final class FunctionAccumulator extends PythonAccumulatorV2 {
         try {
             process.merge(added);
         } catch (Throwable e) {
-            log().warn("a job's function did not take what a task added to its accumulators", e);
+            log().warn("a job's function did not accept an update of its accumulators", e);
         }
     }
 }

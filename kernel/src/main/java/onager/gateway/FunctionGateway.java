@@ -29,14 +29,14 @@ import scala.concurrent.Await;
 import scala.concurrent.duration.Duration;
 
 /**
- * What the process of a job's function talks to: a gateway into this JVM for that process alone. What it holds here goes with the gateway,
- * however the process ends.
+ * The gateway into this JVM for the process of one job's function. The process's objects here are released with the gateway, however the
+ * process ends.
  *
- * <p>The threads that serve it inherit from the thread that opens it: its job group and pool, a tag of the gateway's own, and its active
- * session. So all that the process has Spark do, from whichever of its threads, can be stopped.
+ * <p>The threads that serve it inherit the job group, the pool, a tag of this gateway, and the active session from the thread that opens
+ * it. So all Spark jobs that any thread of the process starts can be cancelled.
  */
 public final class FunctionGateway {
-    /** What PySpark imports into each gateway of its own, a call for each. */
+    /** The packages that PySpark imports into each gateway, with one call each. */
     private static final List<String> PACKAGES = List.of(
             "org.apache.spark.api.java", "org.apache.spark.api.python", "org.apache.spark.ml.python", "org.apache.spark.mllib.api.python",
             "org.apache.spark.resource", "org.apache.spark.sql.classic", "org.apache.spark.sql.api.python", "org.apache.spark.sql.hive");
@@ -59,7 +59,7 @@ public final class FunctionGateway {
     private volatile Object frame = null;
     private volatile Throwable error = null;
 
-    /** Open it, for a function that plans in *session*; *accumulator* is that of the executor, which nobody reads. */
+    /** Open a gateway for a function that plans in *session*; *accumulator*: the executor's, whose updates are not read. */
     public FunctionGateway(SparkContext sc, SparkSession session, PythonAccumulatorV2 accumulator) {
         this.sc = sc;
         JavaSparkContext context = new JavaSparkContext(sc);
@@ -97,7 +97,7 @@ public final class FunctionGateway {
         return hadoop;
     }
 
-    /** Make what accumulators of the process are told of, at *port* of this machine. */
+    /** Make the accumulator that sends updates to the process, which listens at *port* of this machine. */
     public PythonAccumulatorV2 accumulator(String host, int port) {
         FunctionAccumulator made = new FunctionAccumulator(this, host, port, token);
         sc.register(made);
@@ -105,7 +105,7 @@ public final class FunctionGateway {
         return made;
     }
 
-    /** Stop the Spark jobs of the function, and nobody else's. */
+    /** Cancel the Spark jobs of the function only. */
     public void cancelJobs() {
         cancelJobs("the job's function cancelled it");
     }
@@ -114,17 +114,17 @@ public final class FunctionGateway {
         sc.cancelJobsWithTag(tag, why);
     }
 
-    /** Hand over the Dataset that the function returned. */
+    /** Pass the Dataset that the function returned to the agent. */
     public void give(Object returned) {
         frame = returned;
     }
 
-    /** Hand over what Spark raised and the function did not catch. */
+    /** Pass the exception of Spark that the function did not catch to the agent. */
     public void fail(Throwable raised) {
         error = raised;
     }
 
-    // ------------------------------------------------------------ for who opened it
+    // ------------------------------------------------------------ for the agent
 
     public Object frame() {
         return frame;
@@ -139,8 +139,8 @@ public final class FunctionGateway {
     }
 
     /**
-     * Take nothing more from the process, and stop what it still has done here. Return how many of its threads and Spark jobs were still
-     * there after *waitMs*; to be called again then, until it is none.
+     * Accept no more calls of the process, and stop those in progress. Return how many of its threads and Spark jobs still ran after
+     * *waitMs*; the caller repeats the call until it returns 0.
      */
     public int close(long waitMs) {
         long end = System.currentTimeMillis() + waitMs;
@@ -165,7 +165,7 @@ public final class FunctionGateway {
                 try {
                     threads.wait(Math.min(left, isPatient ? BY_THEMSELVES_MS : AGAIN_MS));
                 } catch (InterruptedException e) {
-                    // this thread was told to stop, which is what it is doing
+                    // interrupted: this thread is stopping already
                 }
                 if (threads.isEmpty()) {
                     break;
@@ -177,7 +177,7 @@ public final class FunctionGateway {
         return stopJobs(waitMs);
     }
 
-    /** Stop what threads of Spark's own run for the process, such as those that serve it rows; return how many jobs that were. */
+    /** Cancel jobs that Spark's own threads run for the process, such as those that serve it rows; return how many. */
     private int stopJobs(long waitMs) {
         if (sc.isStopped()) {
             return 0;
@@ -185,17 +185,17 @@ public final class FunctionGateway {
         try {
             return Await.result(sc.cancelJobsWithTagWithFuture(tag, ENDED), Duration.create(waitMs, TimeUnit.MILLISECONDS)).size();
         } catch (Exception e) {
-            return 1; // Spark's scheduler did not answer in time, or this thread was told to stop, which is what it is doing
+            return 1; // Spark's scheduler did not answer in time, or this thread was interrupted
         }
     }
 
-    /** Wait until what tasks added to accumulators has arrived in the process. */
+    /** Wait until all updates of accumulators have arrived in the process. */
     void settle() {
         if (accumulator != null) {
             try {
                 accumulator.settle();
             } catch (InterruptedException e) {
-                // the function is over
+                // the function has ended
             }
         }
     }
@@ -260,7 +260,7 @@ public final class FunctionGateway {
             }
         }
 
-        /** A call that returns when accumulators have what the tasks added that it ran. */
+        /** A call that returns after the updates of its tasks have reached the accumulators. */
         private final class Call extends CallCommand {
             @Override
             protected ReturnObject invokeMethod(String methodName, String targetObjectId, List<Object> arguments) {

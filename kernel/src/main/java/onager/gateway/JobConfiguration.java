@@ -5,8 +5,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.classic.SparkSession;
 
 /**
- * The executor's Hadoop settings as the function of a job sees them: what is set here becomes a setting of the job's session, from which
- * Hadoop's settings of its queries are made, and nobody else's.
+ * The executor's Hadoop settings as the function of a job sees them. A setting made here becomes a setting of the job's session, which
+ * only its own queries use.
  */
 public final class JobConfiguration extends Configuration {
     private final Configuration base;
@@ -21,7 +21,7 @@ public final class JobConfiguration extends Configuration {
     @Override
     public void set(String name, String value, String source) {
         super.set(name, value, source);
-        if (session != null) { // null: the copy is being made
+        if (session != null) { // null: the constructor is copying
             session.sessionState().conf().setConfString(name, value);
         }
     }
@@ -29,7 +29,7 @@ public final class JobConfiguration extends Configuration {
     @Override
     public void unset(String name) {
         if (base.get(name) != null) {
-            throw new RefusedException(name + " is a setting of the executor's, which a job cannot take away: set it to another value");
+            throw new RefusedException(name + " is a setting of the executor, which a job cannot remove: set it to another value");
         }
         super.unset(name);
         session.sessionState().conf().unsetConf(name);

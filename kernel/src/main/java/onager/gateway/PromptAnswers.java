@@ -5,8 +5,8 @@ import py4j.DefaultGatewayServerListener;
 import py4j.Py4JServerConnection;
 
 /**
- * Has the gateway send all of an answer at once: what is beyond its buffer of 8 KiB would otherwise wait until Python's side has
- * acknowledged the beginning, which it puts off for 40 ms.
+ * Sets TCP_NODELAY on the gateway's connections: otherwise the part of an answer beyond the 8 KiB buffer waits until Python's side
+ * acknowledges the first part, which takes 40 ms.
  */
 public final class PromptAnswers extends DefaultGatewayServerListener {
     @Override
@@ -14,7 +14,7 @@ public final class PromptAnswers extends DefaultGatewayServerListener {
         try {
             connection.getSocket().setTcpNoDelay(true);
         } catch (SocketException e) {
-            // it is closed already
+            // it is already closed
         }
     }
 }

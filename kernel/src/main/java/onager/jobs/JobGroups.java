@@ -12,7 +12,7 @@ import org.apache.spark.SparkContext$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 
-/** The job groups of Spark in which threads of this executor have work done, each with a scheduling pool of its own meanwhile. */
+/** The Spark job groups in which threads of this executor run Spark jobs, each with its own scheduler pool. */
 public final class JobGroups {
     private static final String POOL = SparkContext$.MODULE$.SPARK_SCHEDULER_POOL();
 
@@ -31,10 +31,10 @@ public final class JobGroups {
         return tracker;
     }
 
-    /** Wait until nothing that was begun here goes on, and leave the context as it was; return how many tasks run on after *waitMs*. */
+    /** Wait for tasks of runs to end, and restore the context; return how many tasks still run after *waitMs*. */
     public int close(long waitMs) throws InterruptedException, TimeoutException {
         if (waitMs > 0L) {
-            sc.listenerBus().waitUntilEmpty(waitMs); // what has started is known
+            sc.listenerBus().waitUntilEmpty(waitMs); // by then all task starts are known
         }
         int left = tracker.awaitEnd(waitMs);
         sc.removeSparkListener(tracker);
@@ -42,8 +42,8 @@ public final class JobGroups {
     }
 
     /**
-     * Make a session of *base*'s context with the settings *conf*, a JSON object. What the process was given of Spark SQL's own, and
-     * is not in it, goes back to Spark's default: it was not there where the stage was planned.
+     * Make a session over *base*'s context with the settings *conf*, a JSON object. Settings of Spark SQL that this process was started
+     * with, and that are not in *conf*, return to Spark's defaults, since the stage was planned without them.
      */
     public SparkSession session(SparkSession base, String conf) throws IOException {
         var session = base.newSession();
@@ -58,12 +58,12 @@ public final class JobGroups {
         return session;
     }
 
-    /** What is done in a job group. */
+    /** Work that runs in a job group. */
     public interface Work<T> {
         T run() throws Exception;
     }
 
-    /** Do *work* on this thread under *session*'s settings, in the job group *group* and with a scheduling pool. */
+    /** Do *work* on this thread under *session*'s settings, in the job group *group* and with its own scheduler pool. */
     public <T> T within(SparkSession session, String group, Work<T> work) throws Exception {
         String pool = takePool();
         try {
@@ -75,12 +75,12 @@ public final class JobGroups {
         }
     }
 
-    /** Return a scheduling pool that is nobody else's. */
+    /** Return a scheduler pool that nothing else uses. */
     public String takePool() {
         return pools.take();
     }
 
-    /** Let this thread's Spark jobs run under *session*'s settings, in the job group *group* and the scheduling pool *pool*. */
+    /** Run this thread's Spark jobs under *session*'s settings, in the job group *group* and the scheduler pool *pool*. */
     public void enter(SparkSession session, String group, String pool) {
         var p = new Properties();
         for (var setting : Seqs.each(session.sessionState().conf().getAllConfs().iterator())) {
@@ -97,7 +97,7 @@ public final class JobGroups {
         org.apache.spark.sql.SparkSession.setActiveSession(session);
     }
 
-    /** Let this thread's Spark jobs run in the job group *group*, until `leaveControl`. */
+    /** Run this thread's Spark jobs in the job group *group* until `leaveControl`. */
     public void enterControl(String group, String description) {
         sc.setJobGroup(group, description, true);
         sc.setLocalProperty(POOL, pools.take());
@@ -109,13 +109,13 @@ public final class JobGroups {
     public void leaveControl(String group) {
         synchronized (controls) {
             controls.remove(group);
-            Thread.interrupted(); // what came too late is not for whoever has this thread next
+            Thread.interrupted(); // a late interrupt must not reach the thread's next task
         }
         pools.give(sc.getLocalProperty(POOL));
         sc.setLocalProperty(POOL, null);
     }
 
-    /** Stop the Spark jobs of *group*, let no more of them start, and interrupt its thread. */
+    /** Cancel the running and future Spark jobs of *group*, and interrupt its thread. */
     public void cancelControl(String group) {
         sc.cancelJobGroupAndFutureJobs(group, "cancelled");
         synchronized (controls) {

@@ -2,7 +2,7 @@ package onager.jobs;
 
 import java.util.BitSet;
 
-/** Spark's scheduling pools, of which every run has one while it goes on. Spark never forgets a pool, so they are used again. */
+/** Spark's scheduler pools, one for each run in progress. Spark never removes a pool, so they are reused. */
 final class Pools {
     private static final String PREFIX = "onager-";
 

@@ -12,7 +12,7 @@ import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
 
-/** Knows which Spark task runs which partition of which run, so that a single one can be stopped. */
+/** Maps each partition of a run to its Spark task, so that a single partition can be killed. */
 public final class Tracker extends SparkListener {
     private static final AtomicInteger COUNT = new AtomicInteger();
 

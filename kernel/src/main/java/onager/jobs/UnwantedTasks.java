@@ -9,8 +9,8 @@ import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
 
 /**
- * Tasks that nobody wants any more, as the driver knows: `run/partition`. Spark starts a task that it was told to kill once more, in
- * another process of a cluster, where nobody has heard of that; as a plugin, this lets such a task ask the driver.
+ * The cancelled tasks, as `run/partition`. Spark may restart a killed task in another process of a cluster, which does not know of the
+ * cancellation; through this plugin, the task asks the driver.
  */
 public final class UnwantedTasks implements SparkPlugin {
     static final Set<String> UNWANTED = ConcurrentHashMap.newKeySet();

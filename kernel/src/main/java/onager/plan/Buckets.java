@@ -18,15 +18,15 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.types.IntegerType$;
 
 /**
- * Which bucket of an exchange a row goes to. Where a subquery has a say in it, what that gives is known to the fragment alone, so the rows
- * bring their bucket along, as a column behind their own that is left out again where they are read.
+ * The bucket of a row in an exchange. If it depends on a subquery, only the fragment knows it, so the rows carry their bucket as an
+ * additional last column, which the reading stage drops.
  */
 public final class Buckets {
     private static final String NAME = "onager_bucket";
 
     private Buckets() {}
 
-    /** Returns the Java serialisation of the expression that chooses the bucket of a row. */
+    /** Returns the Java serialisation of the expression that gives a row's bucket. */
     public static byte[] expression(ShuffleExchangeExec exchange) throws IOException {
         Expression bucket = bucket(exchange);
         boolean waits = ExecSubqueryExpression.hasSubquery(bucket);
@@ -39,14 +39,14 @@ public final class Buckets {
                 : ((HashPartitioning) exchange.outputPartitioning()).partitionIdExpression();
     }
 
-    /** Returns what an exchange carries, with the column. */
+    /** Returns the child of an exchange with the bucket column. */
     public static SparkPlan added(ShuffleExchangeExec exchange) {
         List<NamedExpression> columns = new ArrayList<>(Seqs.list(exchange.child().output()));
         columns.add(Expressions.alias(bucket(exchange), NAME));
         return Nodes.project(Seqs.seq(columns), exchange.child());
     }
 
-    /** Returns the leaf that stands for rows with the column, and leaves it out; *like* gives the others. */
+    /** Returns a leaf for rows with the bucket column, below a projection that drops it; *like* gives the other columns. */
     public static SparkPlan removed(SparkPlan like, String name) {
         List<Attribute> columns = new ArrayList<>(Seqs.list(like.output()));
         columns.add(Expressions.attribute(NAME, IntegerType$.MODULE$));

@@ -11,13 +11,13 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 
-/** A listing that was made once, when the query was planned: the same files for every task, and no listing again. */
+/** A file listing that was made when the query was planned: all tasks see the same files, and nothing is listed again. */
 final class FixedFileIndex implements FileIndex {
     private final Seq<Path> roots;
     private final List<PartitionDirectory> directories;
     private final StructType partitionSchema;
 
-    /** *roots*: what the query named; *directories*: those that are left after partition pruning. */
+    /** *roots*: the paths in the query; *directories*: those left after partition pruning. */
     FixedFileIndex(Seq<Path> roots, List<PartitionDirectory> directories, StructType partitionSchema) {
         this.roots = roots;
         this.directories = directories;

@@ -19,11 +19,11 @@ import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.immutable.Seq;
 
-/** What the planner makes of parts of a physical plan: fragments with some nodes replaced, and what a stage has above or below them. */
+/** Makes fragments of a physical plan, with some nodes replaced, and the operators that a stage needs above or below them. */
 public final class Fragments {
     private Fragments() {}
 
-    /** Returns a copy of a plan without code generation and transitions, each node of *cut* replaced. */
+    /** Returns a copy of a plan without code generation and transitions, with each node of *cut* replaced. */
     public static SparkPlan of(SparkPlan root, List<SparkPlan> cut, List<SparkPlan> replacements) {
         var map = new IdentityHashMap<SparkPlan, SparkPlan>();
         for (int i = 0; i < cut.size(); i++) {
@@ -47,7 +47,7 @@ public final class Fragments {
         return withChildren(node, made);
     }
 
-    /** Returns *node* over *children*, itself where they are those that it has. */
+    /** Returns *node* over *children*; *node* itself if they are its own. */
     public static SparkPlan withChildren(SparkPlan node, List<SparkPlan> children) {
         List<SparkPlan> before = Seqs.list(node.children());
         for (int i = 0; i < children.size(); i++) {
@@ -68,14 +68,14 @@ public final class Fragments {
         return Nodes.placeholder(like.session().sparkContext(), like.output(), name);
     }
 
-    /** Returns *child* in one partition. */
+    /** Returns *child* coalesced into one partition. */
     public static SparkPlan inOneTask(SparkPlan child) {
         return Nodes.inOneTask(child);
     }
 
     /**
-     * Returns the first rows of each partition that a limit above could take, over *child*: all of them where their order depends
-     * on a subquery, whose result is known above alone.
+     * Returns a local limit over *child*: of each partition, the rows that *limit* above it may need. If their order depends on a
+     * subquery, whose result only the stage above knows, these are all rows.
      */
     public static SparkPlan localLimit(SparkPlan limit, SparkPlan child) {
         if (limit instanceof TakeOrderedAndProjectExec top) {
@@ -83,33 +83,33 @@ public final class Fragments {
             return waits ? child : Nodes.limit(top.limit(), Nodes.sorted(top.sortOrder(), child));
         }
         int most = ((CollectLimitExec) limit).limit();
-        return most < 0 ? child : Nodes.limit(most, child); // without a limit there is only an offset
+        return most < 0 ? child : Nodes.limit(most, child); // no limit, only an offset
     }
 
     private static Seq<SortOrder> order(ShuffleExchangeExec exchange) {
         return ((RangePartitioning) exchange.outputPartitioning()).ordering();
     }
 
-    /** Returns the Java serialisation of the order by which an exchange divides rows into ranges. */
+    /** Returns the Java serialisation of a range exchange's ordering. */
     public static byte[] ordering(ShuffleExchangeExec exchange) throws IOException {
         return Serialization.encode(order(exchange));
     }
 
-    /** Returns each partition of *child* in the order by which an exchange divides rows into ranges. */
+    /** Returns *child* with each partition sorted by a range exchange's ordering. */
     public static SparkPlan sorted(ShuffleExchangeExec exchange, SparkPlan child) {
         return Nodes.sorted(order(exchange), child);
     }
 
-    /** Writes the Java serialisation of a fragment into a file, and returns the fragment as text. */
+    /** Writes the Java serialisation of a fragment to a file, and returns the fragment as text. */
     public static String finish(SparkPlan fragment, String target) throws IOException {
         Serialization.write(target, fragment);
         return fragment.treeString();
     }
 
     /**
-     * Returns the settings under which *session* plans, but for those that only a new process could have.
+     * Returns the settings of *session*, except static ones, which only a new process can set.
      *
-     * @return "key\tvalue" one after another, separated by the character 0
+     * @return "key\tvalue" for each, separated by NUL
      */
     public static String settings(SparkSession session) {
         var ofProcess = session.sparkContext().getConf();

@@ -18,8 +18,8 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * What SQL alone may not do in an executor's Spark, whoever analyzes it: read files that are Onager's own, by the setting
- * `spark.onager.privatePaths`, and call methods of Java (`reflect` and its like), unless `spark.onager.reflect` is true.
+ * Restricts SQL in an executor's Spark: it must not read the paths in `spark.onager.privatePaths`, nor call Java methods (`reflect` and
+ * similar functions) unless `spark.onager.reflect` is true.
  */
 public final class Guard extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     private static final String PATHS = "spark.onager.privatePaths";
@@ -39,8 +39,8 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
         if (!SparkEnv.get().conf().getBoolean(REFLECT, false)) {
             for (String name : List.of("reflect", "java_method", "try_reflect")) {
                 extensions.injectFunction(Lookups.replaced(name, arguments -> {
-                    throw new RefusedException(name + " calls any method of Java, with the rights of the executor, and is refused: "
-                            + "use a UDF, or have executors started with --spark-conf " + REFLECT + "=true");
+                    throw new RefusedException(name + " can call any Java method, with the rights of the executor, and is refused: "
+                            + "use a UDF, or start executors with --spark-conf " + REFLECT + "=true");
                 }));
             }
         }
@@ -83,7 +83,7 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
         try {
             return local.toRealPath().toString();
         } catch (IOException e) {
-            return local.normalize().toString(); // it is gone, or nobody's to read
+            return local.normalize().toString(); // it does not exist, or is not readable
         }
     }
 }

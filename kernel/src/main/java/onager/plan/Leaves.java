@@ -34,12 +34,12 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** Describes the leaves of a physical plan, whose own fields do not survive serialisation, and makes them again. */
+/** Describes the leaves of a physical plan, whose own fields do not survive serialisation, and rebuilds them. */
 @SuppressWarnings("serial") // Scala's sequences are serialisable, and do not say so
 public final class Leaves {
     private Leaves() {}
 
-    /** What a leaf is made again of. */
+    /** The data from which a leaf is rebuilt. */
     interface Description extends Serializable {
         SparkPlan leaf(SparkSession session) throws ReflectiveOperationException;
     }
@@ -57,7 +57,7 @@ public final class Leaves {
         }
     }
 
-    /** The files of one directory of a partitioned table; four *numbers* a file: length, time, block size, replication. */
+    /** The files of one directory of a partitioned table; four *numbers* per file: length, time, block size, replication. */
     private record Directory(InternalRow values, String[] paths, long[] numbers) implements Serializable {
         static Directory of(PartitionDirectory listed) {
             int count = listed.files().size();
@@ -82,7 +82,7 @@ public final class Leaves {
         }
     }
 
-    /** *packed*: each row behind its length. */
+    /** *packed*: the rows, each preceded by its length. */
     private record Rows(Seq<Attribute> output, int count, byte[] packed) implements Description {
         @Override
         public SparkPlan leaf(SparkSession session) {
@@ -139,14 +139,14 @@ public final class Leaves {
         return bytes + "\t" + files + "\t" + Files.tasks(relation, listed) + "\t" + relation.fileFormat() + "\t" + root;
     }
 
-    /** Those of *filters* that are known when the query is planned: the others have a subquery. */
+    /** The *filters* without subqueries, which are known when the query is planned. */
     private static List<Expression> planned(Seq<Expression> filters) {
         return Seqs.list(filters).stream().filter(filter -> !ExecSubqueryExpression.hasSubquery(filter)).toList();
     }
 
     /**
-     * Returns *leaf*, of *tasks* partitions, below those partition filters of a scan that only a running query can
-     * evaluate. They leave out directories, and those that a join does not repeat rows as well.
+     * Returns *leaf*, of *tasks* partitions, below the runtime partition filters of a scan. They prune directories; filters that no join
+     * repeats also filter rows.
      */
     public static SparkPlan underRuntimeFilters(FileSourceScanExec scan, SparkPlan leaf, int tasks) {
         var filters = Seqs.list(scan.partitionFilters()).stream().filter(ExecSubqueryExpression::hasSubquery).toList();
@@ -160,7 +160,7 @@ public final class Leaves {
         return filtered;
     }
 
-    /** Returns a scan like *scan* of *directories* alone. */
+    /** Returns a scan like *scan* over *directories* only. */
     static FileSourceScanExec over(FileSourceScanExec scan, List<PartitionDirectory> directories) {
         HadoopFsRelation all = scan.relation();
         var files = new FixedFileIndex(all.location().rootPaths(), directories, all.partitionSchema());
@@ -169,9 +169,9 @@ public final class Leaves {
     }
 
     /**
-     * Describes the rows that a leaf gives now in the file *target*; those of an RDD are computed here, once.
+     * Describes the current rows of a leaf in the file *target*; those of an RDD are computed here, once.
      *
-     * @return "bytes partitions", separated by a tab; null if the rows are more than *maxBytes*
+     * @return "bytes partitions", separated by a tab; null if the rows exceed *maxBytes*
      */
     public static String describeRows(SparkPlan leaf, SparkSession session, long maxBytes, String target) throws IOException {
         var bytes = new ByteArrayOutputStream();
@@ -192,7 +192,7 @@ public final class Leaves {
     }
 
     /**
-     * Describes a leaf without files and rows (a range, the one row of a query without FROM, nothing at all).
+     * Describes a leaf without files and rows: a range, the one row of a query without FROM, or an empty relation.
      *
      * @return "bytes partitions", separated by a tab
      */
@@ -206,7 +206,7 @@ public final class Leaves {
         return hasRow ? "0\t1" : "0\t0";
     }
 
-    /** Makes the leaf of a description, for plans that run in *session*. */
+    /** Returns the leaf that *description* describes, for plans that run in *session*. */
     public static SparkPlan rebuild(byte[] description, SparkSession session)
             throws IOException, ReflectiveOperationException {
         Option<org.apache.spark.sql.SparkSession> before = org.apache.spark.sql.SparkSession.getActiveSession();

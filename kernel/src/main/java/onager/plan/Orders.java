@@ -19,15 +19,15 @@ import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
 
-/** By what a query orders its result, as columns: two results in that order agree in them row by row, whatever ties do. */
+/** Finds the columns by which a query orders its result; two sorted results agree in these columns row by row, even with ties. */
 public final class Orders {
     private Orders() {}
 
     /**
      * Look at an analyzed query.
      *
-     * @return {facts, plan}: facts is "limited|whole tab keys", keys being the places of the columns by which it orders, separated by
-     *     commas, or empty; plan is the query, with columns added at its end for keys that its output lacks
+     * @return {facts, plan}: facts is "limited|whole tab keys", where keys are the positions of the sort columns, separated by commas, or
+     *     empty; plan is the query, with columns added at its end for keys that its output lacks
      */
     public static Object[] of(LogicalPlan query) {
         boolean limited = false;
@@ -60,7 +60,7 @@ public final class Orders {
         return plan instanceof GlobalLimit || plan instanceof LocalLimit || plan instanceof Offset;
     }
 
-    /** The only input of an operator that keeps rows in their order, or null. */
+    /** The only input of an operator that keeps the order of rows; null for other operators. */
     private static LogicalPlan below(LogicalPlan plan) {
         if (plan instanceof WithCTE with) {
             return with.plan();
@@ -68,14 +68,14 @@ public final class Orders {
         return plan instanceof Project || plan instanceof SubqueryAlias || isLimit(plan) ? plan.children().apply(0) : null;
     }
 
-    /** Where the output has the keys, or null when it lacks one. */
+    /** The positions of the keys in the output; null if it lacks one. */
     private static String places(LogicalPlan plan, List<?> keys) {
         List<Object> output = Seqs.list(plan.output()).stream().<Object>map(Attribute::exprId).toList();
         var places = keys.stream().map(key -> key instanceof Attribute a ? output.lastIndexOf(a.exprId()) : -1).toList();
         return places.contains(-1) ? null : places.stream().map(String::valueOf).collect(Collectors.joining(","));
     }
 
-    /** The same rows with the sort's keys as further columns; these go into *added*. */
+    /** The plan with the sort's keys as further columns, which are appended to *added*. */
     private static LogicalPlan widened(LogicalPlan plan, List<Expression> keys, List<NamedExpression> added) {
         if (plan instanceof Sort) {
             List<NamedExpression> columns = new ArrayList<>(Seqs.list(plan.output()));

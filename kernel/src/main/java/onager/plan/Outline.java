@@ -28,7 +28,7 @@ import org.apache.spark.sql.execution.joins.BaseJoinExec;
 import org.apache.spark.sql.execution.joins.BroadcastNestedLoopJoinExec;
 import org.apache.spark.sql.execution.python.MapInBatchExec;
 
-/** What the planner asks of the nodes of a physical plan, in one call instead of one call per node. */
+/** Describes all nodes of a physical plan to the planner in one call. */
 public final class Outline {
     private static final String PYTHON = MapInBatchExec.class.getPackageName() + ".";
 
@@ -37,19 +37,18 @@ public final class Outline {
     private final Set<Integer> seen = new HashSet<>();
     private final List<Reuse> reused = new ArrayList<>();
 
-    /** That the node of the line *by* stands for *plan*. */
+    /** The node in line *by* reuses *plan*. */
     private record Reuse(int by, SparkPlan plan) {}
 
     private Outline() {}
 
     /**
-     * Lists every node of a plan, parents first, those of subqueries included; code generation and row/column
-     * transitions are left out.
+     * Lists the nodes of a plan and of its subqueries, parents first, without code generation and row/column transitions.
      *
      * @return {String, List of SparkPlan}: one line per node, and the nodes in the same order. The fields of a line
      *     are separated by tabs: the parent's line (-1 for the root), role (child, subquery, reused), simple class
-     *     name, plan id, letters ("n": an expression is not deterministic, "p": runs Python, "o": aggregates in the order of its
-     *     rows), and what is particular to its class ("" for most).
+     *     name, plan id, letters ("n": an expression is not deterministic, "p": runs Python, "o": an aggregate depends on the order
+     *     of rows), and facts that depend on its class ("" for most).
      */
     public static Object[] of(SparkPlan root) {
         var outline = new Outline();
@@ -129,8 +128,8 @@ public final class Outline {
     }
 
     /**
-     * Says whether a join emits broadcast rows, once, by what they met in any partition: Spark finds that out with a job
-     * over all partitions, and gives these rows in partitions of their own, as many as the process has cores.
+     * Whether a join emits each broadcast row at most once, depending on matches in all partitions. Spark finds these with a job over all
+     * partitions, and returns the rows in additional partitions, as many as the process has cores.
      */
     private static boolean looksAtAllPartitions(BroadcastNestedLoopJoinExec join) {
         boolean buildsRight = join.buildSide() == BuildRight$.MODULE$;
@@ -143,8 +142,7 @@ public final class Outline {
     /**
      * Lists the Python functions in a node's expressions.
      *
-     * @return one line each: name, number of broadcast variables, and "1" if it refers to an accumulator of the
-     *     user's, separated by tabs.
+     * @return one line each: name, number of broadcast variables, and "1" if it refers to an accumulator of the user, separated by tabs
      */
     public static String pythonFunctions(SparkPlan node) {
         var text = new StringBuilder();

@@ -23,17 +23,16 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 
 /**
- * A scan of a data source (Python's, or any of Spark's second interface) as a leaf of a plan: the partitions that the source
- * gave when the query was planned, each read by the task of its number, by the source's own reader. Sources make both to be sent
- * to other processes.
+ * A scan of a data source (in Python, or of Spark's DataSource V2) as a leaf of a plan. It has the partitions that the source returned when
+ * the query was planned; task i reads partition i with the source's own reader. Both are serialisable by contract.
  */
 @SuppressWarnings("serial")
 public final class PartitionsScanExec extends OwnExec {
-    /** What a source counts as that does not say how much it holds: more than anything small. */
+    /** The assumed size of a source that does not report one: larger than any limit for small queries. */
     private static final long UNKNOWN = 1L << 50;
 
     private final Seq<Attribute> output;
-    // Closures of nodes above take the plan along to their tasks, which have no use for the partitions of all others.
+    // Transient: closures of nodes above serialise the plan for their tasks, which do not need the partitions of all others.
     private final transient Seq<Option<InputPartition>> partitions;
     private final transient PartitionReaderFactory readers;
     private final boolean isColumnar;
@@ -59,8 +58,7 @@ public final class PartitionsScanExec extends OwnExec {
     /**
      * Describes *scan* in the file *target*; its source is asked for its partitions here, once.
      *
-     * @return "bytes partitions name", separated by tabs; null for a scan with filters that only a running query knows and that
-     *     nobody else applies
+     * @return "bytes partitions name", separated by tabs; null for a scan with runtime filters that no other operator applies
      */
     public static String describe(BatchScanExec scan, String target) throws IOException {
         if (!Seqs.list(scan.runtimeFilters()).stream().allMatch(DynamicPruning.class::isInstance)) {
@@ -84,7 +82,7 @@ public final class PartitionsScanExec extends OwnExec {
     }
 
     @Override
-    @SuppressWarnings("unchecked") // batches pass for rows, as in Spark
+    @SuppressWarnings("unchecked") // columnar batches are passed as rows, as in Spark
     public RDD<ColumnarBatch> doExecuteColumnar() {
         return (RDD<ColumnarBatch>) (RDD<?>) doExecute();
     }

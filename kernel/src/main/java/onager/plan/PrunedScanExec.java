@@ -20,23 +20,23 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 
 /**
- * A scan of files without those directories that filters of the running query leave out. The filters' subqueries are there when a
- * stage is bound, so all its tasks, wherever they run, leave out the same, and share what is left as if nothing else had been
- * planned; of tasks there are as many as planned, some without files.
+ * A scan of files without the directories that runtime filters prune. The filters' subqueries have run when a stage is bound, so all its
+ * tasks, wherever they run, prune the same directories, and divide the remaining files as if only these had been planned. The number of
+ * tasks stays as planned; some may have no files.
  */
 @SuppressWarnings("serial")
 public final class PrunedScanExec extends OwnExec {
     private final Seq<Expression> filters;
     private final int tasks;
 
-    /** *tasks*: how many were planned. Spark looks for this constructor. */
+    /** *tasks*: the planned number of partitions. Spark calls this constructor by reflection. */
     public PrunedScanExec(Seq<Expression> filters, SparkPlan scan, int tasks) {
         super(scan);
         this.filters = filters;
         this.tasks = tasks;
     }
 
-    /** Returns the scan of the directories that are left; the subqueries have their results by now. */
+    /** Returns the scan of the remaining directories, after the subqueries have run. */
     private FileSourceScanExec pruned() {
         var files = (FileSourceScanExec) child;
         StructType columns = files.relation().partitionSchema();
@@ -47,7 +47,7 @@ public final class PrunedScanExec extends OwnExec {
                 .toList());
     }
 
-    /** Returns null where the filter needs more than a directory's values. */
+    /** Returns null if the filter needs more than a directory's partition values. */
     private static BasePredicate predicate(Expression filter, StructType columns) {
         for (var attribute : Seqs.each(filter.references().iterator())) {
             if (!columns.getFieldIndex(attribute.name()).isDefined()) {
@@ -60,7 +60,7 @@ public final class PrunedScanExec extends OwnExec {
         })));
     }
 
-    /** Returns *rows* in as many partitions as planned. */
+    /** Returns *rows* in the planned number of partitions. */
     private <T> RDD<T> inTasks(RDD<T> rows, Class<T> of) {
         int there = rows.getNumPartitions();
         if (there > tasks) {

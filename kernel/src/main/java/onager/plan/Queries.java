@@ -23,39 +23,39 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
-/** What the planner asks of a query before Spark has made a physical plan of it. */
+/** Facts about queries that the planner needs before Spark makes a physical plan. */
 public final class Queries {
     static final BigInt MOST_NUMBERS = BigInt.apply(1L << 50);
 
-    /** Rows of the driver, and those that the query's text itself holds: Spark gives no size of either. */
+    /** Rows of the driver and rows in the query's text, for which Spark gives no size. */
     private static final Set<Class<?>> SIZELESS = Set.of(LogicalRDD.class, ResolvedInlineTable.class);
 
     private Queries() {}
 
-    /** Returns the statement that *plan* becomes once Spark knows what an IDENTIFIER(…) in it says, with some name; others as they are. */
+    /** Returns *plan* with an IDENTIFIER(…) replaced by a placeholder name; other plans stay unchanged. */
     public static LogicalPlan named(LogicalPlan plan) {
         return plan instanceof PlanWithUnresolvedIdentifier unnamed
                 ? unnamed.planBuilder().apply(Seqs.seq("name"), plan.children())
                 : plan;
     }
 
-    /** Returns whether a parsed statement does something instead of giving rows. */
+    /** Returns whether a parsed statement is a command rather than a query. */
     public static boolean isCommand(LogicalPlan plan) {
         LogicalPlan named = named(plan);
         return named instanceof Command || named instanceof ParsedStatement;
     }
 
     /**
-     * Returns the size of all that a query reads; -1 if a source does not say. Of an analyzed one that is before any pruning, of an
-     * optimized one without the columns that it does not need.
+     * Returns how many bytes a query reads; -1 if a source does not say. For an analyzed plan, nothing is pruned; for an optimized one,
+     * unneeded columns do not count.
      *
-     * <p>A range counts 8 bytes a number, local rows by Spark's estimate, an RDD of the driver nothing.
+     * <p>A range counts 8 bytes per number, local rows count by Spark's estimate, and an RDD of the driver counts 0.
      */
     public static long inputBytes(LogicalPlan plan) {
         return inputBytes(plan, null);
     }
 
-    /** *needed*: the attributes that are used above, null if all are. */
+    /** *needed*: the attributes that are used above; null: all. */
     private static long inputBytes(LogicalPlan plan, AttributeSet needed) {
         long total = 0;
         if (plan instanceof LogicalRelation files && files.relation() instanceof HadoopFsRelation relation) {
@@ -94,13 +94,13 @@ public final class Queries {
         return Seqs.list(attributes).stream().filter(needed::contains).mapToLong(each -> each.dataType().defaultSize()).sum();
     }
 
-    /** Returns about which share of a relation's files columns of *widths* bytes a row take: all of it unless they lie apart. */
+    /** Returns the approximate share of a relation's files that columns of *widths* bytes per row take; 1 for row formats. */
     static double columnShare(HadoopFsRelation relation, long widths) {
         long all = relation.dataSchema().defaultSize();
         return Files.isColumnar(relation.fileFormat()) && all > 0 ? Math.min(1.0, Math.max(widths, 1L) / (double) all) : 1.0;
     }
 
-    /** Returns all logical plans right below *plan*. */
+    /** Returns all logical plans directly below *plan*. */
     static Stream<LogicalPlan> below(LogicalPlan plan) {
         return Stream.of(plan.children(), plan.innerChildren(), plan.subqueries()).flatMap(each -> Seqs.list(each).stream())
                 .filter(LogicalPlan.class::isInstance).map(LogicalPlan.class::cast);
@@ -110,7 +110,7 @@ public final class Queries {
     public static String firstOf(LogicalPlan parsed, String names) {
         LogicalPlan plan = named(parsed);
         if (plan instanceof ExplainCommand explain) {
-            // What is explained is analyzed, and not run; this one is run when it is analyzed.
+            // EXPLAIN only analyzes its query, but this statement runs when it is analyzed.
             return firstOf(explain.logicalPlan(), "UnresolvedExecuteImmediate");
         }
         String name = plan.getClass().getSimpleName();

@@ -4,21 +4,21 @@ import onager.spark43.Lookups;
 import org.antlr.v4.runtime.Token;
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer;
 
-/** Where the statements of a script begin and end. */
+/** Splits a script into statements. */
 public final class Scripts {
     private Scripts() {}
 
     /**
-     * Returns a line for each statement: where it begins and ends, counted in code points, the line and the column of its beginning,
-     * and whether it begins a procedure ({@code BEGIN}, with or without a label). Comments between statements are left out.
+     * Returns a line for each statement: its start and end in code points, the line and column of its start, and whether it begins a
+     * procedure ({@code BEGIN}, with or without a label). Comments between statements are left out.
      *
-     * <p>Spark's lexer tells strings and comments apart in the same way under every setting: it is its parser that reads settings.
+     * <p>Spark's lexer recognises strings and comments independently of settings, which only its parser reads.
      */
     public static String statements(String text) {
         SqlBaseLexer lexer = Lookups.lexer(text);
         var out = new StringBuilder();
         Token first = null;
-        Token before = null; // the token before this one, in the same statement
+        Token before = null; // the previous token of the same statement
         int tokens = 0;
         boolean isProcedure = false;
         while (true) {
@@ -43,7 +43,7 @@ public final class Scripts {
                 isProcedure = isProcedure || type == SqlBaseLexer.BEGIN && (tokens == 1 || isLabelled);
                 before = token;
             } else if (first == null && lexer.has_unclosed_bracketed_comment) {
-                first = token; // a comment to the end of the script, which Spark refuses
+                first = token; // an unclosed comment, which Spark refuses
             }
         }
     }

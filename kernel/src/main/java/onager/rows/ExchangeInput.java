@@ -3,14 +3,14 @@ package onager.rows;
 import java.io.Serializable;
 import org.apache.spark.TaskContext;
 
-/** The output of a stage as another one's tasks read it; travels with their plan. */
+/** The output of a stage as the tasks of another stage read it; serialised with their plan. */
 public interface ExchangeInput extends Serializable {
-    /** How many partitions the input has. */
+    /** Return the number of partitions. */
     int partitions();
 
-    /** Return which of its stage's inputs it is, where it matters to others which partitions of it are read; else -1. */
+    /** Return its index in the stage's inputs if producers must know which of its partitions are read; else -1. */
     int streamed();
 
-    /** Return what a task reads of *partition*; opening costs nothing and asks nothing of anybody. */
+    /** Return the source of *partition* for a task; opening it is free, and asks no producer. */
     ExchangeSource open(int partition, TaskContext context);
 }

@@ -3,19 +3,19 @@ package onager.rows;
 import java.io.IOException;
 import java.io.Serializable;
 
-/** Where a stage's tasks put their rows, by bucket; travels with their plan. */
+/** Where a stage's tasks write their rows, by bucket; serialised with their plan. */
 public interface ExchangeOutput extends Serializable {
     int buckets();
 
-    /** Make what executions need, once and before any begins. */
+    /** Prepare for executions; called once, before any starts. */
     void prepare() throws IOException;
 
-    /** Bytes of rows after which a frame is full. */
+    /** Return the size in bytes at which a frame is full. */
     int frameBytes();
 
-    /** Return where the execution *nonce* of *partition* puts its frames. */
+    /** Return the sink for the frames of the execution *nonce* of *partition*. */
     ExchangeSink open(int partition, String nonce) throws IOException;
 
-    /** Remove what the execution *nonce* has given, because nobody will ever name it; what fails goes with the job. */
+    /** Remove the output of the execution *nonce*, which no report names; files that cannot be removed go with the job. */
     void discard(int partition, String nonce);
 }

@@ -12,8 +12,7 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The output of a stage as rows, whichever exchange carries it. Like Spark's own shuffle reader it hands out one row
- * object again and again.
+ * The output of a stage as rows, from any kind of exchange. Like Spark's shuffle reader, it reuses one row object.
  */
 @SuppressWarnings("serial")
 public final class ExchangeRDD extends RowRDD {
@@ -67,7 +66,7 @@ public final class ExchangeRDD extends RowRDD {
             return row;
         }
 
-        /** Take the next frame. The row last handed out may lie in the one before, and stays whole while hasNext looks on. */
+        /** Take the next frame. The last row returned may be in the previous frame, which stays valid during hasNext. */
         private boolean advance() {
             while (!at.hasNext()) {
                 Frame next = ExchangeSource.next(source, context);

@@ -9,8 +9,8 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import scala.collection.immutable.Seq;
 
 /**
- * The output of another stage as a leaf of a plan. Its rows are UnsafeRows already and go on as they are, where a scan of an RDD
- * would put every row together anew.
+ * The output of another stage as a leaf of a plan. Its rows are already UnsafeRows and are passed on unchanged, whereas Spark's scan of an
+ * RDD would convert each one.
  */
 @SuppressWarnings("serial")
 public final class ExchangeScanExec extends OwnExec {

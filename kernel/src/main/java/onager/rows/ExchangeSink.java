@@ -2,22 +2,22 @@ package onager.rows;
 
 import java.io.IOException;
 
-/** Where one execution of a task puts its frames. One thread uses it; it ends with `finish` or `abort`, once. */
+/** Takes the frames of one execution of a task, on one thread; it ends with a single `finish` or `abort`. */
 public interface ExchangeSink {
     /**
-     * Hand over a frame of *bucket*, waiting as long as there is no room for it.
+     * Put a frame of *bucket*, and wait while there is no room for it.
      *
-     * <p>The frame's bytes are the sink's during the call alone. False says that nobody will read this bucket any more: the
-     * frame was dropped, and no other of the bucket need be given.
+     * <p>The sink uses the frame's bytes only during the call. Returns false if nobody will read this bucket any more: the frame was
+     * dropped, and no further frames of the bucket are needed.
      */
     boolean put(int bucket, Frame frame) throws IOException, InterruptedException;
 
-    /** All is given, *rows* of them by bucket (of those that are wanted): only now can a reader come to an end. */
+    /** The output is complete, with *rows* rows by bucket (of wanted buckets); only now do readers see the end. */
     void finish(long[] rows) throws IOException;
 
-    /** What was given is not all, since the task failed: readers must not take it for the whole. Never throws. */
+    /** The task failed and its output is incomplete; readers must not see an end. Never throws. */
     void abort(Throwable why);
 
-    /** Bytes stored or sent so far. */
+    /** Return the bytes stored or sent so far. */
     long bytes();
 }

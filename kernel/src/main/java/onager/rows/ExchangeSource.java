@@ -6,22 +6,22 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 
 /**
- * The frames that one task reads of one input. One thread uses it. Nothing is asked of producers before the first `next`:
- * an operator may never read, and then nothing is waited for or held.
+ * The frames of one input that one task reads, on one thread. Producers are not asked before the first `next`: an operator may never
+ * read, and then nothing is waited for or held in memory.
  */
 public interface ExchangeSource {
     /**
-     * Return the next frame, waiting for it, or null at the end of the stream.
+     * Wait for the next frame and return it, or null at the end.
      *
-     * <p>A frame stays as it is until this was called twice more. The end is given only where every producer said that it
-     * is one; a producer that failed, or fell silent, is an exception.
+     * <p>A frame stays valid until the second next call. The end is returned only after every producer has reported its own; a producer
+     * that failed, or that no longer answers, causes an exception.
      */
     Frame next() throws IOException, InterruptedException;
 
-    /** Read no more, and let producers know. Harmless to repeat; never throws. */
+    /** Stop reading, and tell the producers. Idempotent; never throws. */
     void close();
 
-    /** Return the next frame of *source* for a task, whose exceptions are those that Spark expects. */
+    /** Return the next frame of *source* for a task, with exceptions that Spark expects. */
     static Frame next(ExchangeSource source, TaskContext context) {
         context.killTaskIfInterrupted();
         try {

@@ -5,7 +5,7 @@ import java.util.Arrays;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
 
-/** Puts rows together into a frame, in a buffer that is used again. */
+/** Assembles rows into a frame, in a reusable buffer. */
 final class FrameBuilder {
     private static final int MOST_ROWS = 1 << 20; // rows of no columns take no bytes
     private static final byte[] NO_BYTES = new byte[0];
@@ -16,9 +16,9 @@ final class FrameBuilder {
     private int used = 0;
     private int[] lengths = NO_LENGTHS;
     private int rows = 0;
-    private int rowSize = -2; // -2: no row yet, -1: rows of several sizes, else the size of all
+    private int rowSize = -2; // -2: no row yet, -1: sizes differ, else the size of each row
 
-    /** *most*: bytes after which a frame is full, unless a single row is larger. */
+    /** *most*: the maximum size of a frame in bytes, unless a single row is larger. */
     FrameBuilder(int most) {
         this.most = most;
     }
@@ -27,17 +27,17 @@ final class FrameBuilder {
         return rows;
     }
 
-    /** Bytes of memory that the buffer takes. */
+    /** Return the memory that the buffer takes, in bytes. */
     long held() {
         return bytes.length + 4L * lengths.length;
     }
 
-    /** Whether a row of *size* bytes belongs into the next frame. */
+    /** Whether a row of *size* bytes does not fit this frame. */
     boolean isFullFor(int size) {
         return rows == MOST_ROWS || rows > 0 && used + size > most;
     }
 
-    /** Add a row of *size* bytes; return how many bytes more the buffer takes now. */
+    /** Add a row of *size* bytes; return by how many bytes the buffer grew. */
     long add(UnsafeRow row, int size) {
         long before = held();
         if (used + size > bytes.length) {
@@ -59,7 +59,7 @@ final class FrameBuilder {
         return held() - before;
     }
 
-    /** Note that a row of another size came: from now on lengths are kept one by one. */
+    /** Record the length of each row from now on, since sizes differ. */
     private void mixed(int size) {
         if (rowSize == -2) {
             rowSize = size;
@@ -72,7 +72,7 @@ final class FrameBuilder {
         }
     }
 
-    /** Return what was gathered; its bytes are those of the buffer, until `reset`. */
+    /** Return the frame, which shares the buffer's bytes until `reset`. */
     Frame frame() {
         int size = used + (rowSize == -1 ? 4 * rows : 0);
         byte[] all = bytes;
@@ -85,7 +85,7 @@ final class FrameBuilder {
         return new Frame(all, size, rows, rowSize);
     }
 
-    /** Begin the next frame; *release*: give the memory back, too. A buffer that a large row made goes in any case. */
+    /** Start the next frame; with *release*, free the buffer. A buffer that grew for a large row is always freed. */
     void reset(boolean release) {
         used = 0;
         rows = 0;

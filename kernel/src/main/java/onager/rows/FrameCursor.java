@@ -3,14 +3,14 @@ package onager.rows;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.unsafe.Platform;
 
-/** A place between the rows of a frame. */
+/** A position between the rows of a frame. */
 public final class FrameCursor {
     private Frame frame = null;
     private int left = 0;
     private int at;
     private int lengthAt;
 
-    /** Go before the first row of *next*. */
+    /** Move before the first row of *next*. */
     public void start(Frame next) {
         frame = next;
         left = next.rows();
@@ -22,7 +22,7 @@ public final class FrameCursor {
         return left > 0;
     }
 
-    /** Let *into* be the next row; it lies in the frame. */
+    /** Point *into* to the next row, within the frame's bytes. */
     public void next(UnsafeRow into) {
         int size = frame.rowSize();
         if (size < 0) {
@@ -34,7 +34,7 @@ public final class FrameCursor {
         left--;
     }
 
-    /** Let *into* be the last row, and stay where this is. */
+    /** Point *into* to the last row, without moving. */
     public void last(UnsafeRow into) {
         boolean isMixed = frame.rowSize() < 0;
         int size = isMixed ? length(frame.size() - 4) : frame.rowSize();

@@ -4,8 +4,8 @@ import java.io.IOException;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
- * Deals one task's rows out into frames by bucket, and gives these to a sink. Memory stays within a limit plus one row:
- * when all buffers together reach it, the largest becomes a frame.
+ * Collects one task's rows into frames by bucket, and passes these to a sink. Memory stays within a limit plus one row: when all buffers
+ * together reach the limit, the largest becomes a frame.
  */
 public final class FrameWriter {
     private final ExchangeSink sink;
@@ -29,7 +29,7 @@ public final class FrameWriter {
         }
     }
 
-    /** Return how many rows were added so far. */
+    /** Return the number of rows added so far. */
     public long rows() {
         return rows;
     }
@@ -69,7 +69,7 @@ public final class FrameWriter {
         return found;
     }
 
-    /** Give what a bucket holds to the sink; with memory short its buffer is given back, too. */
+    /** Pass a bucket's rows to the sink; if memory is short, release the buffer, too. */
     private void flush(int bucket) throws IOException, InterruptedException {
         FrameBuilder b = builders[bucket];
         if (b.rows() > 0 && !sink.put(bucket, b.frame())) {
@@ -81,7 +81,7 @@ public final class FrameWriter {
         held += b.held();
     }
 
-    /** Give out what is held and tell the sink that this was all. */
+    /** Flush all buffers, and tell the sink that the rows are complete. */
     public void finish() throws IOException, InterruptedException {
         for (int i = 0; i < builders.length; i++) {
             if (!unwanted[i]) {

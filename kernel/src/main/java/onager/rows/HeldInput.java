@@ -12,8 +12,8 @@ import net.jpountz.lz4.LZ4SafeDecompressor;
 import org.apache.spark.TaskContext;
 
 /**
- * An input of one partition that was read before, whole and into memory: what a broadcast or a subquery is made of. The tasks that
- * read it run in this process, so it is not sent along with them, but found again by its number.
+ * An input of one partition that was read into memory as a whole: the input of a broadcast or a subquery. The tasks that read it run in
+ * this process, so it is not serialised with them, but found by its number.
  */
 @SuppressWarnings("serial")
 public final class HeldInput implements ExchangeInput {
@@ -21,7 +21,7 @@ public final class HeldInput implements ExchangeInput {
     private static long count = 0;
 
     private final long number;
-    /** Each reader opens them anew; null: given back. */
+    /** Each reader unpacks them; null after release. */
     private transient volatile List<PackedFrame> frames;
 
     public HeldInput(List<PackedFrame> frames) {
@@ -33,19 +33,19 @@ public final class HeldInput implements ExchangeInput {
         }
     }
 
-    /** What is read in its place. */
+    /** Return the held input with this number after deserialisation. */
     private Object readResolve() throws InvalidObjectException {
         synchronized (HELD) {
             var held = HELD.get(number);
             HeldInput found = held == null ? null : held.get();
             if (found == null) {
-                throw new InvalidObjectException("what was read whole for this task is held no more, or by another process");
+                throw new InvalidObjectException("the input that was held for this task was released, or belongs to another process");
             }
             return found;
         }
     }
 
-    /** Give the memory back: all that was to be made of it is made. Who reads it nevertheless fails. */
+    /** Release the memory, once all that needed the input is built. Later reads throw. */
     public void release() {
         frames = null;
     }
@@ -64,7 +64,7 @@ public final class HeldInput implements ExchangeInput {
     public ExchangeSource open(int partition, TaskContext context) {
         List<PackedFrame> there = frames;
         if (there == null) {
-            throw new IllegalStateException("what was read whole for this stage was given back when the stage had been bound");
+            throw new IllegalStateException("the input that was held for this stage was released when the stage had been bound");
         }
         return new Source(there.iterator());
     }

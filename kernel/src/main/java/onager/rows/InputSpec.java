@@ -3,15 +3,15 @@ package onager.rows;
 import java.io.Serializable;
 
 /**
- * What is said of an input of a stage: files, whose producers have *nonces*, or, with *attempts*, a stream.
+ * An input of a stage: files, whose producers have *nonces*, or, with *attempts*, streams.
  *
  * @param readsAll whether each partition reads all of it
- * @param partitions how many it has as the reading stage was planned
+ * @param partitions the number of partitions with which the reading stage was planned
  * @param producers the partitions of the producing stage; *nonces* and *rows* are in this order
- * @param bytes stored, of all files
- * @param attempts by partition of the producing stage, as *addresses*
- * @param alone whether nothing else of the job reads the producing stage
- * @param ordering the serialised order of sorted runs, of which partitions are ranges; else null
+ * @param bytes the stored size of all files
+ * @param attempts the task attempts by partition of the producing stage, like *addresses*
+ * @param alone whether this is the only input that reads the producing stage
+ * @param ordering the serialised ordering of sorted runs, whose ranges are the partitions; else null
  */
 public record InputSpec(int stage, String directory, boolean readsAll, int partitions, int[] producers, String[] nonces, long[] rows,
         long bytes, String job, int attempt, int[] attempts, String[] addresses, boolean alone, byte[] ordering) implements Serializable {
@@ -19,7 +19,7 @@ public record InputSpec(int stage, String directory, boolean readsAll, int parti
         return attempts != null;
     }
 
-    /** Return how many tasks wrote it. */
+    /** Return the number of tasks that wrote it. */
     public int writers() {
         return isStream() ? attempts.length : producers.length;
     }

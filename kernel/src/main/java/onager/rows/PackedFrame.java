@@ -9,16 +9,16 @@ import net.jpountz.lz4.LZ4SafeDecompressor;
 import onager.store.SpillFile;
 
 /**
- * A frame as it travels between executors: an LZ4 block, or the plain bytes where that is no shorter, and a checksum of what is
- * stored. It lies in memory, or in the file where frames go that nobody has asked for in time.
+ * A frame as executors send it: an LZ4 block, or plain bytes if compression does not help, with a checksum. It is in memory or, if no
+ * reader asked for it in time, in a spill file.
  *
- * @param stored how many of the bytes count
- * @param bytes null where they lie in the file
+ * @param stored how many of the bytes are valid
+ * @param bytes null if they are in the file
  */
 public record PackedFrame(int stored, int plain, int rows, int rowSize, int crc, byte[] bytes, SpillFile file, long position) {
     public static final int HEADER = 20;
 
-    /** Pack *frame* into bytes of its own; *packed* has room for as many as *lz4* may need. */
+    /** Pack a copy of *frame*; *packed* is a buffer large enough for the output of *lz4*. */
     public static PackedFrame of(Frame frame, LZ4Compressor lz4, byte[] packed) {
         int stored = frame.size() == 0 ? 0 : lz4.compress(frame.bytes(), 0, frame.size(), packed, 0, packed.length);
         boolean isShorter = stored < frame.size();
@@ -30,22 +30,22 @@ public record PackedFrame(int stored, int plain, int rows, int rowSize, int crc,
         return file == null;
     }
 
-    /** Return how many bytes of memory it takes. */
+    /** Return the memory that it takes, in bytes. */
     public int held() {
         return file == null ? stored : 0;
     }
 
-    /** Write it to *to*, and return it without its bytes. */
+    /** Write the bytes to the file *to*, and return the frame without them. */
     public PackedFrame spilled(SpillFile to) throws IOException {
         return new PackedFrame(stored, plain, rows, rowSize, crc, null, to, to.write(bytes, stored));
     }
 
-    /** Return it with its bytes in memory. */
+    /** Return the frame with its bytes in memory. */
     public PackedFrame loaded() throws IOException {
         return file == null ? this : new PackedFrame(stored, plain, rows, rowSize, crc, file.read(position, stored), null, 0L);
     }
 
-    /** Write header and bytes, which are in memory. */
+    /** Write the header and the bytes, which must be in memory. */
     public void put(ByteBuffer into) {
         into.putInt(stored).putInt(plain).putInt(rows).putInt(rowSize).putInt(crc).put(bytes, 0, stored);
     }
@@ -57,12 +57,12 @@ public record PackedFrame(int stored, int plain, int rows, int rowSize, int crc,
         return header;
     }
 
-    /** Read the header alone; the frame's bytes are, or will be, in *bytes*. */
+    /** Read only the header; the frame's bytes are, or will be, in *bytes*. */
     static PackedFrame header(ByteBuffer from, byte[] bytes) {
         return new PackedFrame(from.getInt(), from.getInt(), from.getInt(), from.getInt(), from.getInt(), bytes, null, 0L);
     }
 
-    /** Return the rows, in *into* where they have room there; an IOException when these are not the bytes that were packed. */
+    /** Unpack the rows, into *into* if it is large enough; throws an IOException if the checksum does not match. */
     public Frame open(byte[] into, LZ4SafeDecompressor lz4) throws IOException {
         if (RowFile.crc(bytes, stored) != crc) {
             throw new IOException("a frame does not match its checksum");
@@ -78,7 +78,7 @@ public record PackedFrame(int stored, int plain, int rows, int rowSize, int crc,
                 throw new IOException("a frame cannot be unpacked", e);
             }
             if (got != plain) {
-                throw new IOException("a frame is shorter than it says");
+                throw new IOException("a frame is shorter than its header says");
             }
         }
         return new Frame(rowBytes, plain, rows, rowSize);

@@ -23,7 +23,7 @@ final class RowFile {
     static final long MAGIC = 0x4F4E41474F525731L; // "ONAGORW1"
     static final int TRAILER = 16;
     static final int FRAME_ENTRY = 28;
-    /** Where in a frame's entry the number of its rows is. */
+    /** The offset of the number of rows in a frame's entry. */
     static final int ROWS_AT = 16;
     private static final long CACHED_BYTES = 32L << 20;
     private static final LinkedHashMap<String, RowFile> CACHE = new LinkedHashMap<>(64, 0.75f, true);
@@ -48,12 +48,12 @@ final class RowFile {
         return starts.length;
     }
 
-    /** Return the place in the index of *bucket*'s frame count; its frames follow. */
+    /** Return the index positioned at *bucket*'s frame count, which its frames follow. */
     ByteBuffer bucket(int bucket) {
         return index.duplicate().position(starts[bucket]);
     }
 
-    /** Return the bytes that *bucket*'s rows take in memory. */
+    /** Return the uncompressed size of *bucket*'s rows in bytes. */
     long plainBytes(int bucket) {
         int at = starts[bucket];
         long sum = 0;
@@ -69,7 +69,7 @@ final class RowFile {
         return (int) crc.getValue();
     }
 
-    /** Read and check the index of an open file; a damaged one is an IOException. */
+    /** Read and check the index of an open file; throws an IOException if it is damaged. */
     static RowFile read(Store.Source source) throws IOException {
         if (source.size < TRAILER) {
             throw new IOException("it is too short");
@@ -94,7 +94,7 @@ final class RowFile {
         return index.capacity() + 4L * starts.length;
     }
 
-    /** Return the index of the file at *path* where this process read it before, else null. Files never change under a name. */
+    /** Return the index of the file at *path* if this process has read it before, else null. A file with a given name never changes. */
     static RowFile cached(String path) {
         synchronized (CACHE) {
             return CACHE.get(path);

@@ -16,14 +16,14 @@ import onager.store.Store;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 
-/** The output of a stage in row files, read from exactly the executions that are named, in the order of producers. */
+/** The output of a stage in row files, read from the named executions only, in the order of producers. */
 @SuppressWarnings("serial")
 public final class RowFileInput implements ExchangeInput, SortedInput {
-    /** What partition i reads. */
+    /** What partition i of the input is. */
     public enum Mode {
         /** Bucket i. */
         BUCKET,
-        /** All buckets of the i-th slice of producers; with one partition that is everything. */
+        /** All buckets of the i-th slice of producers; with one partition, everything. */
         SLICE,
         /** Everything. */
         ALL
@@ -73,17 +73,17 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         return frames;
     }
 
-    /** Open the keys that were sampled of all runs. */
+    /** Open the sampled keys of all runs. */
     public ExchangeSource samples() {
         return new Frames(null, SAMPLES, 0, runs());
     }
 
-    /** Return the most bytes that any bucket holds, uncompressed; it takes a look at the index of every file. */
+    /** Return the uncompressed size of the largest bucket; reads the index of every file. */
     public long largestBucket() {
         return LongStream.of(bucketBytes(partitions)).max().orElse(0L);
     }
 
-    /** Return the bytes of all files, which have one bucket each, uncompressed; it takes a look at the index of every file. */
+    /** Return the uncompressed size of all files, which have one bucket each; reads the index of every file. */
     public long plainBytes() {
         return bucketBytes(1)[0];
     }
@@ -115,7 +115,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         }
     }
 
-    /** Read the index of the file *source* and keep it. */
+    /** Read, check and cache the index of the file *source*. */
     private RowFile checked(int producer, Store.Source source) throws IOException {
         RowFile index = RowFile.read(source);
         if (index.rows != spec.rows()[producer]) {
@@ -154,15 +154,15 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         private int lastBucket = -1;
         private ByteBuffer frames = null;
         private int framesLeft = 0;
-        /** The places of the rows that are wanted of a bucket, and that of the next frame's first row. */
+        /** The positions of the wanted rows of a bucket, and that of the next frame's first row. */
         private long firstRow = 0;
         private long endRow = Long.MAX_VALUE;
         private long nextRow = 0;
         private byte[] stored = new byte[0];
         private byte[] plain = new byte[0];
-        private byte[] before = new byte[0]; // that of the frame given out before
+        private byte[] before = new byte[0]; // of the frame returned before
 
-        /** *bucket*: -1 for all; producers are those from *from* up to, and without, *end*. */
+        /** *bucket*: -1 for all; producers *from* to *end* (exclusive). */
         Frames(TaskContext context, int bucket, int from, int end) {
             this.context = context;
             this.bucket = bucket;
@@ -178,7 +178,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
             }
         }
 
-        /** Go to the next frame that has rows: of this bucket, of the next bucket, of the next producer. */
+        /** Go to the next frame with rows: in this bucket, the next bucket, or the next producer. */
         @Override
         public Frame next() {
             try {
@@ -205,7 +205,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
             }
         }
 
-        /** Go to the next producer that has rows; false where there is none. */
+        /** Go to the next producer with rows; false if there is none. */
         private boolean openNext() throws IOException {
             close();
             do {
@@ -230,7 +230,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
             return true;
         }
 
-        /** Whether the next frame has rows that are wanted; it counts them. */
+        /** Count the next frame's rows, and return whether any of them are wanted. */
         private boolean isWanted() {
             long first = nextRow;
             nextRow += frames.getInt(frames.position() + RowFile.ROWS_AT);

@@ -17,7 +17,7 @@ public final class RowFileOutput implements ExchangeOutput {
     private final int buckets;
     private final int counted;
 
-    /** *counted*: of the first so many buckets rows are counted; what others hold goes along with them. */
+    /** *counted*: rows count in this many first buckets only; the others hold samples. */
     public RowFileOutput(Store store, String directory, int buckets, int counted) {
         this.store = store;
         this.directory = directory;
@@ -103,7 +103,7 @@ public final class RowFileOutput implements ExchangeOutput {
             return entries[bucket];
         }
 
-        /** Write the index and the trailer, and let the file appear under its name. */
+        /** Write the index and the trailer, and rename the file to its final name. */
         @Override
         public void finish(long[] rows) throws IOException {
             if (file == null) {

@@ -3,7 +3,7 @@ package onager.run;
 import java.io.Serializable;
 import java.util.Map;
 
-/** What became of one partition: plain values by name, and a small result or null. Travels from the task to the driver. */
+/** The outcome of one partition: plain values by name, and a small result or null. The task sends it to the driver. */
 @SuppressWarnings("serial")
 public record Outcome(int partition, Map<String, Object> fields, byte[] inline) implements Serializable {
     long number(String field) {

@@ -4,12 +4,12 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What becomes of a stage's rows.
+ * Describes the output of a stage.
  *
- * @param directory the stage's, below that of the exchange
- * @param samples how many keys go along with rows that are sorted by an order; null: rows go by a bucket expression, or in turn
- * @param names of a result's columns; null: as the plan calls them
- * @param format of a sink, as *options* and *staging*
+ * @param directory the stage's directory below the exchange directory
+ * @param samples the maximum number of sampled keys of a sorted run; null: rows are assigned by a bucket expression, or in turn
+ * @param names the column names of a result; null: those of the plan
+ * @param format the format of a sink, like *options* and *staging*
  */
 public record OutputSpec(Layout layout, String directory, int buckets, Integer samples, List<String> names, String format,
         Map<String, String> options, String staging) {

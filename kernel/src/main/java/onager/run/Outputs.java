@@ -15,18 +15,18 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 
-/** Makes what puts a stage's rows where they belong. */
+/** Makes the tasks that write a stage's rows to its output. */
 public final class Outputs {
     private final Store store;
     private final Supplier<Streams> streams;
 
-    /** *streams* raises where this executor takes no part in streams. */
+    /** *streams* throws if this executor does not use streams. */
     public Outputs(Store store, Supplier<Streams> streams) {
         this.store = store;
         this.streams = streams;
     }
 
-    /** *expression* is the serialised bucket expression or order, or empty; *streamed*: of what is streamed. */
+    /** *expression*: the serialised bucket expression or ordering, or empty; *streamed*: the tasks, if they stream. */
     public Task task(Bound bound, OutputSpec spec, Task.Common common, byte[] expression, StreamedTasks streamed) throws Exception {
         return switch (spec.layout()) {
             case EXCHANGE -> {
@@ -41,7 +41,7 @@ public final class Outputs {
         };
     }
 
-    /** Make what puts a stage's rows into the exchange *to*, which is prepared. */
+    /** Make the task that writes a stage's rows to the exchange *to*, which is prepared. */
     private static Task exchange(Bound bound, ExchangeOutput to, OutputSpec spec, Task.Common common, byte[] expression) throws Exception {
         to.prepare();
         if (spec.samples() != null) {

@@ -16,7 +16,7 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
-/** A task that says whether the process that runs it sees the driver's file in the exchange directory, and can write there. */
+/** A task that checks whether its process sees the driver's file in the exchange directory, and can write there. */
 @SuppressWarnings("serial")
 public final class Probe extends AbstractFunction2<TaskContext, Iterator<Object>, String> implements Serializable {
     private final Store store;
@@ -27,7 +27,7 @@ public final class Probe extends AbstractFunction2<TaskContext, Iterator<Object>
         this.name = name;
     }
 
-    /** Return the problems of the processes that run *tasks* tasks, each once; none when all see the same directory. */
+    /** Return the distinct problems of the processes that run *tasks* probes; empty if all share the directory. */
     public static List<String> ask(SparkContext sc, Store store, int tasks) throws Exception {
         String name = ".onager-probe-" + UUID.randomUUID();
         var problems = new TreeSet<String>();
@@ -52,7 +52,7 @@ public final class Probe extends AbstractFunction2<TaskContext, Iterator<Object>
         try {
             store.open(name).close();
         } catch (Exception e) {
-            return host + " does not see what was written here";
+            return host + " does not see the files of this machine";
         }
         try {
             String mine = name + "-" + context.taskAttemptId();

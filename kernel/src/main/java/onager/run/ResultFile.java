@@ -10,8 +10,8 @@ import onager.store.Store;
 import org.apache.spark.TaskContext;
 
 /**
- * A partition of a result on its way: an Arrow IPC stream, in memory while small, else in a file, and behind it the checksums
- * of its pieces. Whoever reads Arrow stops at the stream's end.
+ * A partition of a result: an Arrow IPC stream, in memory while it is small, else in a file, followed by the checksums of its pieces.
+ * Readers of Arrow stop at the stream's end.
  *
  * <pre>
  * result  = piece* index trailer
@@ -19,15 +19,15 @@ import org.apache.spark.TaskContext;
  * index   = pieces: int32, then by piece: length: int64, crc32: int32
  * trailer = index length: int32, crc32 of the index: int32, magic: int64
  * </pre>
- * All numbers are big endian. The checksum of the index goes with the report, so a result is taken for nothing else than what
- * was reported (onager/sealed_results.py reads it).
+ * All numbers are big endian. The report has the checksum of the index, so that only the reported result is accepted
+ * (onager/sealed_results.py reads it).
  */
 final class ResultFile extends OutputStream {
     private static final long MAGIC = 0x4F4E41474F525331L; // "ONAGORS1"
     private static final int TRAILER = 16;
     private static final int ENTRY = 12;
     private static final int COPY = 1 << 20;
-    /** Bytes behind the stream of a result without rows. */
+    /** The number of bytes after the stream of a result without rows. */
     static final int SMALLEST_END = 4 + 2 * ENTRY + TRAILER;
 
     private final Store store;
@@ -40,7 +40,7 @@ final class ResultFile extends OutputStream {
     private ByteArrayOutputStream held = new ByteArrayOutputStream();
     private Store.Pending file = null;
 
-    /** *name* is that of the file, which there is beyond *inline* bytes; *context*: the task that writes, or null. */
+    /** *name*: of the file, which is created beyond *inline* bytes; *context*: the task that writes, or null. */
     ResultFile(Store store, String name, TaskContext context, int inline) {
         this.store = store;
         this.name = name;
@@ -63,7 +63,7 @@ final class ResultFile extends OutputStream {
     private void put(byte[] bytes, int offset, int count) throws IOException {
         if (file == null && held.size() + count > inline) {
             if (context != null) {
-                context.killTaskIfInterrupted(); // else it would make anew the directory of a job that is over
+                context.killTaskIfInterrupted(); // else it would recreate the directory of a job that has ended
             }
             file = store.create(name);
             byte[] before = held.toByteArray();
@@ -77,7 +77,7 @@ final class ResultFile extends OutputStream {
         }
     }
 
-    /** Say that what was written since the last such call is one piece. */
+    /** End the current piece. */
     void endPiece() {
         if (entries.remaining() < ENTRY) {
             entries = ByteBuffer.allocate(2 * entries.capacity()).put(entries.flip());
@@ -87,7 +87,7 @@ final class ResultFile extends OutputStream {
         length = 0;
     }
 
-    /** Add the batches of the result *part*, each of which has to match its checksum; it is closed. */
+    /** Append the batches of the result *part*, check their checksums, and close *part*. */
     void append(Store.Source part, String checksum) throws IOException {
         try (part) {
             ByteBuffer index = index(part, checksum);
@@ -133,7 +133,7 @@ final class ResultFile extends OutputStream {
         return ByteBuffer.wrap(index);
     }
 
-    /** Write the index and let the file, if there is one, appear under its name; *done* is told what it amounts to. */
+    /** Write the index, rename the file, if there is one, to its final name, and fill in *done*. */
     void finish(Written done) throws IOException {
         int size = 4 + entries.position();
         ByteBuffer end = ByteBuffer.allocate(size + TRAILER);
@@ -152,7 +152,7 @@ final class ResultFile extends OutputStream {
         }
     }
 
-    /** Drop what was written. */
+    /** Discard the output. */
     void abort() {
         if (file != null) {
             file.abort();
@@ -163,7 +163,7 @@ final class ResultFile extends OutputStream {
         return "crc32:%08x".formatted(crc.getValue());
     }
 
-    /** A result that came with its task's outcome. */
+    /** A result that was returned inline with its task's outcome. */
     static final class Held extends Store.Source {
         private final byte[] bytes;
 

@@ -17,11 +17,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.YearMonthIntervalType;
 import scala.collection.immutable.Seq;
 
-/** What columns a job's result has: under the query's names, and as clients see them. */
+/** The columns of a job's result: with the query's names, and with the types that clients see. */
 final class ResultSchema {
     private ResultSchema() {}
 
-    /** The attributes *output* as columns called *names*, or, where that is null, as they are called themselves. */
+    /** The attributes *output* as columns called *names*; null: with their own names. */
     static StructType named(Seq<Attribute> output, List<String> names) {
         var fields = new StructField[output.size()];
         int i = 0;
@@ -36,15 +36,15 @@ final class ResultSchema {
         return field.dataType() instanceof YearMonthIntervalType;
     }
 
-    /** The result's schema as clients see it: Arrow's readers know no year-month intervals, so those are text. */
+    /** The result's schema as clients see it: Arrow readers do not support year-month intervals, so they become text. */
     static StructType shown(StructType schema) {
         return new StructType(Stream.of(schema.fields()).map(f -> {
             if (isText(f)) {
                 return new StructField(f.name(), StringType$.MODULE$, f.nullable(), Metadata.empty());
             }
             if (hasInterval(f.dataType())) {
-                throw new RefusedException("column " + f.name() + " holds a year-month interval inside " + f.dataType().simpleString()
-                        + ", which no Arrow reader takes: cast it to string");
+                throw new RefusedException("column " + f.name() + " has a year-month interval inside " + f.dataType().simpleString()
+                        + ", which Arrow readers do not support: cast it to string");
             }
             return f;
         }).toArray(StructField[]::new));
@@ -63,7 +63,7 @@ final class ResultSchema {
         return type instanceof YearMonthIntervalType;
     }
 
-    /** The expressions that make rows of *schema* into rows of what is shown of it, or null where they are the same. */
+    /** The expressions that convert rows of *schema* to what clients see; null if nothing changes. */
     static Seq<Expression> projection(StructType schema, String zone) {
         var columns = new Expression[schema.fields().length];
         boolean any = false;

@@ -24,7 +24,7 @@ import onager.values.Seqs;
 import org.apache.spark.SparkContext;
 import scala.runtime.BoxedUnit;
 
-/** Task sets that are run, each as a Spark job, and what became of their partitions. */
+/** Runs task sets, each as a Spark job, and collects the outcomes of their partitions. */
 public final class Runs {
     private static final int MOST_TAKEN = 8 << 20;
 
@@ -35,10 +35,10 @@ public final class Runs {
     private final Map<String, Run> runs = new ConcurrentHashMap<>();
     private final LinkedBlockingQueue<Event> events = new LinkedBlockingQueue<>();
 
-    /** News of *run*; partition -1 says that it has ended. */
+    /** An event of *run*; partition -1: the run has ended. */
     private record Event(String run, Outcome outcome) {}
 
-    /** *run*: its name; *nonces* are in the order of *partitions*. */
+    /** *run*: the run's name; *nonces* are in the order of *partitions*. */
     private record Spec(String run, List<Integer> partitions, List<String> nonces) {}
 
     public Runs(SparkContext sc, Outputs outputs, Broadcasts broadcasts, JobGroups groups) {
@@ -48,7 +48,7 @@ public final class Runs {
         this.groups = groups;
     }
 
-    /** As `Kernel.submit` says. */
+    /** See `Kernel.submit`. */
     public void submit(Bound bound, String spec, byte[] expression) throws Exception {
         var set = Json.read(spec, Spec.class);
         var nonces = new HashMap<Integer, String>();
@@ -64,7 +64,7 @@ public final class Runs {
         run.start();
     }
 
-    /** Stop partitions of a run; those not named go on. */
+    /** Stop *partitions* of a run; the others continue. */
     public void cancel(String name, List<Integer> partitions) {
         Run run = runs.get(name);
         if (run != null) {
@@ -72,7 +72,7 @@ public final class Runs {
         }
     }
 
-    /** One task set being run: a thread that waits for its Spark job, and hands each partition's outcome on as it comes. */
+    /** One running task set: a thread that waits for its Spark job, and queues each partition's outcome as it arrives. */
     private final class Run extends Thread {
         private final String name;
         private final Bound bound;
@@ -118,7 +118,7 @@ public final class Runs {
 
         synchronized void cancel(List<Integer> unwanted) {
             if (hasEnded) {
-                return; // nothing would take away again what is noted now
+                return; // nothing would remove the entry again
             }
             unwanted.forEach(partition -> UnwantedTasks.add(name, partition));
             cancelled.addAll(unwanted);

@@ -15,19 +15,19 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 
 /**
- * What Spark runs for each partition of a task set. A partition that fails does not fail its Spark job: the exception
- * becomes that partition's outcome, so its neighbours go on.
+ * The function that Spark runs for each partition of a task set. A failed partition does not fail its Spark job: the exception becomes the
+ * partition's outcome, and the other partitions continue.
  */
 @SuppressWarnings("serial")
 public abstract class Task extends AbstractFunction2<TaskContext, Iterator<InternalRow>, Outcome> implements Serializable {
-    /** Rows after which a task looks whether it is still wanted, less one. */
+    /** A task checks for cancellation every LOOK + 1 rows; a bit mask. */
     private static final long LOOK = 1023L;
 
     /**
-     * What all tasks of a task set have in common.
+     * What all tasks of a task set share.
      *
-     * @param nonces by partition the name of this execution; what Spark starts again gets one of its own
-     * @param types of the rows
+     * @param nonces the nonce of each partition's execution; a task that Spark restarts gets another one
+     * @param types the types of the columns
      */
     public record Common(String run, Map<Integer, String> nonces, DataType[] types) implements Serializable {}
 
@@ -38,16 +38,16 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
         this.common = common;
     }
 
-    /** Let an exception fail the Spark job, as in plain Spark, rather than become the partition's outcome; return the task. */
+    /** Make an exception fail the Spark job, as in plain Spark, instead of becoming the partition's outcome; return the task. */
     public Task strict() {
         isStrict = true;
         return this;
     }
 
-    /** Consume *rows* and write them; *nonce* names this execution's files. */
+    /** Write *rows*; *nonce* is part of the names of this execution's files. */
     abstract Written write(TaskContext context, int partition, String nonce, Iterator<InternalRow> rows) throws Exception;
 
-    /** Remove what the execution *nonce* has written, because nobody will ever name it; what fails goes with the job. */
+    /** Remove the output of the execution *nonce*, which no report names; files that cannot be removed go with the job. */
     abstract void discard(int partition, String nonce);
 
     @Override
@@ -57,7 +57,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
         byte[] inline = null;
         fields.put("started_ms", System.currentTimeMillis());
         boolean isAgain = context.attemptNumber() > 0 || context.stageAttemptNumber() > 0;
-        String nonce = common.nonces.get(partition) + (isAgain ? "-" + context.taskAttemptId() : ""); // the first may be writing still
+        String nonce = common.nonces.get(partition) + (isAgain ? "-" + context.taskAttemptId() : ""); // the first execution may still be writing
         fields.put("nonce", nonce);
         try {
             if (UnwantedTasks.has(common.run, partition, isAgain)) {
@@ -74,7 +74,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
                 throw e instanceof RuntimeException same ? same : new RuntimeException(e);
             }
             fields.put("failure", Failures.describe(e, context.isInterrupted()));
-            Thread.interrupted(); // the flag has been heard; Spark's own reporting must not trip over it
+            Thread.interrupted(); // clear the flag, which would disturb Spark's own reporting
         }
         var m = context.taskMetrics();
         fields.put("ended_ms", System.currentTimeMillis());
@@ -85,14 +85,14 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
         return new Outcome(partition, fields, inline);
     }
 
-    /** Stop where the task is wanted no more; *rows*: how many it has seen, since a look takes as long as some rows. */
+    /** Throw if the task was cancelled; *rows*: how many it has processed, since it checks only now and then. */
     static void check(TaskContext context, long rows) {
         if ((rows & LOOK) == 0) {
             context.killTaskIfInterrupted();
         }
     }
 
-    /** Return what makes rows UnsafeRows: nearly every operator gives them so, the rest are converted. */
+    /** Return a converter to UnsafeRows, which passes them through: nearly all operators return UnsafeRows. */
     final Unsafe unsafe() {
         return new Unsafe(common.types);
     }

@@ -17,7 +17,7 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import scala.runtime.BoxedUnit;
 
-/** A whole query, run by plain Spark; the outcomes of all partitions are made into one. */
+/** A single-stage query, which plain Spark runs; the outcomes of all partitions are combined into one. */
 public final class Whole {
     private static final int END_MARK = 8;
     private static final long MOST_HELD = 64L << 20;
@@ -38,7 +38,7 @@ public final class Whole {
 
     private record Spec(String nonce) {}
 
-    /** As `Kernel.runWhole` says. */
+    /** See `Kernel.runWhole`. */
     public static byte[] run(SparkContext sc, Store store, Outputs outputs, SparkSession session, QueryExecution query, String spec)
             throws Exception {
         var bound = new Bound(session, query.executedPlan(), query.toRdd(), List.of());
@@ -84,8 +84,8 @@ public final class Whole {
     }
 
     /**
-     * How much of the result each task may bring along: together no more than a part of what Spark takes of all of them,
-     * and of what the driver can hold. The rest is in files until it is made one.
+     * How many bytes of the result each task may return inline: all of them together only a part of what Spark accepts, and of what the
+     * driver can hold. The rest is in files until all parts are combined.
      */
     private int inline() {
         long most = sc.getConf().getSizeAsBytes("spark.driver.maxResultSize", "1g");
@@ -103,7 +103,7 @@ public final class Whole {
         return fields;
     }
 
-    /** The staged files that hold rows, or one without when none does. */
+    /** The staged files that have rows, or one without rows if none has. */
     private Outcome sink() {
         boolean hasRows = Stream.of(outcomes).anyMatch(outcome -> outcome.number("rows") > 0);
         var written = new Written();
@@ -112,7 +112,7 @@ public final class Whole {
         return new Outcome(0, fields(written), null);
     }
 
-    /** One stream of the batches of all partitions, in order. *empty* is the stream without any. */
+    /** One stream with the batches of all partitions, in order. *empty*: a stream without batches. */
     private Outcome result(byte[] empty) throws IOException {
         int head = empty.length - END_MARK;
         var done = new Written();

@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
-/** Gives a partition's rows to the exchange, by bucket, until they end or nobody reads any more. */
+/** Writes a partition's rows to the exchange, by bucket, until they end or nobody reads them any more. */
 @SuppressWarnings("serial")
 final class WriteExchange extends Task {
     static final long MEMORY = 48L << 20;
@@ -22,7 +22,7 @@ final class WriteExchange extends Task {
     private final Expression bucketOf;
     private final Seq<Attribute> output;
 
-    /** *bucketOf*: an int expression over the attributes *output*, or null: rows are dealt out in turn. */
+    /** *bucketOf*: an int expression over the attributes *output*; null: rows are assigned in turn. */
     WriteExchange(Common common, ExchangeOutput to, Expression bucketOf, Seq<Attribute> output) {
         super(common);
         this.to = to;

@@ -24,13 +24,13 @@ import org.apache.spark.sql.util.ArrowUtils;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
-/** Writes a partition of a result as an Arrow IPC stream: returned with the outcome while small, else a file. */
+/** Writes a partition of a result as an Arrow IPC stream: returned inline with the outcome if small, else a file. */
 @SuppressWarnings("serial")
 public final class WriteResult extends Task {
     static final int INLINE = 256 * 1024;
     private static final int BATCH_ROWS = 65536;
     private static final int BATCH_BYTES = 1 << 20;
-    /** Bytes of rows after which a batch is measured, which takes as long as to write some rows. */
+    /** The bytes of rows after which a batch is measured; measuring takes as long as writing some rows. */
     private static final int LOOK_BYTES = BATCH_BYTES / 16;
 
     private final Store store;
@@ -40,7 +40,7 @@ public final class WriteResult extends Task {
     private final Seq<Expression> projection;
     private int inline = INLINE;
 
-    /** *schema*: of the rows. */
+    /** *schema*: the schema of the rows. */
     WriteResult(Common common, Store store, String directory, StructType schema, String zone) {
         super(common);
         this.store = store;
@@ -50,7 +50,7 @@ public final class WriteResult extends Task {
         this.projection = ResultSchema.projection(schema, zone);
     }
 
-    /** Return at most *bytes* with the outcome. */
+    /** Return at most *bytes* inline with the outcome. */
     void limitInline(int bytes) {
         inline = bytes;
     }
@@ -59,7 +59,7 @@ public final class WriteResult extends Task {
         return ArrowUtils.toArrowSchema(schema, zone, false, false, false);
     }
 
-    /** Return the Arrow IPC schema message of a result with *plan*'s output under *names*. */
+    /** Return the Arrow IPC schema message of a result with *plan*'s output columns, named *names*. */
     public static byte[] arrowSchema(SparkSession session, SparkPlan plan, List<String> names) throws IOException {
         Seq<Attribute> output = plan.output();
         StructType schema = ResultSchema.shown(ResultSchema.named(output, names));
@@ -69,7 +69,7 @@ public final class WriteResult extends Task {
         return out.toByteArray();
     }
 
-    /** Return the stream of a result without rows: what every stream begins with, then the end mark. */
+    /** Return the stream of a result without rows: the schema, then the end mark. */
     byte[] empty() throws IOException {
         var out = new ByteArrayOutputStream();
         try (var allocator = ArrowUtils.rootAllocator().newChildAllocator("onager schema", 0L, Long.MAX_VALUE);

@@ -20,8 +20,8 @@ import org.apache.spark.util.SerializableConfiguration;
 import scala.collection.Iterator;
 
 /**
- * Writes a partition as one file of a dataset, below the staging directory in a directory of this execution's own. Of the
- * empty partitions only the first writes one (with the schema), so that an empty dataset can be read.
+ * Writes a partition as one file of a dataset, in this execution's own directory below the staging directory. Of empty partitions, only
+ * the first writes a file (with the schema), so that an empty dataset can be read.
  */
 @SuppressWarnings("serial")
 final class WriteSink extends Task {
@@ -49,7 +49,7 @@ final class WriteSink extends Task {
         var path = new Path(staging, name);
         FileSystem fs = path.getFileSystem(attempt.getConfiguration());
         boolean written = false;
-        context.killTaskIfInterrupted(); // else it would make anew the directory of a job that is over
+        context.killTaskIfInterrupted(); // else it would recreate the directory of a job that has ended
         try {
             writeFile(context, path, attempt, rows, done);
             context.killTaskIfInterrupted();
@@ -90,7 +90,7 @@ final class WriteSink extends Task {
             try {
                 writer.close();
             } catch (Throwable late) {
-                e.addSuppressed(late); // what came first says more
+                e.addSuppressed(late); // the first exception is the cause
             }
             throw e;
         }
@@ -104,7 +104,7 @@ final class WriteSink extends Task {
         T run() throws Exception;
     }
 
-    /** Do it, and say so where it met that there is no space left. */
+    /** Call *write*; turn an error about missing space into a `NoSpace` that names the place. */
     private <T> T told(Write<T> write) throws Exception {
         try {
             return write.run();
@@ -121,11 +121,11 @@ final class WriteSink extends Task {
         try {
             remove(new Path(staging).getFileSystem(conf.value()), nonce);
         } catch (IOException e) {
-            // it goes with the job
+            // it is removed with the job
         }
     }
 
-    /** Remove what an execution staged, and the directory for all of them once nothing is in it: the job may be over. */
+    /** Remove an execution's staged files, and the staging directory if it is empty, since the job may have ended. */
     private void remove(FileSystem fs, String nonce) throws IOException {
         fs.delete(new Path(staging, nonce), true);
         var all = new Path(staging);
@@ -134,7 +134,7 @@ final class WriteSink extends Task {
                 fs.delete(all, false);
             }
         } catch (IOException e) {
-            // it is gone, or another has just begun to write there
+            // it does not exist, or another execution has just started to write there
         }
     }
 }

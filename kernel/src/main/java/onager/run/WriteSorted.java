@@ -12,17 +12,17 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import scala.collection.Iterator;
 
-/** Gives a partition's rows, which are sorted, to the exchange as a run, and keys of it beside. */
+/** Writes a partition's sorted rows to the exchange as a run, with sampled keys. */
 @SuppressWarnings("serial")
 final class WriteSorted extends Task {
-    /** Readers take frames whole: small ones, and few rows are read that belong to a neighbour. */
+    /** Small, since readers read whole frames, and so few rows of neighbouring ranges. */
     private static final int FRAME = 64 << 10;
 
     private final ExchangeOutput to;
     private final KeyOrder order;
     private final int samples;
 
-    /** *samples*: the most keys to take of the run, an even number. */
+    /** *samples*: the maximum number of keys to sample of the run; even. */
     WriteSorted(Common common, ExchangeOutput to, KeyOrder order, int samples) {
         super(common);
         this.to = to;

@@ -2,14 +2,14 @@ package onager.run;
 
 import java.util.Map;
 
-/** What a written partition amounts to. */
+/** Facts about a written partition. */
 final class Written {
     long rows = 0;
     long bytes = 0;
     String[] files = new String[0];
-    /** The result, where it is not in a file. */
+    /** The result if it is not in a file. */
     byte[] inline = null;
-    /** Of what is read as a result: seals it. */
+    /** The checksum that seals a result. */
     String checksum = "";
 
     void into(Map<String, Object> fields) {

@@ -14,14 +14,14 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.codegen.LazilyGeneratedOrdering;
 import scala.collection.immutable.Seq;
 
-/** By what rows are sorted: what their keys are, and how Spark compares keys. */
+/** A sort order: extracts the key of a row, and compares keys as Spark does. */
 @SuppressWarnings("serial")
 public final class KeyOrder implements Serializable {
     private final Seq<SortOrder> by;
     private final Seq<Attribute> output;
     private final LazilyGeneratedOrdering ofKeys;
 
-    /** *by*: over the attributes *output*. */
+    /** *by* refers to the attributes *output*. */
     private KeyOrder(Seq<SortOrder> by, Seq<Attribute> output) {
         this.by = by;
         this.output = output;
@@ -43,17 +43,17 @@ public final class KeyOrder implements Serializable {
         }
     }
 
-    /** How many columns a key has. */
+    /** The number of columns of a key. */
     int fields() {
         return by.size();
     }
 
-    /** Whether rows that are in this order are in the order *other*, too. */
+    /** Whether rows in this order are also in the order *other*. */
     public boolean satisfies(Seq<SortOrder> other) {
         return SortOrder.orderingSatisfies(by, other);
     }
 
-    /** Return what makes the key of a row; it gives the same object again and again. */
+    /** Return the projection from a row to its key; it reuses one object. */
     public UnsafeProjection projection() {
         Seq<Expression> keys = Seqs.seq(Seqs.list(by).stream().map(SortOrder::child).toList());
         return UnsafeProjection.create(keys, output);
@@ -64,7 +64,7 @@ public final class KeyOrder implements Serializable {
         return ofKeys.compare(a, b);
     }
 
-    /** Return what compares rows as their keys compare. */
+    /** Return a comparator of rows by their keys. */
     LazilyGeneratedOrdering ofRows() {
         return Expressions.ordering(by, output);
     }

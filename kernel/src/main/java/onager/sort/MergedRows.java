@@ -6,19 +6,19 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.codegen.LazilyGeneratedOrdering;
 import scala.collection.AbstractIterator;
 
-/** The rows of several sorted runs as one: in their order, or one run after the other. */
+/** The rows of several sorted runs, merged or concatenated. */
 final class MergedRows extends AbstractIterator<InternalRow> {
     private final LazilyGeneratedOrdering order;
     private final List<RunRows> all;
-    /** Runs with rows; in order, a heap by those rows, and those that come first in the list before others of the same key. */
+    /** The runs that have rows left; when merging, a heap by their current rows, where ties keep the order of the runs. */
     private final RunRows[] heap;
     private final int[] places;
     private int size = -1;
     private int opened = 0;
-    /** Whether the first run's row was handed out. */
+    /** Whether the first run's row was returned. */
     private boolean isTaken = false;
 
-    /** *order*: of the rows, or null. */
+    /** *order*: the order of the rows to merge by; null to concatenate. */
     MergedRows(List<RunRows> runs, LazilyGeneratedOrdering order) {
         this.all = runs;
         this.order = order;
@@ -56,7 +56,7 @@ final class MergedRows extends AbstractIterator<InternalRow> {
         return heap[0].row();
     }
 
-    /** Take in the next run, if it has rows. */
+    /** Add the next run if it has rows. */
     private void open() {
         RunRows run = all.get(opened);
         if (run.advance()) {
@@ -69,7 +69,7 @@ final class MergedRows extends AbstractIterator<InternalRow> {
         opened++;
     }
 
-    /** Let go of the first run, which has ended. */
+    /** Remove the first run, which has ended. */
     private void close() {
         size--;
         if (order == null) {

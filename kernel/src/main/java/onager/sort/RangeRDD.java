@@ -17,10 +17,10 @@ import org.apache.spark.sql.execution.SparkPlan;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
-/** Sorted runs by ranges of keys: partition i is range i of all runs, merged, or one run after the other. */
+/** Sorted runs divided into ranges of keys: partition i is range i of all runs, merged or concatenated. */
 @SuppressWarnings("serial")
 public final class RangeRDD extends RowRDD {
-    /** Runs that a task merges at most: it holds frames of each. */
+    /** The maximum number of runs that a task merges, since it holds frames of each. */
     public static final int MOST_MERGED = 64;
 
     private final SortedInput input;
@@ -41,8 +41,8 @@ public final class RangeRDD extends RowRDD {
     }
 
     /**
-     * Return *partitions* ranges of a stage's sorted runs as a leaf with the attributes *output*, called *name*; *samples* are the keys of
-     * all runs, which are read now. *merges*: each partition is in *order*.
+     * Return *partitions* ranges of a stage's sorted runs as a leaf with the attributes *output*, called *name*; *samples* are the sampled
+     * keys of all runs, which are read now. *merges*: each partition is sorted by *order*.
      */
     public static SparkPlan scan(SparkContext sc, SortedInput input, ExchangeSource samples, KeyOrder order, int partitions,
             Seq<Attribute> output, boolean merges, String name) {

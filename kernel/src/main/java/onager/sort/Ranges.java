@@ -6,21 +6,21 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
- * How sorted runs divide into ranges of about as many rows each: range i has the rows whose key is above bound i - 1 and not
- * above bound i. Rows of the same key are in the same range. All of it follows from the keys that were sampled of the runs.
+ * Divides sorted runs into ranges of about equal size: range i has the rows whose key is above bound i - 1 and not above bound i. Rows
+ * with the same key are in the same range. The bounds are computed from the sampled keys of the runs.
  */
 @SuppressWarnings("serial")
 final class Ranges implements Serializable {
     final KeyOrder order;
     final int count;
-    /** Ascending, and different; as few as there are keys to tell apart. */
+    /** Ascending and distinct; fewer than ranges if there are too few distinct keys. */
     private final UnsafeRow[] bounds;
-    /** By run, then by bound: the place up to which all rows are surely not above the bound. */
+    /** By run, then by bound: the position before which no row is above the bound. */
     private final long[][] below;
-    /** By run, then by bound: the place from which on all rows are surely above it. */
+    /** By run, then by bound: the position from which on all rows are above the bound. */
     private final long[][] above;
 
-    /** *samples*: of each of *runs* runs that has rows. */
+    /** *samples*: the sampled keys of each of *runs* runs that has rows. */
     Ranges(KeyOrder order, int count, int runs, List<Samples.OfRun> samples) {
         this.order = order;
         this.count = count;
@@ -51,7 +51,7 @@ final class Ranges implements Serializable {
             boolean isLastOfKey = i + 1 == all.size() || order.compare(c.key, all.get(i + 1).key) != 0;
             if (isLastOfKey && held * (count - made.size()) >= left) {
                 made.add(c.key);
-                left -= held; // what is left goes to the other ranges in equal shares, however much this one took
+                left -= held; // the other ranges share the rest equally, however much this one took
                 held = 0;
             }
         }
@@ -71,12 +71,12 @@ final class Ranges implements Serializable {
         }
     }
 
-    /** The key below range *i*, or null. */
+    /** The exclusive lower bound of range *i*, or null. */
     UnsafeRow over(int i) {
         return i == 0 || i > bounds.length ? null : bounds[i - 1];
     }
 
-    /** The highest key of range *i*, or null. */
+    /** The inclusive upper bound of range *i*, or null. */
     UnsafeRow upTo(int i) {
         return i < bounds.length ? bounds[i] : null;
     }
@@ -86,12 +86,12 @@ final class Ranges implements Serializable {
         return i <= bounds.length && below[run] != null && first(run, i) < end(run, i);
     }
 
-    /** The place in *run* before which no row is in range *i*. */
+    /** The position in *run* before which no row is in range *i*. */
     long first(int run, int i) {
         return i == 0 ? 0L : below[run][i - 1];
     }
 
-    /** The place in *run* from which on no row is in range *i*. */
+    /** The position in *run* from which on no row is in range *i*. */
     long end(int run, int i) {
         return i < bounds.length ? above[run][i] : Long.MAX_VALUE;
     }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.util.TaskCompletionListener;
 
-/** The rows of one sorted run that are in a range, one at a time. The row before stays whole when the next one is looked for. */
+/** Iterates over the rows of one sorted run that are in a range. The previous row stays valid while the next one is sought. */
 final class RunRows {
     private final ExchangeSource source;
     private final KeyOrder order;
@@ -19,7 +19,7 @@ final class RunRows {
     private final FrameCursor at = new FrameCursor();
     private UnsafeRow row;
     private UnsafeRow before;
-    /** Whether rows of the present frame may still be below the range, or above it. */
+    /** Whether rows of the current frame may be below the range, or above it. */
     private boolean mayBeBelow;
     private boolean mayBeAbove = false;
 
@@ -36,7 +36,7 @@ final class RunRows {
         context.addTaskCompletionListener((TaskCompletionListener) ended -> source.close());
     }
 
-    /** The row at which this is; after `advance` has said that there is one. */
+    /** The current row, after `advance` returned true. */
     UnsafeRow row() {
         return row;
     }
@@ -51,7 +51,7 @@ final class RunRows {
             if (mayBeBelow && order.compare(key.apply(row), over) <= 0) {
                 continue;
             }
-            mayBeBelow = false; // they are sorted
+            mayBeBelow = false; // rows are sorted
             if (mayBeAbove && order.compare(key.apply(row), upTo) > 0) {
                 break;
             }

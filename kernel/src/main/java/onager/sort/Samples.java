@@ -11,10 +11,10 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
- * Keys of a sorted run at even distances, which double when there are too many. What is taken depends on the places of rows
- * alone, so a run that is made again gives the same keys, whichever rows of the same key come first.
+ * Evenly spaced keys of a sorted run; the distance doubles when there are too many. Samples depend only on the positions of rows, so a
+ * repeated run gives the same keys, in whatever order rows with the same key come.
  *
- * <p>They travel in a bucket of their own: a header (run, distance, rows of the run), then the keys.
+ * <p>They have their own bucket: a header (run, distance, rows of the run), then the keys.
  */
 public final class Samples {
     private final int most;
@@ -23,12 +23,12 @@ public final class Samples {
     private long next = 0;
     private long rows = 0;
 
-    /** *most*: an even number of keys. */
+    /** *most*: the maximum number of keys; even. */
     public Samples(int most) {
         this.most = most;
     }
 
-    /** Take note of the run's next row. */
+    /** Count the run's next row, and sample its key if it is due. */
     public void add(UnsafeRow row, UnsafeProjection key) {
         if (rows == next) {
             if (keys.size() == most) {
@@ -49,7 +49,7 @@ public final class Samples {
         distance *= 2;
     }
 
-    /** Give what was taken of run *run* to *bucket*; nothing when the run has no rows. */
+    /** Write the samples of run *run* to *bucket*; nothing if the run has no rows. */
     public void write(FrameWriter writer, int bucket, int run) throws IOException, InterruptedException {
         if (rows == 0) {
             return;
@@ -66,20 +66,20 @@ public final class Samples {
         }
     }
 
-    /** What was taken of one run. */
+    /** The samples of one run. */
     record OfRun(int run, long distance, long rows, UnsafeRow[] keys) {
         OfRun(UnsafeRow header) {
             this((int) header.getLong(0), header.getLong(1), header.getLong(2),
                     new UnsafeRow[(int) ((header.getLong(2) + header.getLong(1) - 1) / header.getLong(1))]);
         }
 
-        /** How many rows the key at *i* stands for. */
+        /** The number of rows that the key at *i* represents. */
         long weight(int i) {
             return Math.min(distance, rows - i * distance);
         }
     }
 
-    /** Return what was taken of each run that has rows; *fields*: columns of a key. */
+    /** Return the samples of each run that has rows; *fields*: the number of columns of a key. */
     static List<OfRun> read(ExchangeSource source, int fields) throws IOException, InterruptedException {
         var all = new ArrayList<OfRun>();
         var at = new FrameCursor();

@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StringType$;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** Expressions, made by constructors whose parameters change between minor versions of Spark. */
+/** Makes expressions, by constructors whose parameters change between minor versions of Spark. */
 public final class Expressions {
     private Expressions() {}
 
@@ -34,7 +34,7 @@ public final class Expressions {
         return new Cast(column, StringType$.MODULE$, Option.apply(zone), EvalMode$.MODULE$.LEGACY());
     }
 
-    /** Return what says whether *condition* holds for a row, without generated code. */
+    /** Return *condition* as a predicate on rows, without generated code. */
     public static BasePredicate predicate(Expression condition) {
         return Predicate$.MODULE$.createInterpreted(condition);
     }
@@ -52,17 +52,17 @@ public final class Expressions {
         return new SortOrder(key, Ascending$.MODULE$, Ascending$.MODULE$.defaultNullOrdering(), Seqs.seq());
     }
 
-    /** Return *order* of a row's column at *ordinal* instead of what it says. */
+    /** Return *order* applied to a row's column at *ordinal*. */
     public static SortOrder ofColumn(SortOrder order, int ordinal) {
         return new SortOrder(column(ordinal, order.dataType(), order.nullable()), order.direction(), order.nullOrdering(), Seqs.seq());
     }
 
-    /** Return what compares rows whose columns *order* names by their places. */
+    /** Return a comparator of rows, whose columns *order* refers to by position. */
     public static LazilyGeneratedOrdering ordering(Seq<SortOrder> order) {
         return new LazilyGeneratedOrdering(order);
     }
 
-    /** Return what compares rows of *attributes*. */
+    /** Return a comparator of rows with *attributes*. */
     public static LazilyGeneratedOrdering ordering(Seq<SortOrder> order, Seq<Attribute> attributes) {
         return new LazilyGeneratedOrdering(order, attributes);
     }

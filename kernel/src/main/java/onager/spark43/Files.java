@@ -34,11 +34,11 @@ import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
-/** Reading and writing of files and of data sources, as Spark's scans and sinks do it. */
+/** Reads and writes files and data sources as Spark's scans and sinks do. */
 public final class Files {
     private Files() {}
 
-    /** Return a scan of *files*, whose partition filters were applied before. */
+    /** Return a scan of *files*, to which partition filters were already applied. */
     public static FileSourceScanExec scan(FileIndex files, StructType dataSchema, FileFormat format, Map<String, String> options,
             SparkSession session, Seq<Attribute> output, StructType required, Seq<Expression> dataFilters) {
         var relation = new HadoopFsRelation(files, files.partitionSchema(), dataSchema, Option.empty(), format, options, session);
@@ -46,7 +46,7 @@ public final class Files {
                 Option.empty(), true, false);
     }
 
-    /** Return how many tasks read *directories*: what a scan of them counts, without making its reader. */
+    /** Return the number of partitions of a scan of *directories*, without making its reader. */
     public static int tasks(HadoopFsRelation relation, Seq<PartitionDirectory> directories) {
         var session = relation.sparkSession();
         long most = FilePartition$.MODULE$.maxSplitBytes(session, directories);
@@ -61,18 +61,18 @@ public final class Files {
         return FilePartition$.MODULE$.getFilePartitions(session, Seqs.seq(pieces), most).size();
     }
 
-    /** Return the rows, or batches, of a data source's partitions. */
+    /** Return an RDD of the rows or columnar batches of a data source's partitions. */
     public static RDD<InternalRow> dataSource(SparkContext sc, Seq<Option<InputPartition>> partitions, PartitionReaderFactory readers,
             boolean isColumnar) {
         return new DataSourceRDD(sc, partitions, readers, isColumnar, Seqs.map(java.util.Map.of()));
     }
 
-    /** Return *given* as options whose names are the same in whichever case. */
+    /** Return *given* as a map with case-insensitive names. */
     public static Map<String, String> options(java.util.Map<String, String> given) {
         return CaseInsensitiveMap$.MODULE$.apply(Seqs.map(given));
     }
 
-    /** Return what writes the files of a sink. */
+    /** Return the factory of writers for a sink's files. */
     public static OutputWriterFactory writer(String format, SparkSession session, Job job, Map<String, String> options, StructType schema) {
         FileFormat made = switch (format) {
             case "parquet" -> new ParquetFileFormat();
@@ -85,7 +85,7 @@ public final class Files {
         return made.prepareWrite(session, job, options, schema);
     }
 
-    /** Whether files of *format* hold each column apart from the others. */
+    /** Whether *format* is columnar. */
     public static boolean isColumnar(FileFormat format) {
         return format instanceof ParquetFileFormat || format instanceof OrcFileFormat;
     }

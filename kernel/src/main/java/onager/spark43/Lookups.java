@@ -44,7 +44,7 @@ import scala.Option;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
 
-/** What is looked up in Spark by name or by place. `check` resolves all of it, so that an executor which lacks some does not start. */
+/** All look-ups in Spark by name or position. `check` resolves them, so that an executor does not start if one fails. */
 public final class Lookups {
     /** Aggregates whose result depends on the order of their rows. */
     public static final Set<Class<? extends AggregateFunction>> BY_ORDER = Set.of(
@@ -57,7 +57,7 @@ public final class Lookups {
 
     private Lookups() {}
 
-    /** Raise an IllegalStateException that names what this Spark lacks, the classes *names* of operators, partitionings and statements included. */
+    /** Throw an IllegalStateException that names what this Spark lacks, including the operators, partitionings and statements *names*. */
     public static void check(SparkSession session, List<String> names) {
         rules(session);
         var missing = names.stream().filter(name -> !isThere(name)).toList();
@@ -77,12 +77,12 @@ public final class Lookups {
         });
     }
 
-    /** Return the preparation rules that a fragment still needs, in Spark's order; raise when there is no such rule any more. */
+    /** Return the preparation rules that a fragment still needs, in Spark's order; throws if one no longer exists. */
     public static List<Rule<SparkPlan>> rules(SparkSession session) {
         return picked(QueryExecution$.MODULE$.preparations(session, Option.empty(), false));
     }
 
-    /** Return those of the preparation rules *all* that a fragment still needs. */
+    /** Return the preparation rules among *all* that a fragment still needs. */
     public static List<Rule<SparkPlan>> picked(Seq<Rule<SparkPlan>> all) {
         var missing = new ArrayList<>(RULES);
         var found = Seqs.list(all).stream().filter(rule -> missing.remove(rule.getClass())).toList();
@@ -92,7 +92,7 @@ public final class Lookups {
         return found;
     }
 
-    /** Return Spark's function *name* with what *builder* makes in its place. */
+    /** Return Spark's function *name* with *builder* as its implementation. */
     public static Tuple3<FunctionIdentifier, ExpressionInfo, Function1<Seq<Expression>, Expression>> replaced(String name,
             Function1<Seq<Expression>, Expression> builder) {
         var identifier = new FunctionIdentifier(name);
@@ -103,14 +103,14 @@ public final class Lookups {
         return new Tuple3<>(identifier, found.get(), builder);
     }
 
-    /** Return what tells the words of a script apart, as Spark's parser has it; errors are the parser's to tell. */
+    /** Return Spark's lexer for *text*, without error messages, which the parser gives. */
     public static SqlBaseLexer lexer(String text) {
         var lexer = new SqlBaseLexer(new UpperCaseCharStream(CharStreams.fromString(text)));
         lexer.removeErrorListeners();
         return lexer;
     }
 
-    /** Return how many bytes a task may put into the hash tables of joins that were planned as joins of sorted sides. */
+    /** Return how many bytes a task may put into hash tables of joins that were planned as sort-merge joins. */
     public static long mostHashed(SparkSession session) {
         return (Long) session.sessionState().conf().getConf(SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD());
     }

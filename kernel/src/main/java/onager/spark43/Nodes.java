@@ -34,7 +34,7 @@ import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** Nodes of plans, made by constructors whose parameters change between minor versions of Spark. */
+/** Makes nodes of plans, by constructors whose parameters change between minor versions of Spark. */
 public final class Nodes {
     private Nodes() {}
 
@@ -42,13 +42,13 @@ public final class Nodes {
         return new UnknownPartitioning(partitions);
     }
 
-    /** Return a leaf without rows, which stands for an input of *columns*. */
+    /** Return a placeholder: a leaf without rows for an input of *columns*. */
     public static SparkPlan placeholder(SparkContext sc, Seq<Attribute> columns, String name) {
         var none = new EmptyRDD<InternalRow>(sc, Seqs.tag(InternalRow.class));
         return new RDDScanExec(columns, none, name, unknown(0), Seqs.seq(), Option.empty());
     }
 
-    /** Return *child* in one partition. */
+    /** Return *child* coalesced into one partition. */
     public static SparkPlan inOneTask(SparkPlan child) {
         return new CoalesceExec(1, child);
     }
@@ -57,7 +57,7 @@ public final class Nodes {
         return new LocalLimitExec(rows, child);
     }
 
-    /** Return each partition of *child* in *order*. */
+    /** Return *child* with each partition sorted by *order*. */
     public static SparkPlan sorted(Seq<SortOrder> order, SparkPlan child) {
         return new SortExec(order, false, child, 0);
     }
@@ -74,18 +74,18 @@ public final class Nodes {
         return new FilterExec(condition, child);
     }
 
-    /** Return what reads *exchange*, which is prepared, under the attributes *output*. */
+    /** Return a reuse of *exchange*, which is prepared, with the attributes *output*. */
     public static SparkPlan reused(Seq<Attribute> output, BroadcastExchangeExec exchange) {
         return new ReusedExchangeExec(output, exchange);
     }
 
-    /** Return *join* over other sides, of which one goes into a hash table. */
+    /** Return *join* as a shuffled hash join over the given sides. */
     public static SparkPlan hashJoin(SortMergeJoinExec join, SparkPlan left, SparkPlan right, boolean buildsRight) {
         return new ShuffledHashJoinExec(join.leftKeys(), join.rightKeys(), join.joinType(), buildsRight ? BuildRight$.MODULE$ : BuildLeft$.MODULE$,
                 join.condition(), left, right, join.isSkewJoin());
     }
 
-    /** Return *join*, by the order of the keys of both sides instead of by what one of them broadcasts. */
+    /** Return *join* as a sort-merge join over the given sides. */
     public static SparkPlan sortMergeJoin(BroadcastHashJoinExec join, SparkPlan left, SparkPlan right) {
         return new SortMergeJoinExec(join.leftKeys(), join.rightKeys(), join.joinType(), join.condition(), byKeys(left, join.leftKeys()),
                 byKeys(right, join.rightKeys()), false);

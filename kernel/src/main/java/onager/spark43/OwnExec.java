@@ -5,22 +5,22 @@ import org.apache.spark.sql.execution.SparkPlan;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** A node of Onager's in a bound plan: a leaf, or over one child. It is equal to itself alone. */
+/** An operator of Onager in a bound plan: a leaf, or over one child. It equals only itself. */
 @SuppressWarnings("serial")
 public abstract class OwnExec extends SparkPlan {
-    /** null: it is a leaf. */
+    /** Null for a leaf. */
     protected final SparkPlan child;
 
     protected OwnExec(SparkPlan child) {
         this.child = child;
     }
 
-    /** Return it over another child; not asked of a leaf. */
+    /** Return it over another child; not called for a leaf. */
     protected SparkPlan over(SparkPlan other) {
         throw new UnsupportedOperationException(nodeName() + " is a leaf");
     }
 
-    /** Return what it is made of, for Spark's text of a plan. */
+    /** Return its parameters, for Spark's text of a plan. */
     protected abstract Object[] parts();
 
     @Override

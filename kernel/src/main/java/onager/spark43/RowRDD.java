@@ -7,7 +7,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.rdd.ShuffledRDDPartition;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** Rows that Onager makes: without parents, or with one of the same partitions. */
+/** An RDD of rows that Onager makes: without a parent, or with one that has the same partitions. */
 @SuppressWarnings("serial")
 public abstract class RowRDD extends RDD<InternalRow> {
     /** Without parents. */
@@ -23,7 +23,7 @@ public abstract class RowRDD extends RDD<InternalRow> {
         return firstParent(Seqs.tag(InternalRow.class));
     }
 
-    /** Return *count* partitions of which nothing is known but their numbers. */
+    /** Return *count* partitions that have only an index. */
     protected static Partition[] numbered(int count) {
         var all = new Partition[count];
         for (int i = 0; i < count; i++) {

@@ -17,7 +17,7 @@ import org.apache.spark.network.server.TransportServerBootstrap;
 import org.apache.spark.network.util.MapConfigProvider;
 import org.apache.spark.network.util.TransportConf;
 
-/** Spark's connections between processes. */
+/** Spark's network transport between processes. */
 public final class Transport {
     private Transport() {}
 
@@ -29,17 +29,17 @@ public final class Transport {
         return new TransportContext(conf, handler);
     }
 
-    /** Return what serves requests alone. */
+    /** Return a stream manager without streams, since only requests are served. */
     public static StreamManager noStreams() {
         return new OneForOneStreamManager();
     }
 
-    /** Return what lets in whoever knows one of *secrets*; everybody where that is null. */
+    /** Return the server's authentication with *secrets*; none if null, so that everyone may connect. */
     public static List<TransportServerBootstrap> guards(TransportConf conf, SecretKeyHolder secrets) {
         return secrets == null ? List.of() : List.of(new AuthServerBootstrap(conf, secrets));
     }
 
-    /** Return what shows the secret called *name*, as it is by then, on a new connection; nothing where *secrets* is null. */
+    /** Return the client's authentication with the current secret *name* for each new connection; none if *secrets* is null. */
     public static List<TransportClientBootstrap> shown(TransportConf conf, SecretKeyHolder secrets, Supplier<String> name) {
         if (secrets == null) {
             return List.of();

@@ -7,8 +7,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * A file for frames that memory has no place for; made when first needed, gone when closed. Several threads use it, and any of
- * them may be interrupted: that must not close it for the others, as it would a `FileChannel`.
+ * A file for frames that do not fit memory; created when first needed, and deleted by `close`. Several threads use it, and an interrupt of
+ * one must not close it for the others, as it would close a `FileChannel`.
  */
 public final class SpillFile {
     private final String directory;
@@ -17,12 +17,12 @@ public final class SpillFile {
     private RandomAccessFile file = null;
     private boolean isClosed = false;
 
-    /** Make one in *directory* under a name that is nobody else's. */
+    /** A file in *directory* with a unique name. */
     public SpillFile(String directory) {
         this(directory, null);
     }
 
-    /** Make one called *name*, which nobody else uses, in *directory*, which is there by then. */
+    /** A file with the unique name *name* in *directory*, which must exist when the file is created. */
     public SpillFile(String directory, String name) {
         this.directory = directory;
         this.name = name;
@@ -35,17 +35,17 @@ public final class SpillFile {
         if (file == null) {
             Path path = name == null ? Files.createTempFile(Path.of(directory), "spill-", ".frames") : Path.of(directory, name);
             file = new RandomAccessFile(path.toFile(), "rw");
-            Files.delete(path); // so it is gone with this process, however that ends
+            Files.delete(path); // the file disappears with this process, however it ends
         }
         return file;
     }
 
-    /** Return how many bytes were ever written. */
+    /** Return the number of bytes ever written. */
     public synchronized long written() {
         return end;
     }
 
-    /** Write bytes; return where they are. */
+    /** Append bytes, and return their position. */
     public synchronized long write(byte[] bytes, int length) throws IOException {
         RandomAccessFile to = file();
         long position = end;
@@ -70,7 +70,7 @@ public final class SpillFile {
                 file.close();
             }
         } catch (IOException e) {
-            // it is thrown away whatever close says
+            // it is discarded even if close fails
         }
     }
 }

@@ -29,9 +29,9 @@ import org.apache.spark.util.SerializableConfiguration;
 import org.apache.spark.util.Utils;
 
 /**
- * The exchange directory: plain files where it is local (Hadoop's local file system forks a process for every file that
- * it makes), Hadoop's FileSystem where its path has another scheme. Files appear whole, by a rename, or not at all. Local ones are
- * for this user alone, or for a group by the setting `spark.onager.exchangeAccess`.
+ * The exchange directory: plain files if it is local (Hadoop's local file system forks a process for each new file), else Hadoop's
+ * FileSystem. A rename makes files appear atomically. Local files are accessible to this user only or, by the setting
+ * `spark.onager.exchangeAccess`, to a group.
  */
 @SuppressWarnings("serial")
 public final class Store implements Serializable {
@@ -48,7 +48,7 @@ public final class Store implements Serializable {
         this(root, conf, "");
     }
 
-    /** *writer*: the life of the executor whose files these are; unfinished ones bear its name. */
+    /** *writer*: the executor's incarnation, which is part of the names of its unfinished files. */
     public Store(String root, SerializableConfiguration conf, String writer) {
         this.root = root.startsWith("file:") ? Path.of(URI.create(triple(root))).toString() : root;
         this.local = !this.root.contains(":/");
@@ -83,7 +83,7 @@ public final class Store implements Serializable {
         return new org.apache.hadoop.fs.Path(path);
     }
 
-    /** Make *directory* and those above it, below the root, for this user alone, or for its group, whatever the umask. */
+    /** Create *directory* and its parents below the root, for this user or its group, whatever the umask. */
     private void makeDirectories(Path directory) throws IOException {
         var missing = new ArrayList<Path>();
         for (Path at = directory; !at.equals(Path.of(root)) && !Files.isDirectory(at); at = at.getParent()) {
@@ -94,7 +94,7 @@ public final class Store implements Serializable {
                 Files.createDirectory(one, only("rwx------"));
                 share(one, OF_GROUP_DIRECTORY);
             } catch (FileAlreadyExistsException e) {
-                // another has made it just now
+                // another thread or process has just created it
             }
         }
     }
@@ -105,7 +105,7 @@ public final class Store implements Serializable {
         }
     }
 
-    /** A file being written: its bytes go to a hidden name until `commit`. */
+    /** A file that is being written, under a hidden name until `commit`. */
     public final class Pending {
         private final String temporary;
         private final String path;
@@ -118,7 +118,7 @@ public final class Store implements Serializable {
             this.out = out;
         }
 
-        /** Return how many bytes were written. */
+        /** Return the number of bytes written. */
         public long position() {
             return position;
         }
@@ -143,17 +143,17 @@ public final class Store implements Serializable {
             }
         }
 
-        /** Drop what was written; used when the execution failed, and never throws. */
+        /** Discard the file, because the execution failed; never throws. */
         public void abort() {
             try {
                 out.close();
             } catch (Throwable e) {
-                // the file is thrown away whatever close says
+                // the file is discarded even if close fails
             }
             try {
                 remove(temporary);
             } catch (Throwable e) {
-                // left behind; it goes with the job's directory
+                // it is removed with the job's directory
             }
         }
     }
@@ -174,7 +174,7 @@ public final class Store implements Serializable {
         }
     }
 
-    /** Make the directory *name* for files that are begun with `createIn`; the root itself is not made. */
+    /** Create the directory *name* for files of `createIn`; the root must exist. */
     public void prepare(String name) throws IOException {
         if (local) {
             check();
@@ -187,8 +187,8 @@ public final class Store implements Serializable {
     }
 
     /**
-     * Return a place for what is to be read once by this process, in the directory *name*, which `prepare` made, and marked as
-     * unfinished; that of an exchange behind a URI is among this machine's temporary files.
+     * Return a spill file, with the name of an unfinished file, in the directory *name*, which `prepare` created. For an exchange behind a
+     * URI, it is in this machine's temporary directory.
      */
     public SpillFile spill(String name, String file) {
         return local
@@ -196,19 +196,19 @@ public final class Store implements Serializable {
                 : new SpillFile(Utils.getLocalDir(SparkEnv.get().conf()));
     }
 
-    /** Raise where the directory itself is not there. */
+    /** Throw if the exchange directory does not exist. */
     public void check() throws ExchangeFailure {
         if (!exists()) {
             throw ExchangeFailure.ofMissing(root, null);
         }
     }
 
-    /** Begin the file *name*; directories between the root and it are made, the root itself is not. */
+    /** Start the file *name*; directories below the root are created, but the root must exist. */
     public Pending create(String name) throws IOException {
         return create(name, true);
     }
 
-    /** Begin the file *name* where `prepare` made a directory: a job's end takes that away, and who is late fails. */
+    /** Start the file *name* in a directory that `prepare` created; it fails once the job's end has removed the directory. */
     public Pending createIn(String name) throws IOException {
         return create(name, false);
     }
@@ -248,21 +248,21 @@ public final class Store implements Serializable {
         return channel;
     }
 
-    /** Remove the file *name*, if it is there. */
+    /** Remove the file *name* if it exists. */
     public void delete(String name) throws IOException {
         remove(path(name));
     }
 
-    /** Remove the file *name* as far as that can be done; what is left goes with the job. */
+    /** Try to remove the file *name*; if that fails, it is removed with the job. */
     public void discard(String name) {
         try {
             delete(name);
         } catch (IOException e) {
-            // it goes with the job
+            // it is removed with the job
         }
     }
 
-    /** Remove the directory *name*, but for the files *keep* below it, through Hadoop; what is gone already is passed over. */
+    /** Remove the directory *name* through Hadoop, except for the files *keep* below it; missing files are ignored. */
     public void removeAll(String name, List<String> keep) throws IOException {
         var directory = ofHadoop(path(name));
         FileSystem fs = hadoop(root);
@@ -279,11 +279,11 @@ public final class Store implements Serializable {
                 }
             }
         } catch (FileNotFoundException e) {
-            // it is gone, and with it what was to be kept
+            // it does not exist
         }
     }
 
-    /** Whether the directory itself can be seen; tells a lost file from a lost volume. */
+    /** Whether the exchange directory exists; tells a lost file from a lost volume. */
     public boolean exists() {
         try {
             return local ? Files.isDirectory(Path.of(root)) : hadoop(root).exists(ofHadoop(root));
@@ -305,7 +305,7 @@ public final class Store implements Serializable {
             this.size = size;
         }
 
-        /** Read exactly *length* bytes from *position* on; a shorter file is an EOFException. */
+        /** Read exactly *length* bytes from *position*; throws an EOFException if the file is shorter. */
         public abstract void read(long position, byte[] into, int length) throws IOException;
 
         protected abstract void end() throws IOException;

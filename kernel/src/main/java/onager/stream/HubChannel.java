@@ -5,16 +5,16 @@ import java.util.ArrayList;
 import java.util.List;
 import onager.rows.PackedFrame;
 
-/** What one execution gives for one bucket, until it was read. All of it is guarded by the hub's lock. */
+/** The frames of one execution for one bucket, until they are read; guarded by the hub's lock. */
 final class HubChannel {
     private final ArrayDeque<PackedFrame> frames = new ArrayDeque<>();
-    private long first = 0; // number of the oldest frame that is kept
-    private long rowsBefore = 0; // in frames that are not kept
-    /** Bytes of its frames in memory. */
+    private long first = 0; // the number of the oldest kept frame
+    private long rowsBefore = 0; // the number of rows in dropped frames
+    /** The size of its frames in memory, in bytes. */
     long held = 0;
-    /** When a reader last asked; 0: none has. */
+    /** When a reader last asked; 0: never. */
     long askedNs = 0;
-    /** Whether readers have asked that do not let frames go. */
+    /** Whether a reader has asked that does not drain the bucket. */
     boolean isKept = false;
     /** Whether nobody reads it any more. */
     boolean isClosed = false;
@@ -24,7 +24,7 @@ final class HubChannel {
         held += frame.held();
     }
 
-    /** Let go of the frames before number *from*; return how many bytes of memory that gives. */
+    /** Drop the frames before number *from*; return how many bytes of memory that frees. */
     long drop(long from) {
         long before = held;
         while (first < from && !frames.isEmpty()) {
@@ -36,7 +36,7 @@ final class HubChannel {
         return before - held;
     }
 
-    /** Nobody reads any more; return how many bytes of memory that gives. */
+    /** Close the channel, since nobody reads it any more; return how many bytes of memory that frees. */
     long close() {
         isClosed = true;
         return drop(Long.MAX_VALUE);
@@ -46,21 +46,21 @@ final class HubChannel {
         return number >= first;
     }
 
-    /** Frames that lie one after another, and those that were left out before them. */
+    /** Consecutive frames, and the number of frames skipped before them. */
     static final class Found {
         final List<PackedFrame> frames = new ArrayList<>();
         int skippedFrames = 0;
         long skippedRows = 0;
 
-        /** How many frames a reader is further with it. */
+        /** Return the number of frames, including skipped ones. */
         int count() {
             return skippedFrames + frames.size();
         }
     }
 
     /**
-     * Return frames from number *from* on, one at least where there is one, until they have *mostBytes*; those that end before row
-     * *firstRow* are left out.
+     * Return frames from number *from* on, up to *mostBytes* but at least one if there is one; frames that end before row *firstRow* are
+     * skipped.
      */
     Found get(long from, long firstRow, int mostBytes) {
         var found = new Found();
@@ -86,12 +86,12 @@ final class HubChannel {
         return found;
     }
 
-    /** The number of the frame that comes next. */
+    /** Return the number of the next frame. */
     long end() {
         return first + frames.size();
     }
 
-    /** Whether all its frames are gone, or in nobody's way. */
+    /** Whether all its frames were dropped, or take no memory. */
     boolean isEmpty() {
         return frames.isEmpty();
     }

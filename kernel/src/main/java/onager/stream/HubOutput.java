@@ -11,7 +11,7 @@ import onager.rows.Frame;
 import onager.rows.PackedFrame;
 import org.apache.spark.TaskContext;
 
-/** The output of a stage's tasks that others read from this executor while they run. */
+/** The output of a stage's tasks that stream from this executor. */
 @SuppressWarnings("serial")
 final class HubOutput implements ExchangeOutput {
     private final String hub;
@@ -50,7 +50,7 @@ final class HubOutput implements ExchangeOutput {
 
     @Override
     public void discard(int partition, String nonce) {
-        // what was streamed goes with the job
+        // the frames are dropped with the job
     }
 
     private static final class Sink implements ExchangeSink {

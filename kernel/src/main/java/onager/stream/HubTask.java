@@ -7,15 +7,15 @@ import java.util.Set;
 import java.util.stream.Stream;
 import onager.store.SpillFile;
 
-/** One execution of a task as the hub of its executor knows it. All of it is guarded by the hub's lock. */
+/** The hub's state of one execution of a task, guarded by the hub's lock. */
 final class HubTask {
-    /** ABSENT: somebody asked for it before it began. */
+    /** ABSENT: a reader asked for it before it started. */
     enum State { ABSENT, OPEN, FINISHED, FAILED }
 
     final String name;
     final String job;
     State state = State.ABSENT;
-    /** Whether it will begin here, or say why it does not. */
+    /** Whether it will start here, or report why it does not. */
     boolean isExpected = false;
     long sinceNs = System.nanoTime();
     String why = "";
@@ -24,9 +24,9 @@ final class HubTask {
     SpillFile spill = null;
     /** Requests that wait for frames. */
     final List<Poll> polls = new ArrayList<>();
-    /** How many answers are being put together of frames that lie in the file. */
+    /** The number of answers that are being read from the file. */
     int reads = 0;
-    /** Buckets that nobody wants, said before the task began. */
+    /** Buckets that were dropped before the task started. */
     final Set<Integer> unwanted = new HashSet<>();
 
     HubTask(String name) {
@@ -52,12 +52,12 @@ final class HubTask {
         }
     }
 
-    /** Whether nothing is known here of it but that somebody asked. */
+    /** Whether only requests for it are known, but not the task. */
     boolean isAbsent() {
         return state == State.ABSENT && !isExpected;
     }
 
-    /** Return what there is to say to *request*, or null when that is nothing yet. What it lets go of is added to *freed*. */
+    /** Return the answer to *request*, or null if there is none yet. The bytes that it frees are added to *freed*. */
     StreamAnswer answer(StreamRequest request, long[] freed) {
         if (state == State.FAILED) {
             return StreamAnswer.failed(why);
@@ -70,7 +70,7 @@ final class HubTask {
         }
         HubChannel channel = channels[request.bucket()];
         if (channel.isClosed || !channel.has(request.from())) {
-            return StreamAnswer.failed("bucket " + request.bucket() + " of " + name + " was read before, or is wanted no more");
+            return StreamAnswer.failed("bucket " + request.bucket() + " of " + name + " was already read, or was dropped");
         }
         channel.askedNs = System.nanoTime();
         if (request.drains()) {
@@ -88,7 +88,7 @@ final class HubTask {
         return found.count() == 0 ? null : StreamAnswer.frames(found);
     }
 
-    /** Drop all frames; return how many bytes of memory that gives. */
+    /** Drop all frames; return how many bytes of memory that frees. */
     long drop() {
         long freed = Stream.of(channels).mapToLong(HubChannel::close).sum();
         if (spill != null) {
@@ -97,7 +97,7 @@ final class HubTask {
         return freed;
     }
 
-    /** Give the file back when no frame is left that may be in it. */
+    /** Close the file if no frame in it is needed any more. */
     void closeFileIfRead() {
         if (state == State.FINISHED && reads == 0 && Stream.of(channels).allMatch(HubChannel::isEmpty)) {
             spill.close();

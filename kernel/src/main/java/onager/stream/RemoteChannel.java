@@ -3,12 +3,12 @@ package onager.stream;
 import java.util.ArrayDeque;
 import onager.rows.PackedFrame;
 
-/** What a reader knows of one execution's bucket; guarded by its source. */
+/** A reader's state of one execution's bucket; guarded by its source. */
 final class RemoteChannel {
     final String address;
     final String task;
     final int bucket;
-    /** The row of the bucket from which on it is wanted. */
+    /** The first wanted row of the bucket. */
     final long firstRow;
     final ArrayDeque<PackedFrame> frames = new ArrayDeque<>();
     /** The number of the frame to ask for next. */
@@ -16,10 +16,10 @@ final class RemoteChannel {
     long rows = 0;
     boolean isAsking = false;
     boolean isEnded = false;
-    /** Since when the executor is not reached, or does not have the task; 0: it does. */
+    /** Since when the executor cannot be reached, or does not have the task; 0: it has. */
     long lostNs = 0;
     long absentNs = 0;
-    /** It is not asked again before. */
+    /** The earliest time of the next request. */
     long notBeforeNs = 0;
 
     RemoteChannel(String address, String task, int bucket, long firstRow) {
@@ -29,7 +29,7 @@ final class RemoteChannel {
         this.firstRow = firstRow;
     }
 
-    /** Whether nothing more will come out of it. */
+    /** Whether all its frames have been returned. */
     boolean isDone() {
         return isEnded && frames.isEmpty();
     }

@@ -9,7 +9,7 @@ import onager.rows.InputSpec;
 import onager.rows.SortedInput;
 import org.apache.spark.TaskContext;
 
-/** The output of a stage that runs, or has run, as the tasks of another one read it from the executors that have it. */
+/** The streamed output of a stage, as the tasks of another stage read it from executors. */
 @SuppressWarnings("serial")
 public final class RemoteInput implements ExchangeInput, SortedInput {
     private final String peers;
@@ -20,7 +20,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
     private final boolean isAlone;
     private final BitSet drained = new BitSet();
 
-    /** *peers*: by whom to ask; *input*: its place among the stage's. */
+    /** *peers*: the name of the `StreamPeers`; *input*: its index in the stage's inputs. */
     RemoteInput(String peers, int input, InputSpec spec) {
         this.peers = peers;
         this.input = input;
@@ -43,7 +43,7 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
         return input;
     }
 
-    /** Take *readers*, how many of the stage's partitions read each bucket: what only one reads may go as it does. */
+    /** Set *readers*, the number of the stage's partitions that read each bucket: frames with one reader may be dropped once read. */
     public void decide(int[] readers) {
         for (int b = 0; b < readers.length && isAlone; b++) {
             drained.set(b, readers[b] == 1);
@@ -52,10 +52,10 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
 
     @Override
     public ExchangeSource open(int partition, TaskContext context) {
-        return source(partition, drained.get(partition), buckets == 1, context); // what is gathered may have been sorted before
+        return source(partition, drained.get(partition), buckets == 1, context); // a gathered input may be sorted
     }
 
-    /** Return what there is in the one bucket that its producers have; others may read it, too. */
+    /** Return the producers' only bucket, which others may read, too. */
     public RemoteSource whole() {
         return source(0, false, true, null);
     }
@@ -69,11 +69,11 @@ public final class RemoteInput implements ExchangeInput, SortedInput {
     public ExchangeSource open(int run, long from, long to, TaskContext context) {
         StreamPeers through = StreamPeers.of(peers);
         var channel = List.of(new RemoteChannel(addresses[run], tasks[run], ROWS, from));
-        long share = through.limits().prefetchBytes / tasks.length; // all runs are read at once
+        long share = through.limits().prefetchBytes / tasks.length; // all runs are read at the same time
         return new RemoteSource(through, channel, buckets, false, true, share, context);
     }
 
-    /** Return the keys that were sampled of all runs, one run after the other; others read them, too. */
+    /** Return the sampled keys of all runs, one run after the other; others read them, too. */
     public RemoteSource samples() {
         return source(SAMPLES, false, true, null);
     }

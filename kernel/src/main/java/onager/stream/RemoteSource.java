@@ -14,10 +14,10 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 
 /**
- * Reads what tasks on other executors, and on this one, stream. The thread that reads is the one that asks; answers come on others.
+ * Reads streams of tasks on other executors and on this one. The reading thread sends requests; answers arrive on other threads.
  *
- * <p>Frames are given out as they come, unless they have to be in the order of the producers. A producer that fails or falls silent, and one
- * whose rows are not as many as it says, is an exception: there is no end but the one that every producer has told.
+ * <p>Frames are returned as they arrive, unless the order of producers matters. A producer that fails, no longer answers, or sends another
+ * number of rows than it reports, causes an exception: the end is returned only after every producer has reported its own.
  */
 public final class RemoteSource implements ExchangeSource {
     private static final int MOST_ASKED = 32;
@@ -34,21 +34,21 @@ public final class RemoteSource implements ExchangeSource {
     private final long prefetchBytes;
     private final TaskContext context;
     private final List<RemoteChannel> all;
-    private final List<RemoteChannel> live; // those that are not done
+    private final List<RemoteChannel> live; // the channels that are not done
     private final int waitMs;
     private final int mostBytes;
-    private int turn = 0; // where to look first for one to ask,
-    private int served = 0; // and for one that has frames
+    private int turn = 0; // where the search for a channel to ask starts
+    private int served = 0; // where the search for a channel with frames starts
     private int asking = 0;
     private long buffered = 0;
     private boolean isClosed = false;
     private Throwable failure = null;
     private byte[] plain = new byte[0];
-    private byte[] before = new byte[0]; // that of the frame given out before
+    private byte[] before = new byte[0]; // of the frame returned before
 
     /**
-     * *channels*: in order of producers, which have *buckets* each; *drains*: nobody else reads them; *prefetchBytes*: of frames that it
-     * may hold; *context*: null outside of a task.
+     * *channels*: in the order of producers; *buckets*: how many each producer has; *drains*: nothing else reads them; *prefetchBytes*: the
+     * limit for frames held in memory; *context*: null outside a task.
      */
     RemoteSource(StreamPeers peers, List<RemoteChannel> channels, int buckets, boolean drains, boolean inOrder, long prefetchBytes,
             TaskContext context) {
@@ -78,7 +78,7 @@ public final class RemoteSource implements ExchangeSource {
         return frame;
     }
 
-    /** Return the next frame as it came, or null at the end. */
+    /** Return the next frame, still packed, or null at the end. */
     PackedFrame nextPacked() throws IOException, InterruptedException {
         while (true) {
             for (RemoteChannel channel = toAsk(); channel != null; channel = toAsk()) {
@@ -123,7 +123,7 @@ public final class RemoteSource implements ExchangeSource {
 
     // ------------------------------------------------------------ asking
 
-    /** Return a channel that is to be asked now, marked as being asked; null when there is none. */
+    /** Return a channel to ask now, and mark it as asked; null if there is none. */
     private synchronized RemoteChannel toAsk() {
         if (isClosed || failure != null || asking >= MOST_ASKED) {
             return null;
@@ -144,7 +144,7 @@ public final class RemoteSource implements ExchangeSource {
         return null;
     }
 
-    /** Return how long there is nothing to do, unless an answer comes. */
+    /** Return how long to wait for an answer until there is something else to do, in ms. */
     private long pauseMs() {
         long until = live.stream().filter(channel -> !channel.isAsking && !channel.isEnded).mapToLong(channel -> channel.notBeforeNs).min()
                 .orElse(Long.MAX_VALUE);
@@ -162,7 +162,7 @@ public final class RemoteSource implements ExchangeSource {
             @Override
             public void lose(Throwable why) {
                 if (why instanceof RuntimeException) {
-                    refuse(channel, why); // it has answered, and says no
+                    refuse(channel, why); // it answered, and refused
                 } else {
                     retry(channel, why);
                 }
@@ -175,7 +175,7 @@ public final class RemoteSource implements ExchangeSource {
             retry(channel, e);
         } catch (RuntimeException e) {
             if (Failures.root(e) instanceof IOException) {
-                retry(channel, e); // the connection broke while they made each other's acquaintance
+                retry(channel, e); // the connection broke during authentication
             } else {
                 refuse(channel, e);
             }
@@ -194,7 +194,7 @@ public final class RemoteSource implements ExchangeSource {
                 channel.absentNs = channel.absentNs == 0L ? now : channel.absentNs;
                 channel.notBeforeNs = now + PAUSE_NS;
                 if (now - channel.absentNs > peers.limits().absentNs) {
-                    stop(new IOException("task " + channel.task + " has not begun at " + channel.address));
+                    stop(new IOException("task " + channel.task + " has not started at " + channel.address));
                 }
             }
             case FRAMES -> takeFrames(channel, answer);
@@ -245,14 +245,14 @@ public final class RemoteSource implements ExchangeSource {
         notifyAll();
     }
 
-    /** Let whoever reads here stop. */
+    /** Stop the reader. */
     void stop() {
         stop(new TaskKilledException("cancelled"));
     }
 
     // ------------------------------------------------------------ the lock is held
 
-    /** Return a channel that has frames, and may give them out now. */
+    /** Return a channel whose frames may be returned now; null if there is none. */
     private RemoteChannel ready() {
         live.removeIf(RemoteChannel::isDone);
         for (int i = 0; i < (inOrder ? Math.min(1, live.size()) : live.size()); i++) {

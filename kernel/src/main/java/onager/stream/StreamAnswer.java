@@ -9,19 +9,19 @@ import onager.failure.Failures;
 import onager.rows.PackedFrame;
 
 /**
- * What a hub says to one who asks for frames of a bucket.
+ * A hub's answer to a request for frames of a bucket.
  *
- * @param skippedFrames how many frames, and rows in them, come before these and are left out, because they were not wanted
- * @param rows at the end: how many rows the bucket had in all
+ * @param skippedFrames how many unwanted frames were skipped before these, as *skippedRows* for their rows
+ * @param rows at the end: the number of rows of the bucket
  */
 record StreamAnswer(Kind kind, int skippedFrames, long skippedRows, List<PackedFrame> frames, boolean isEnd, long rows, String why) {
-    /** What kind of answer it is, in the order of the numbers that travel. */
+    /** The kind of answer; the protocol sends the ordinal. */
     enum Kind {
-        /** The task has not begun here. */
+        /** The task has not started here. */
         ABSENT,
-        /** Frames, perhaps none yet, and perhaps the last. */
+        /** Frames, perhaps none yet, perhaps with the end. */
         FRAMES,
-        /** There is nothing to be had, now or later. */
+        /** The frames are not available, now or later. */
         FAILED
     }
 
@@ -38,22 +38,22 @@ record StreamAnswer(Kind kind, int skippedFrames, long skippedRows, List<PackedF
         return new StreamAnswer(Kind.FAILED, 0, 0L, List.of(), false, 0L, why);
     }
 
-    /** What a channel has, for now. */
+    /** Frames of a channel, without the end. */
     static StreamAnswer frames(HubChannel.Found found) {
         return new StreamAnswer(Kind.FRAMES, found.skippedFrames, found.skippedRows, found.frames, false, 0L, "");
     }
 
-    /** The last that a channel has, which had *rows* rows in all. */
+    /** The last frames of a channel, which had *rows* rows in total. */
     static StreamAnswer last(HubChannel.Found found, long rows) {
         return new StreamAnswer(Kind.FRAMES, found.skippedFrames, found.skippedRows, found.frames, true, rows, "");
     }
 
-    /** Whether frames of it lie in a file. */
+    /** Whether frames of it are in a file. */
     boolean hasToRead() {
         return !frames.stream().allMatch(PackedFrame::isInMemory);
     }
 
-    /** Return it with all frames in memory; what went wrong on the way is the answer then. */
+    /** Return the answer with all frames in memory, or a failure if they cannot be read. */
     StreamAnswer loaded() {
         var all = new ArrayList<PackedFrame>();
         try {
@@ -61,7 +61,7 @@ record StreamAnswer(Kind kind, int skippedFrames, long skippedRows, List<PackedF
                 all.add(frame.loaded());
             }
         } catch (IOException e) {
-            return failed("what was streamed cannot be read back: " + Failures.text(e));
+            return failed("streamed frames cannot be read back: " + Failures.text(e));
         }
         return new StreamAnswer(kind, skippedFrames, skippedRows, all, isEnd, rows, why);
     }

@@ -20,19 +20,19 @@ import onager.store.Store;
 import org.apache.spark.TaskKilledException;
 
 /**
- * What the tasks of an executor stream, from when they give it until it was read.
+ * The streamed frames of an executor's tasks, from when they are written until they are read.
  *
- * <p>A channel, of one execution for one bucket, holds a bounded number of bytes in memory, and so do all of them together. A
- * writer waits for room as long as there is a reader who may be expected to make some; then its frames go to a file. So memory
- * stays bounded, and yet every writer comes to its end whatever its readers do: nobody who waits here waits for ever.
+ * <p>There is a channel for each execution and bucket. Memory is bounded, for each channel and for all together. A writer waits for room as
+ * long as a reader can be expected to make some; after that, its frames go to a file. So every writer finishes, whatever its readers do,
+ * and nothing waits forever.
  *
- * <p>Frames of a bucket with a single reader go when it has them, or says that it wants no more; all others are kept until the job is
- * closed. All methods may be called from any thread.
+ * <p>Frames of a bucket with a single reader are dropped once it has received them, or drops the bucket; all others are kept until the job
+ * is closed. Thread-safe.
  */
 final class StreamHub {
     private static final Map<String, StreamHub> HUBS = new ConcurrentHashMap<>();
     private static final int MOST_CLOSED_JOBS = 4096;
-    /** How long what is said of tasks that never come is kept. */
+    /** How long requests for tasks that never start are remembered. */
     private static final long ABSENT_NS = 300L * 1_000_000_000L;
     private static final long TICK_MS = 250L;
 
@@ -40,7 +40,7 @@ final class StreamHub {
     private final Store store;
     private final StreamLimits limits;
     private final ReentrantLock lock = new ReentrantLock();
-    /** Signalled when memory has become free, or somebody has to look again. */
+    /** Signalled when memory is freed, or when waiting writers must check again. */
     private final Condition changed = lock.newCondition();
     private final Map<String, HubTask> tasks = new LinkedHashMap<>();
     private final Set<String> closedJobs = new LinkedHashSet<>();
@@ -49,7 +49,7 @@ final class StreamHub {
     private long spilled = 0;
     private boolean isClosed = false;
 
-    /** *name*: that of no other hub in this process. */
+    /** *name*: unique in this process. */
     StreamHub(String name, Store store, StreamLimits limits) {
         this.name = name;
         this.store = store;
@@ -74,7 +74,7 @@ final class StreamHub {
     /** An answer to a request that waited; *task*: the one whose frames it has, or null. */
     private record Done(HubTask.Poll poll, StreamAnswer answer, HubTask task) {}
 
-    /** What is done with the lock held; answers to requests that it makes possible go into *done*, and out without the lock. */
+    /** A change under the lock; answers that it makes possible go to *done*, and are sent after the lock is released. */
     private interface Change {
         void make(List<Done> done) throws IOException;
     }
@@ -90,7 +90,7 @@ final class StreamHub {
         deliver(done);
     }
 
-    /** The same of what raises nothing. */
+    /** Apply a change that throws nothing. */
     private void quietly(Change change) {
         try {
             locked(change);
@@ -105,12 +105,12 @@ final class StreamHub {
 
     // ------------------------------------------------------------ writers
 
-    /** Make what executions of a stage need, once and before any begins. */
+    /** Prepare for executions of a stage; called once, before any starts. */
     void prepare(String directory) throws IOException {
         store.prepare(directory);
     }
 
-    /** Know that the execution *name* will begin here, however long it takes to make it ready: readers wait for it. */
+    /** Announce that the execution *name* will start here, so that readers wait for it as long as binding takes. */
     void expect(String name) {
         quietly(done -> {
             if (!isOver(name)) {
@@ -119,7 +119,7 @@ final class StreamHub {
         });
     }
 
-    /** The execution *name*, which was expected, will not begin. */
+    /** The expected execution *name* will not start. */
     void giveUp(String name, String why) {
         quietly(done -> {
             HubTask task = tasks.get(name);
@@ -129,7 +129,7 @@ final class StreamHub {
         });
     }
 
-    /** Return where the execution *task* puts its frames; it begins now. */
+    /** Start the execution *task*, and return its state. */
     HubTask begin(String task, int buckets, String directory, String file) throws IOException {
         SpillFile spill = store.spill(directory, file);
         var begun = new HubTask[1];
@@ -139,7 +139,7 @@ final class StreamHub {
             }
             HubTask found = begun[0] = find(task);
             if (found.state != HubTask.State.ABSENT) {
-                throw new BrokenStream("task " + task + " streamed here before", null);
+                throw new BrokenStream("task " + task + " has already streamed here", null);
             }
             found.begin(buckets, spill);
             look(found, done);
@@ -147,7 +147,7 @@ final class StreamHub {
         return begun[0];
     }
 
-    /** Add a frame to a bucket, once there is room or it went to the file; false when nobody will read it. */
+    /** Add a frame to a bucket, in memory or in the file; return false if nobody will read it. */
     boolean put(HubTask task, int bucket, PackedFrame frame) throws IOException, InterruptedException {
         HubChannel channel = task.channels[bucket];
         lock.lockInterruptibly();
@@ -187,17 +187,17 @@ final class StreamHub {
         try {
             return frame.spilled(task.spill);
         } catch (ClosedChannelException e) {
-            throw new BrokenStream("stopped: what " + task.name + " streams is wanted no more", e);
+            throw new BrokenStream("stopped: the stream of " + task.name + " is no longer wanted", e);
         } catch (IOException e) {
             throw ExchangeFailure.ofWrite(store.root(), e);
         }
     }
 
-    /** Return for how long to wait for room, at most; 0: there is some, -1: there is none that is worth a wait. */
+    /** Return how long to wait for room at most; 0: there is room, -1: do not wait. */
     private long patience(HubTask task, HubChannel channel, PackedFrame frame) {
         boolean isAsked = channel.askedNs != 0L && !channel.isKept;
         boolean hasRoom = channel.held == 0L || channel.held + frame.stored() <= limits.channelBytes;
-        // A reader that has nothing is given something, however little memory there is: there are not many of them.
+        // A reader that has no frames gets one even if memory is short, since there are few such readers.
         if (hasRoom && (held + frame.stored() <= limits.memoryBytes || held == 0L || isAsked && channel.held == 0L)) {
             return 0L;
         }
@@ -225,7 +225,7 @@ final class StreamHub {
         held += frame.held();
     }
 
-    /** All is given; *rows*: by bucket. */
+    /** The output of *task* is complete; *rows*: by bucket. */
     void finish(HubTask task, long[] rows) throws IOException {
         locked(done -> {
             checkGoesOn(task);
@@ -236,7 +236,7 @@ final class StreamHub {
         });
     }
 
-    /** What was given is not all: readers hear why. */
+    /** The output of *task* is incomplete; its readers are told why. */
     void fail(HubTask task, String why) {
         quietly(done -> fail(task, why, done));
     }
@@ -254,7 +254,7 @@ final class StreamHub {
 
     // ------------------------------------------------------------ readers
 
-    /** Answer a request now or when there is something to say. */
+    /** Answer a request, now or once there is an answer. */
     void ask(StreamRequest request, StreamReply reply) {
         var poll = new HubTask.Poll(request, reply);
         quietly(done -> {
@@ -268,7 +268,7 @@ final class StreamHub {
         });
     }
 
-    /** Nobody wants more of a bucket. */
+    /** Drop a bucket, which nobody wants any more. */
     void drop(String name, int bucket) {
         quietly(done -> {
             if (isOver(name)) {
@@ -291,7 +291,7 @@ final class StreamHub {
         return tasks.computeIfAbsent(name, HubTask::new);
     }
 
-    /** Take out the requests to a task that can be answered now, with their answers, into *done*. */
+    /** Move the requests to a task that can be answered now, with their answers, to *done*. */
     private void look(HubTask task, List<Done> done) {
         var freed = new long[1];
         for (int i = task.polls.size() - 1; i >= 0; i--) {
@@ -305,7 +305,7 @@ final class StreamHub {
         }
         if (freed[0] > 0L || !done.isEmpty()) {
             held -= freed[0];
-            changed.signalAll(); // that somebody has asked is news for who waits for room, too
+            changed.signalAll(); // writers that wait for room must know that a reader has asked
         }
     }
 
@@ -317,7 +317,7 @@ final class StreamHub {
             boolean hasToRead = one.answer.hasToRead();
             try {
                 reply.answer(hasToRead ? one.answer.loaded() : one.answer);
-            } catch (Throwable e) { // no memory for it, say: who waits must hear something, and this thread has other work
+            } catch (Throwable e) { // for example out of memory: the reader must get an answer, and this thread must continue
                 reply.lose(e);
             }
             if (hasToRead) {
@@ -343,12 +343,12 @@ final class StreamHub {
             } catch (InterruptedException e) {
                 return;
             } catch (Throwable e) {
-                // memory is short, say; others wait for the next round
+                // for example out of memory; the rest waits for the next round
             }
         }
     }
 
-    /** Answer those who have waited long enough, and forget tasks that never came; false once the hub is closed. */
+    /** Answer requests whose wait is over, and forget tasks that never started; return false once the hub is closed. */
     private boolean expire() {
         var goesOn = new boolean[1];
         quietly(done -> {
@@ -371,7 +371,7 @@ final class StreamHub {
         return goesOn[0];
     }
 
-    /** Drop all that a job has streamed, and stop whoever waits; nothing of it will be taken any more. */
+    /** Drop a job's frames, stop readers and writers that wait, and accept no more frames of it. */
     void closeJob(String job) {
         quietly(done -> {
             closedJobs.add(job);
@@ -387,7 +387,7 @@ final class StreamHub {
         });
     }
 
-    /** Drop everything; nobody uses the hub any more. */
+    /** Drop everything; the hub is not used any more. */
     void close() {
         HUBS.remove(name);
         quietly(done -> {
@@ -398,7 +398,7 @@ final class StreamHub {
         keeper.interrupt();
     }
 
-    /** Return {bytes in memory, bytes ever written to files, tasks that began, requests that wait}. */
+    /** Return {bytes in memory, bytes ever written to files, tasks that started, requests that wait}. */
     long[] use() {
         lock.lock();
         try {

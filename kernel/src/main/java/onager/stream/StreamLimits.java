@@ -2,28 +2,28 @@ package onager.stream;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
-/** How much streams may hold, and how long anybody waits. */
+/** The limits of streams: memory, and how long readers and writers wait. */
 final class StreamLimits {
     private static final long MIB = 1L << 20;
 
-    /** Of rows in a frame, before it is packed. */
+    /** The size of a frame's rows, before it is packed. */
     final int frameBytes;
-    /** Of packed frames in memory: of a channel, one frame at least, and of all channels of the executor. */
+    /** The size of packed frames in memory: for a channel (but at least one frame), and for all channels of the executor. */
     final long channelBytes;
     final long memoryBytes;
-    /** Of packed frames that a reader has before it is asked for them. */
+    /** The size of packed frames that a reader fetches in advance. */
     final long prefetchBytes;
-    /** Of packed frames of all that stages are read whole for while they are bound; who needs more has to read files. */
+    /** The size of packed frames of all streams that are read as a whole while stages are bound; larger ones must be read from files. */
     final long heldBytes;
-    /** How long after its start a writer waits for readers that have not come, and for one that came since it last asked. */
+    /** How long a writer waits for a reader: for the first request since its start, and for the next one since the last. */
     final long patienceNs;
     final long readerPatienceNs;
-    /** How long a reader tries to reach a producer's executor, and waits there for a task that has not begun. */
+    /** How long a reader tries to reach a producer's executor, and waits for a task there that has not started. */
     final long connectNs;
     final long absentNs;
     final int pollMs;
 
-    /** *spec*: a JSON object; what it does not name has its default. */
+    /** *spec*: a JSON object; missing members have defaults. */
     StreamLimits(JsonNode spec) {
         long heap = Runtime.getRuntime().maxMemory();
         frameBytes = (int) of(spec, "frame_bytes", 256L << 10);

@@ -11,7 +11,7 @@ import org.apache.spark.network.client.RpcResponseCallback;
 import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.client.TransportClientFactory;
 
-/** The way to the streams of other executors, and of this one. */
+/** Sends requests to the stream servers of other executors, and to this executor's hub. */
 final class StreamPeers {
     private static final Map<String, StreamPeers> PEERS = new ConcurrentHashMap<>();
     private static final int MOST_DROPS = 100_000;
@@ -51,7 +51,7 @@ final class StreamPeers {
         return address.equals(here);
     }
 
-    /** Send *request*; *reply* hears once what becomes of it, unless this raises. It waits for a connection, and no longer. */
+    /** Send *request*; unless this throws, *reply* gets the result, once. It waits only for the connection. */
     void ask(String address, StreamRequest request, StreamReply reply) throws IOException, InterruptedException {
         if (isHere(address)) {
             hub.ask(request, reply);
@@ -63,7 +63,7 @@ final class StreamPeers {
                 StreamAnswer answer;
                 try {
                     answer = StreamAnswer.decode(response);
-                } catch (Throwable e) { // no memory for it, say: whoever asked must hear of it, and may ask again
+                } catch (Throwable e) { // for example out of memory: the reader must be told, and may ask again
                     reply.lose(new IOException("an answer cannot be read", e));
                     return;
                 }
@@ -86,7 +86,7 @@ final class StreamPeers {
         return clients.createClient(host, Integer.parseInt(address.substring(colon + 1)));
     }
 
-    /** Let the producers of *channels* know, soon, that nobody reads them any more; one that is not reached comes to its end all the same. */
+    /** Tell the producers of *channels*, asynchronously, that nobody reads them any more; they end even if the message is lost. */
     void drop(List<RemoteChannel> channels) {
         channels.forEach(drops::offer);
     }
@@ -103,7 +103,7 @@ final class StreamPeers {
             } catch (InterruptedException e) {
                 return;
             } catch (Exception e) {
-                // it comes to its end all the same
+                // the producer ends even without the message
             }
         }
     }

@@ -4,14 +4,14 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 
 /**
- * What a reader asks of the hub of another executor: frames of a bucket from a place on, or that the bucket be dropped.
+ * A reader's request to the hub of another executor: for frames of a bucket, or to drop the bucket.
  *
  * @param task the execution: `job/stage.attempt/partition.attempt`
- * @param buckets how many buckets the task has, as the reader believes; 0: it does not matter
- * @param from the number of the first frame that is wanted; those before have come. -1: no more is wanted at all
- * @param firstRow frames whose rows all come before this one of the bucket are not wanted, but counted
- * @param mostBytes after so many bytes the answer is full; a frame comes in any case
- * @param drains whether nobody else reads the bucket, so that what has come may go
+ * @param buckets how many buckets the reader expects the task to have; 0: any number
+ * @param from the number of the first wanted frame; earlier ones have arrived. -1: drop the bucket
+ * @param firstRow frames that end before this row of the bucket are skipped, but counted
+ * @param mostBytes the size at which the answer is full; it has at least one frame
+ * @param drains whether nothing else reads the bucket, so that frames may be dropped once they have arrived
  */
 record StreamRequest(String task, int bucket, int buckets, long from, long firstRow, int mostBytes, int waitMs, boolean drains) {
     private static final byte VERSION = 2;
@@ -45,7 +45,7 @@ record StreamRequest(String task, int bucket, int buckets, long from, long first
         byte version = in.get();
         if (version != VERSION) {
             throw new IllegalArgumentException(
-                    "streams of version " + version + " are not known here: run the same version of Onager on every executor");
+                    "streams of version " + version + " are not supported here: run the same version of Onager on every executor");
         }
         int bucket = in.getInt();
         int buckets = in.getInt();

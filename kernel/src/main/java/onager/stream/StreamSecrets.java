@@ -13,14 +13,14 @@ import javax.crypto.spec.SecretKeySpec;
 import org.apache.spark.network.sasl.SecretKeyHolder;
 
 /**
- * Secrets made of the tokens of a file, one a line, that are executors' or good for everything: the first is shown to others,
- * all are taken. The file is read again when it has changed; one that cannot be used leaves the secrets that there were. A token
- * itself never travels.
+ * Secrets derived from the tokens in a file, one per line, that are for executors or for all roles. The first is used for connections to
+ * others, and all are accepted. The file is read again when it changes; if it is unusable, the previous secrets stay. Tokens themselves are
+ * never sent.
  */
 final class StreamSecrets implements SecretKeyHolder {
     private final Path file;
     private String stamp = null;
-    private Map<String, String> secrets = Map.of(); // by the name that says which one is meant
+    private Map<String, String> secrets = Map.of(); // by the name under which a client refers to one
 
     StreamSecrets(String file) throws IOException {
         this.file = Path.of(file);
@@ -61,12 +61,12 @@ final class StreamSecrets implements SecretKeyHolder {
         try {
             read();
         } catch (IOException e) {
-            // those that there were go on to count
+            // the previous secrets stay valid
         }
         return secrets;
     }
 
-    /** Return the name of the secret that is shown to others. */
+    /** Return the name of the secret for connections to others. */
     String shown() {
         return current().keySet().iterator().next();
     }
@@ -76,7 +76,7 @@ final class StreamSecrets implements SecretKeyHolder {
         return name;
     }
 
-    /** Return the secret that is called *name*; null when there is none. */
+    /** Return the secret called *name*, or null. */
     @Override
     public String getSecretKey(String name) {
         return current().get(name);

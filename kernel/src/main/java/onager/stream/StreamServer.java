@@ -11,14 +11,14 @@ import org.apache.spark.network.server.StreamManager;
 import org.apache.spark.network.server.TransportServer;
 import org.apache.spark.network.util.TransportConf;
 
-/** The port at which other executors read what this one's tasks stream, and what this one reaches theirs with. */
+/** The server from which other executors read this executor's streams, and the client for theirs. */
 final class StreamServer {
     private final TransportContext context;
     private final TransportServer server;
     private final TransportConf conf;
     private final StreamSecrets secrets;
 
-    /** Serve *hub* at *host* and *port* (0: a free one); *secrets*: null where anybody may read. */
+    /** Serve *hub* at *host* and *port* (0: a free one); *secrets*: null if anyone may read. */
     StreamServer(StreamHub hub, String host, int port, StreamSecrets secrets) {
         this.secrets = secrets;
         this.conf = Transport.conf("onager", Map.of(
@@ -38,7 +38,7 @@ final class StreamServer {
         return server.getPort();
     }
 
-    /** Return what reaches the streams of *hub*, which is served at *here*, and of others. */
+    /** Return the access to the streams of *hub*, which is served at *here*, and to those of other executors. */
     StreamPeers peers(String name, StreamHub hub, String here) {
         return new StreamPeers(name, hub, here, context.createClientFactory(Transport.shown(conf, secrets, () -> secrets.shown())));
     }

@@ -3,7 +3,7 @@ package onager.stream;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Tasks of a stage that stream, as they are named; *taskAttempts* is in the order of *partitions*. */
+/** The tasks of a stage that stream; *taskAttempts* is in the order of *partitions*. */
 public record StreamedTasks(String job, int stage, int stageAttempt, int[] partitions, int[] taskAttempts) {
     /** Return the names of the executions by partition. */
     Map<Integer, String> names() {

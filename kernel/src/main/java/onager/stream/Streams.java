@@ -16,7 +16,7 @@ import onager.rows.InputSpec;
 import onager.rows.PackedFrame;
 import onager.store.Store;
 
-/** What an executor streams and reads of others' streams: its hub, the port before it, and the way out. */
+/** The streams of an executor: its hub, the server of the hub, and the connections to other executors. */
 public final class Streams {
     private static final AtomicInteger COUNT = new AtomicInteger();
     private static final int MOST_CANCELLED = 1000;
@@ -25,12 +25,12 @@ public final class Streams {
     private final StreamHub hub;
     private final StreamServer server;
     private final StreamPeers peers;
-    private final Map<RemoteSource, String> held = new ConcurrentHashMap<>(); // what is read whole, and on behalf of which job group
-    private final AtomicLong holding = new AtomicLong(); // bytes of what is being read whole
-    private final Set<String> cancelled = new LinkedHashSet<>(); // job groups; what is in it is guarded by it
+    private final Map<RemoteSource, String> held = new ConcurrentHashMap<>(); // sources that are read as a whole, with their job groups
+    private final AtomicLong holding = new AtomicLong(); // bytes of streams that are being read as a whole
+    private final Set<String> cancelled = new LinkedHashSet<>(); // job groups; guarded by itself
     private final String address;
 
-    /** *spec* is JSON: {host, port, advertise, token_file, and what `StreamLimits` takes}; the last two may be empty. */
+    /** *spec* is JSON: {host, port, reached, advertise, token_file} and the fields of `StreamLimits`; the last two may be empty. */
     public Streams(Store store, JsonNode spec) throws IOException {
         String tokens = spec.get("token_file").asText();
         String advertised = spec.get("advertise").asText();
@@ -46,7 +46,7 @@ public final class Streams {
         peers = server.peers(name, hub, address);
     }
 
-    /** Return where others reach it. */
+    /** Return the address under which others reach it. */
     public String address() {
         return address;
     }
@@ -56,7 +56,7 @@ public final class Streams {
         return new RemoteInput(name, index, spec);
     }
 
-    /** Read all of *source*, on this thread, which cancelling the job group *group* stops; an IOException where that is too much. */
+    /** Read all of *source* on this thread, until the job group *group* is cancelled; throws an IOException if it is too large. */
     public HeldInput hold(RemoteSource source, String group) throws IOException, InterruptedException {
         var frames = new ArrayList<PackedFrame>();
         long bytes = 0L;
@@ -68,8 +68,8 @@ public final class Streams {
             for (PackedFrame frame = source.nextPacked(); frame != null; frame = source.nextPacked()) {
                 bytes += frame.stored();
                 if (holding.addAndGet(frame.stored()) > hub.limits().heldBytes) {
-                    throw new IOException("what is streamed for a broadcast or a subquery, " + bytes + " bytes and more, does not fit into the "
-                            + hub.limits().heldBytes + " that an executor holds so");
+                    throw new IOException("the streamed input of a broadcast or a subquery, of at least " + bytes + " bytes, does not fit the "
+                            + hub.limits().heldBytes + " bytes that an executor holds for such inputs");
                 }
                 frames.add(frame);
             }
@@ -81,17 +81,17 @@ public final class Streams {
         }
     }
 
-    /** Know of tasks that will begin here. */
+    /** Announce tasks that will start here. */
     public void expect(StreamedTasks tasks) {
         tasks.names().values().forEach(hub::expect);
     }
 
-    /** Tell readers of tasks that were expected that they will not begin. */
+    /** Tell the readers of expected tasks that these will not start. */
     public void giveUp(StreamedTasks tasks, String why) {
-        tasks.names().values().forEach(task -> hub.giveUp(task, "task " + task + " could not begin: " + why));
+        tasks.names().values().forEach(task -> hub.giveUp(task, "task " + task + " could not start: " + why));
     }
 
-    /** Return where a stage's tasks put what they stream; *directory*: the stage's, for frames that memory has no place for. */
+    /** Return the output of a stage's tasks that stream; *directory*: the stage's, for frames that do not fit memory. */
     public ExchangeOutput output(StreamedTasks tasks, String directory, int buckets) {
         return new HubOutput(name, directory, tasks.names(), buckets);
     }
@@ -102,7 +102,7 @@ public final class Streams {
         }
     }
 
-    /** Stop what is read whole on behalf of a job group, now or later. */
+    /** Stop the current and future reads of whole streams for a job group. */
     public void cancelGroup(String group) {
         synchronized (cancelled) {
             cancelled.add(group);
@@ -121,7 +121,7 @@ public final class Streams {
         hub.closeJob(job);
     }
 
-    /** Return {bytes in memory, bytes ever written to files, tasks that began, requests that wait}. */
+    /** Return {bytes in memory, bytes ever written to files, tasks that started, requests that wait}. */
     public long[] use() {
         return hub.use();
     }

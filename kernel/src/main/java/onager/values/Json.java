@@ -8,14 +8,14 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.PropertyNamingStrategies;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 
-/** What travels between Python and the kernel: JSON, whose names have underscores where Java's have capitals. */
+/** JSON between Python and the kernel: its names are in snake case, Java's in camel case. */
 public final class Json {
     private static final ObjectMapper MAPPER = JsonMapper.builder().propertyNamingStrategy(PropertyNamingStrategies.SNAKE_CASE)
             .enable(MapperFeature.ACCEPT_CASE_INSENSITIVE_ENUMS).disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES).build();
 
     private Json() {}
 
-    /** Return the members of an object that *as* has; others may have a use elsewhere. */
+    /** Return the object in *text* as an *as*; members that *as* lacks are ignored. */
     public static <T> T read(String text, Class<T> as) throws JsonProcessingException {
         return MAPPER.readValue(text, as);
     }

@@ -14,7 +14,7 @@ import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 import scala.runtime.AbstractPartialFunction;
 
-/** Scala's collections and functions as Java has them, and the other way. */
+/** Conversions between the collections and functions of Scala and Java. */
 public final class Seqs {
     private Seqs() {}
 
@@ -28,12 +28,12 @@ public final class Seqs {
         return CollectionConverters.asScala(Arrays.asList(items)).toSeq();
     }
 
-    /** Return *seq* as a list that cannot be changed. */
+    /** Return *seq* as an unmodifiable list. */
     public static <T> List<T> list(scala.collection.Seq<T> seq) {
         return CollectionConverters.asJava(seq);
     }
 
-    /** Return what is left of *items*, once. */
+    /** Return the remaining *items*, for one iteration. */
     public static <T> Iterable<T> each(Iterator<T> items) {
         return () -> CollectionConverters.asJava(items);
     }
@@ -46,7 +46,7 @@ public final class Seqs {
         return ClassTag$.MODULE$.apply(of);
     }
 
-    /** Return what turns each *kind* into what *change* makes of it, and is not defined for others. */
+    /** Return the partial function that applies *change* to each *kind*. */
     public static <A, S extends A> PartialFunction<A, A> change(Class<S> kind, Function<S, ? extends A> change) {
         return new Change<>(kind, change);
     }

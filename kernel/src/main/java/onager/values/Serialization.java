@@ -25,12 +25,12 @@ public final class Serialization {
         return bytes.toByteArray();
     }
 
-    /** Write it to the file *target*: the gateway to Python takes 40 ms for an answer above 8 KiB. */
+    /** Write *thing* to the file *target*; an answer above 8 KiB would be slow over the gateway to Python. */
     public static void write(String target, Object thing) throws IOException {
         Files.write(Path.of(target), encode(thing));
     }
 
-    /** Return what `encode` made, which the caller knows to be a T. */
+    /** Decode the output of `encode`, which the caller knows to be a T. */
     @SuppressWarnings("unchecked")
     public static <T> T decode(byte[] bytes) throws IOException, ClassNotFoundException {
         try (var stream = new Decoder(new ByteArrayInputStream(bytes))) {
@@ -39,8 +39,7 @@ public final class Serialization {
     }
 
     /**
-     * Refuses broadcast variables: one is a number that each process resolves by itself, so in another process it would name another
-     * value.
+     * Refuses broadcast variables: they are serialised as a number, which would mean another value in another process.
      */
     private static final class Encoder extends ObjectOutputStream {
         Encoder(OutputStream out) throws IOException {
@@ -57,7 +56,7 @@ public final class Serialization {
         }
     }
 
-    /** Finds classes by the thread's class loader. */
+    /** Loads classes with the thread's class loader. */
     private static final class Decoder extends ObjectInputStream {
         Decoder(InputStream in) throws IOException {
             super(in);

@@ -1,4 +1,4 @@
-"""An executor that polls one scheduler and reports to the one that acts on the job."""
+"""An executor that polls one scheduler, and reports to the driver of the job."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def addresses(r):
     return r.agent._gateway.addresses.split(",")
 
 
-async def test_a_report_goes_to_who_acts_and_its_answer_may_hold_the_next_task():
+async def test_a_report_goes_to_the_driver_whose_answer_may_hold_the_next_task():
     async with rig(schedulers=2) as r:
         polling, acting = r.gateways
         there = addresses(r)[1]
@@ -36,7 +36,7 @@ async def test_a_report_goes_to_who_acts_and_its_answer_may_hold_the_next_task()
         assert [request.list_number for request in acting.reports] == [polling.polls[-1].list_number] * 2
 
 
-async def test_slots_that_who_acts_left_free_are_offered_to_who_is_polled():
+async def test_slots_that_the_driver_left_free_are_offered_to_the_polled_scheduler():
     async with rig(slots=3, schedulers=2, poll_wait_ms=5_000) as r:
         polling, acting = r.gateways
         await polled(r, task_set(0, 1, reply_to=addresses(r)[1]))
@@ -76,7 +76,7 @@ async def test_with_no_free_slot_before_the_poll_tells_of_them():
         assert not polling.reports
 
 
-async def test_who_acts_and_is_gone_is_passed_over_and_a_list_goes_beside_the_poll_that_waits():
+async def test_a_dead_driver_is_skipped_and_a_list_is_sent_beside_the_waiting_poll():
     async with rig(slots=2, schedulers=2, poll_wait_ms=5_000) as r:
         polling, _ = r.gateways
         there = addresses(r)[1]
@@ -99,7 +99,7 @@ async def test_who_acts_and_is_gone_is_passed_over_and_a_list_goes_beside_the_po
         assert polling.reports[1].freed_slots == 1, "it was not even asked: nothing can have got lost"
 
 
-async def test_whoever_is_polled_next_gets_a_later_list_that_may_disprove_what_the_one_before_did():
+async def test_the_next_polled_scheduler_gets_a_later_list_that_may_disprove_launches_of_the_previous_one():
     async with rig(slots=2, schedulers=2, poll_wait_ms=5_000) as r:
         polling, acting = r.gateways
         await eventually(lambda: polling.polls)
@@ -108,7 +108,7 @@ async def test_whoever_is_polled_next_gets_a_later_list_that_may_disprove_what_t
         assert acting.polls[0].list_number > polling.polls[-1].list_number
 
 
-async def test_one_that_is_silent_keeps_no_report_from_others():
+async def test_a_silent_scheduler_does_not_hold_up_reports_to_others():
     async with rig(slots=2, schedulers=2) as r:
         polling, acting = r.gateways
 
@@ -124,13 +124,13 @@ async def test_one_that_is_silent_keeps_no_report_from_others():
         assert polling.reported() == [key(1), key(0)]
 
 
-async def test_heartbeats_name_what_runs_so_that_who_is_polled_can_cancel_it():
+async def test_heartbeats_list_running_tasks_so_that_the_polled_scheduler_can_cancel_them():
     async with rig(slots=1) as r:
         await polled(r, task_set(0))
         await eventually(lambda: r.gateway.heartbeats[-1].running == [task_id(key(0))])
 
 
-def test_a_few_polls_may_follow_each_other_and_then_they_wait():
+def test_a_few_polls_may_follow_each_other_and_later_ones_wait():
     pace = Pace(0.05, 3)
     assert [pace.wait_s(10.0) for _ in range(5)] == pytest.approx([0.0, 0.0, 0.0, 0.05, 0.1])
     assert pace.wait_s(10.25) == 0.0

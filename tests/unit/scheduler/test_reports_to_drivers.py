@@ -1,4 +1,4 @@
-"""Two replicas, each acting on some jobs: executors report to whoever acts, and poll one of them."""
+"""Two replicas, each driving some jobs: executors report to the driver, and poll one of them."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ async def test_launches_say_where_they_are_to_be_reported_where_that_matters(pai
     assert [launch.task_set.reply_to for launch in filled.launches] == [""], "alone, any address leads here"
 
 
-async def test_who_helps_out_does_not_name_itself(pair):
+async def test_a_scheduler_that_helps_out_does_not_name_itself(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
     pair.fate = "silent"
@@ -34,7 +34,7 @@ async def test_who_helps_out_does_not_name_itself(pair):
     assert [launch.task_set.reply_to for launch in filled.launches] == [""]
 
 
-async def test_a_report_to_who_acts_is_handed_on_to_nobody_and_its_slot_is_filled(pair):
+async def test_a_report_to_the_driver_is_not_forwarded_and_its_slot_is_filled(pair):
     await register(pair)
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
@@ -50,7 +50,7 @@ async def test_a_report_to_who_acts_is_handed_on_to_nobody_and_its_slot_is_fille
     assert (list(answer.task_sets), answer.credited_slots) == ([], 0), "no poll waits there: the executor tells"
 
 
-async def test_a_list_does_not_disprove_what_who_acts_has_launched_meanwhile(pair, monkeypatch):
+async def test_a_list_does_not_disprove_what_the_driver_launched_meanwhile(pair, monkeypatch):
     await register(pair)
     job_id = job_of(THERE)
     await pair.run_job(job_id, 3)
@@ -89,7 +89,7 @@ async def test_slots_without_reports_are_added_to_the_poll_that_waits(pair):
     await waiting
 
 
-async def test_who_is_polled_learns_from_heartbeats_what_to_cancel(pair):
+async def test_the_polled_scheduler_learns_from_heartbeats_what_to_cancel(pair):
     await register(pair)
     pair.here.executors.require("e1", "life").list_number = 1
     job_id = job_of(THERE)
@@ -106,7 +106,7 @@ async def test_who_is_polled_learns_from_heartbeats_what_to_cancel(pair):
     assert list(pair.here.executors.require("e1", "life").held) == [keys[0]._replace(partition=1)]
 
 
-async def test_who_is_not_polled_says_once_what_nobody_wants(pair):
+async def test_a_scheduler_that_is_not_polled_reports_unwanted_tasks_once(pair):
     await register(pair)
     job_id = job_of(THERE)
     await pair.run_job(job_id, 3)
@@ -121,7 +121,7 @@ async def test_who_is_not_polled_says_once_what_nobody_wants(pair):
     assert not (await pair.there.gateway.ReportTasks(reported([]), Peer())).cancel
 
 
-async def test_what_came_there_and_is_not_listed_any_more_is_no_reason_to_ask(pair):
+async def test_a_task_that_arrived_and_is_no_longer_listed_is_not_asked_about(pair):
     job_id = job_of(THERE)
     await pair.run_job(job_id, 2)
     asked = session_of(list_number=1)
@@ -134,7 +134,7 @@ async def test_what_came_there_and_is_not_listed_any_more_is_no_reason_to_ask(pa
     assert not [call for call in pair.calls if call.lists], "it was reported to who acts"
 
 
-async def test_what_was_reported_to_who_acts_before_the_next_list_is_not_cancelled(pair):
+async def test_a_task_reported_to_the_driver_before_the_next_list_is_not_cancelled(pair):
     await register(pair)
     asked = pair.here.executors.require("e1", "life")
     job_id = job_of(THERE)
