@@ -129,7 +129,7 @@ def stopped(executor, task_set):
 
 
 def test_an_executor_whose_streams_are_gone_fails_the_run(spark, tables):
-    gone = "takes no part in streams|cannot be reached|executor stops|are closed"
+    gone = "does not use streams|cannot be reached|executor stops|are closed"
     with pytest.raises(DistributedRunError, match=gone):
         assert_distributed_eq(spark.sql(ALL), HarnessConfig(exchange="streams"), plant=before(2, stopped))
 
