@@ -21,6 +21,8 @@ Spec = Mapping[str, Any]
 Event = tuple[dict[str, Any], bytes]
 """The outcome of a partition or of a run, and its inline result (empty if there is none)."""
 
+CLASS: Final = "onager.Kernel"
+"""The facade of an executor."""
 GUARD: Final = "onager.plan.Guard"
 """The Spark session extension that keeps SQL from private files and from Java methods."""
 CLUSTER_PLUGIN: Final = "onager.jobs.UnwantedTasks"
@@ -46,12 +48,12 @@ def answer_promptly(gateway: Any) -> None:
 def check_lookups(session: SparkSession, classes: Iterable[str]) -> None:
     """Raise when Spark lacks a class or method that the kernel looks up by name, or one of the plan nodes *classes*."""
     jvm = Jvm.of(session)
-    jvm.java_class("onager.Kernel").check(jvm_session(session), jvm.java_list(sorted(classes)))
+    jvm.java_class(CLASS).check(jvm_session(session), jvm.java_list(sorted(classes)))
 
 
 def arrow_schema(session: JavaObject, jvm: Jvm, plan: JavaObject, column_names: Iterable[str]) -> bytes:
     """Return the Arrow schema of the physical *plan*'s output, as an IPC message."""
-    return bytes(jvm.java_class("onager.Kernel").arrowSchema(session, plan, jvm.java_list(column_names)))
+    return bytes(jvm.java_class(CLASS).arrowSchema(session, plan, jvm.java_list(column_names)))
 
 
 class Kernel:
@@ -60,11 +62,11 @@ class Kernel:
     def __init__(self, spark: SparkSession, exchange_dir: str, slots: int, writer: str = "") -> None:
         """Start the kernel; names of unfinished files in *exchange_dir* contain *writer*, this incarnation's id."""
         self._jvm = Jvm.of(spark)
-        self._java = self._jvm.java_class("onager.Kernel")(jvm_context(spark), exchange_dir, slots, writer)
+        self._java = self._jvm.java_class(CLASS)(jvm_context(spark), exchange_dir, slots, writer)
 
-    def close(self) -> None:
-        """Leave Spark's context as it was."""
-        self._java.close()
+    def close(self, wait_ms: int = 0) -> int:
+        """Wait up to *wait_ms* for tasks to end, release everything, restore the context; return how many still run."""
+        return int(self._java.close(wait_ms))
 
     def describe(self, error: JavaObject) -> dict[str, Any]:
         """Return the fields of the protocol's `Failure` for a Throwable."""
@@ -356,55 +358,6 @@ class FunctionGateway:
     def close(self, wait_ms: int) -> int:
         """Stop the process's calls and Spark jobs; return how many still ran after *wait_ms*."""
         return int(self._java.close(wait_ms))
-
-
-class Pipeline:
-    """All tasks of a query at once in this process, for the harness; see `onager.testing`."""
-
-    CLASS: Final = "onager.testing.Pipeline"
-
-    def __init__(self, session: SparkSession, spec: Spec) -> None:
-        self._jvm = Jvm.of(session)
-        self._java = self._jvm.java_class(self.CLASS)(jvm_context(session), jvm_session(session), json.dumps(spec))
-
-    def interpose(self, chosen: JavaObject) -> None:
-        """Put an ``onager.testing.Interposer`` between tasks and what they read and write."""
-        self._java.interpose(chosen)
-
-    def add_stage(self, spec: Spec) -> None:
-        """Add a stage, after those that it reads."""
-        self._java.addStage(json.dumps(spec))
-
-    def add_task(
-        self, stage_id: int, partition: int, fragment: bytes, leaves: Iterable[bytes | None], expression: bytes
-    ) -> None:
-        """Add a task with its plan, the descriptions of its leaves, and its bucket expression or nothing."""
-        self._java.addTask(stage_id, partition, fragment, self._jvm.java_list(leaves), expression)
-
-    def start(self) -> None:
-        """Let every task begin."""
-        self._java.start()
-
-    def has_ended(self, wait_ms: int) -> bool:
-        """Wait up to *wait_ms* for the end of all tasks; return whether it came."""
-        return bool(getattr(self._java, "await")(wait_ms))
-
-    def waits(self) -> str:
-        """Return who waits for what, a line each."""
-        return str(self._java.waits()).strip()
-
-    def held_bytes(self) -> int:
-        """Return the bytes of frames that wait in memory."""
-        return int(self._java.heldBytes())
-
-    def report(self) -> dict[str, Any]:
-        """Return what the tasks came to, the first failure, and what the exchange had to do."""
-        report: dict[str, Any] = json.loads(self._java.report())
-        return report
-
-    def close(self, wait_ms: int) -> list[str]:
-        """Stop what still runs, and wait up to *wait_ms* for it; return the threads that did not end."""
-        return str(self._java.close(wait_ms)).split()
 
 
 def order_of(jvm: Jvm, query: JavaObject) -> tuple[bool, tuple[int, ...], JavaObject]:

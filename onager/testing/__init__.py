@@ -5,8 +5,8 @@
     def test_my_query(spark):
         assert_distributed_eq(spark.sql("select k, sum(v) from t group by k"))
 
-One process, no cluster: the query is cut into stages as Onager cuts it, every task decodes its own plan, all tasks run
-at once over bounded channels, and the result is compared with plain Spark's. See docs/testing.md.
+One process, no cluster: the query is cut into stages as Onager cuts it, real executors over the session run their tasks
+and exchange rows through files or streams, and the result is compared with plain Spark's. See docs/testing.md.
 """
 
 from typing import TYPE_CHECKING, Any

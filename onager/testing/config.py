@@ -2,25 +2,31 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 KIB = 1024
 MIB = 1024 * KIB
 
+Exchange = Literal["files", "streams"]
+
 
 @dataclass(frozen=True, slots=True)
 class HarnessConfig:
-    """How a query is cut, how its tasks are connected, and what counts as the same result."""
+    """How a query is cut, where its tasks run and what connects them, and what counts as the same result."""
 
     tasks: int = 3
     """Buckets of every exchange, and the least number of tasks of a scan, however small its files."""
+    executors: int = 2
+    """How many executors there are; the tasks of each stage are dealt out to them in turn. An executor decodes the plan
+    of a stage once for all of its tasks: with as many executors as tasks, each task has its own."""
+    exchange: Exchange = "files"
+    """What carries rows from stage to stage: row files, or streams between tasks that run at the same time."""
     channel_frames: int = 16
-    """Frames that a channel holds before its writer waits; 1 exposes code that relies on more."""
-    channel_bytes: int = MIB
-    """Bytes that a channel holds before its writer waits; a larger frame passes all the same."""
+    """Frames that a stream holds of a task for a bucket before its writer waits; 1 exposes code that relies on more."""
     frame_bytes: int = 32 * KIB
-    """Bytes of rows in a frame."""
+    """Bytes of rows in a frame of a stream."""
     memory_bytes: int = 256 * MIB
-    """Bytes of frames that all channels hold together; further frames go to a file."""
+    """Bytes of frames that the streams of all executors hold together; further frames go to files."""
     parallel_sort_bytes: int = 0
     """The bytes that a sort must read to be done by several tasks (``onager.sort.parallelFromBytes`` of a job)."""
     single_stage: bool = False
@@ -31,15 +37,17 @@ class HarnessConfig:
     relative_tolerance: float = 1e-9
     """How far two doubles (or floats) may differ, relative to the larger, in rows that are not exactly equal."""
     timeout_s: float = 120.0
-    """How long the tasks may take together before they are stopped, with a list of which waits for which."""
+    """How long the tasks may take together before they are stopped, and those that had not ended are listed."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Settings of Spark (``spark.sql.*``) for planning and running the distributed query, beyond those of the
     session."""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "channel_frames", "channel_bytes", "frame_bytes", "memory_bytes"):
+        for name in ("tasks", "executors", "channel_frames", "frame_bytes", "memory_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"HarnessConfig.{name} is {getattr(self, name)}: give 1 or more")
+        if self.exchange not in get_args(Exchange):
+            raise ValueError(f"HarnessConfig.exchange is {self.exchange!r}: give 'files' or 'streams'")
         if self.parallel_sort_bytes < 0:
             raise ValueError(f"HarnessConfig.parallel_sort_bytes is {self.parallel_sort_bytes}: give 0 or more")
         if not self.timeout_s > 0:

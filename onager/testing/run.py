@@ -1,57 +1,24 @@
-"""Runs a query distributed: all tasks of all stages at once, in this process."""
+"""Runs a query distributed: on executors of its own in this process, over row files or over streams."""
 
-import base64
-import contextlib
-import itertools
-import os
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
 from pyspark.sql import DataFrame
 
-from onager.errors import OnagerError
-from onager.executor.spark import plan_codec
-from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import Pipeline
-from onager.executor.spark.stage_plan import (
-    ExchangeInput,
-    LeafInput,
-    ResultOutput,
-    SortedOutput,
-    StagePlan,
-    buckets_of,
-    expression_of,
-)
-from onager.testing.config import MIB, HarnessConfig
+from onager.testing.config import HarnessConfig
+from onager.testing.executors import Executor, Executors, executors
+from onager.testing.job import DistributedRunError, JobRun
 from onager.testing.kernel import jvm_with_kernel
-from onager.testing.stages import Stage, StageGraph, create_stages
+from onager.testing.stages import StageGraph, create_stages
 
-POLL_MS = 200
-STOP_MS = 30_000
-MIN_TASK_MEMORY = 32 * MIB
-_runs = itertools.count(1)
+__all__ = ["DistributedRun", "DistributedRunError", "Plant", "TaskRun", "rows_of", "run_distributed", "run_graph"]
 
 Row = tuple[Any, ...]
-
-
-class DistributedRunError(OnagerError):
-    """A query failed in its distributed run; the text says which task, and why."""
-
-    def __init__(self, message: str, *, error_class: str = "", stage_id: int = 0, details: str = "") -> None:
-        super().__init__(message)
-        self.error_class = error_class
-        """Spark's error class, or that of the exception."""
-        self.stage_id = stage_id
-        """The stage whose task failed first; 0 if no task did."""
-        self.details = details
-        """The stack trace."""
+Plant = Callable[[Executor], None]
+"""Plants a fault in an executor, given each of them before anything runs: for testing the harness itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +28,9 @@ class TaskRun:
     stage_id: int
     partition: int
     rows_read: int
-    """Rows that it read from files, as Spark counts them."""
+    """Rows that it read from files and other sources, as Spark counts them."""
+    bytes_read: int
+    """Bytes that it read of other stages."""
     rows: int
     """Rows that it produced: for other stages, or as a part of the result."""
     bytes: int
@@ -77,10 +46,8 @@ class DistributedRun:
     """By stage and partition."""
     partitions: tuple[pa.Table, ...] = field(repr=False)
     """The result, by task of the last stage."""
-    grants: int
-    """Frames beyond a channel's capacity, granted since tasks would have waited for each other in a circle."""
     spilled_bytes: int
-    """Bytes of frames that did not fit in memory."""
+    """Bytes of frames of streams for which there was no room in memory."""
 
     @property
     def rows(self) -> list[Row]:
@@ -90,14 +57,6 @@ class DistributedRun:
     def tasks_of(self, stage_id: int) -> list[TaskRun]:
         """Return the tasks of a stage, by partition."""
         return [task for task in self.tasks if task.stage_id == stage_id]
-
-
-class Plant(Protocol):
-    """Plants a fault: given access to the JVM, returns an ``onager.testing.Interposer``."""
-
-    def __call__(self, jvm: Jvm) -> Any:
-        """Return the JVM object that stands between tasks and what they read and write."""
-        ...
 
 
 def rows_of(table: pa.Table) -> list[Row]:
@@ -110,11 +69,12 @@ def rows_of(table: pa.Table) -> list[Row]:
 def run_distributed(
     frame: DataFrame, config: HarnessConfig | None = None, *, plant: Plant | None = None
 ) -> DistributedRun:
-    """Cut the query of *frame*, run all tasks of all stages at once, and return the result.
+    """Cut the query of *frame*, run the tasks of its stages on several executors, and return the result.
 
-    Every task decodes its own plan in a session of its own, on a thread of this process's JVM; rows go from stage to
-    stage through bounded channels. The session of *frame* is unchanged afterwards. *plant* is for testing the harness
-    itself. Raises `DistributedRunError` with the first failure, and what `create_stages` raises.
+    The executors are in this process, and do what those of a cluster do: each decodes and binds the stages' plans, runs
+    its tasks in the slots of Spark, and passes rows on through files or streams. The session of *frame* is unchanged
+    afterwards. *plant* is for testing the harness itself. Raises `DistributedRunError` with the first failure, and what
+    `create_stages` raises.
     """
     config = config or HarnessConfig()
     return run_graph(frame, create_stages(frame, config), config, plant)
@@ -122,115 +82,42 @@ def run_distributed(
 
 def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant: Plant | None = None) -> DistributedRun:
     """Run the stages of *graph*, made from a query of the session of *frame*."""
-    session = frame.sparkSession
-    jvm = jvm_with_kernel(session)
-    run = f"{os.getpid()}-{next(_runs)}"
-    directory = Path(tempfile.mkdtemp(prefix="onager-testing-"))
-    try:
-        memory = int(jvm.java_class("java.lang.Runtime").getRuntime().maxMemory())
-        spec = {
-            "run": run,
-            "directory": str(directory),
-            "capacity_frames": config.channel_frames,
-            "capacity_bytes": config.channel_bytes,
-            "frame_bytes": config.frame_bytes,
-            "memory_bytes": min(config.memory_bytes, memory // 4),
-            "task_memory_bytes": max(MIN_TASK_MEMORY, memory // 2 // max(graph.tasks, 1)),
-        }
-        pipeline = Pipeline(session, spec)
-        with _closed_at_the_end(pipeline):
+    jvm_with_kernel(frame.sparkSession)
+    with executors(frame.sparkSession, config) as made:
+        for executor in made.runners:
             if plant is not None:
-                pipeline.interpose(plant(jvm))
-            for stage in graph.stages:
-                _add(pipeline, stage)
-            report = _carry_out(pipeline, config)
-        return _result(graph, report, directory)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+                plant(executor)
+        stages = {stage.stage_id: stage.encoded for stage in graph.stages}
+        is_streamed = config.exchange == "streams"
+        job = JobRun(made.runners, made.job_id, stages, streaming_slots=made.slots if is_streamed else 0)
+        job.run(config.timeout_s)
+        return _result(graph, made, job, is_streamed=is_streamed)
 
 
-@contextlib.contextmanager
-def _closed_at_the_end(pipeline: Pipeline) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        left = pipeline.close(STOP_MS)
-        if left:
-            raise OnagerError(f"tasks did not stop within {STOP_MS // 1000} s: {', '.join(left)}")
-
-
-def _add(pipeline: Pipeline, stage: Stage) -> None:
-    first = plan_codec.decode(stage.encoded)
-    pipeline.add_stage(_stage_spec(stage, first))
-    for partition in range(first.partitions):
-        plan = plan_codec.decode(stage.encoded)
-        leaves = [source.description if isinstance(source, LeafInput) else None for source in plan.inputs]
-        pipeline.add_task(stage.stage_id, partition, plan.fragment, leaves, expression_of(plan.output))
-
-
-def _stage_spec(stage: Stage, plan: StagePlan) -> dict[str, Any]:
-    samples = {"samples": plan.output.samples} if isinstance(plan.output, SortedOutput) else {}
-    return samples | {
-        "stage": stage.stage_id,
-        "partitions": plan.partitions,
-        "layout": "result" if isinstance(plan.output, ResultOutput) else "exchange",
-        "directory": f"stage-{stage.stage_id}",
-        "buckets": buckets_of(plan.output),
-        "names": plan.column_names,
-        "conf": plan.conf,
-        "inputs": [_input_spec(source) if isinstance(source, ExchangeInput) else None for source in plan.inputs],
-    }
-
-
-def _input_spec(source: ExchangeInput) -> dict[str, Any]:
-    ranges = {"ordering": base64.b64encode(source.ordering).decode()} if source.ordering else {}
-    return ranges | {"stage": source.stage_id, "reads_all": source.reads_all, "partitions": source.partitions}
-
-
-def _carry_out(pipeline: Pipeline, config: HarnessConfig) -> dict[str, Any]:
-    """Start the tasks and wait for their end; return their results."""
-    deadline = time.monotonic() + config.timeout_s
-    pipeline.start()
-    while not pipeline.has_ended(POLL_MS):
-        if time.monotonic() > deadline:
-            waits = pipeline.waits()
-            raise DistributedRunError(
-                f"the query was not done after {config.timeout_s:g} s (HarnessConfig.timeout_s); "
-                + (f"who waits for what:\n{waits}" if waits else "no task waits for another")
-            )
-    report = pipeline.report()
-    failure = report.get("failure")
-    if failure:
-        stage_id = failure.get("stage", 0)
-        where = f"task {failure['partition']} of stage {stage_id} failed: " if stage_id else ""
-        raise DistributedRunError(
-            f"{where}{failure['message']}",
-            error_class=failure.get("error_class", ""),
-            stage_id=stage_id,
-            details=failure.get("details", ""),
-        )
-    return report
-
-
-def _result(graph: StageGraph, report: dict[str, Any], directory: Path) -> DistributedRun:
-    last = graph.stages[-1]
+def _result(graph: StageGraph, made: Executors, job: JobRun, *, is_streamed: bool) -> DistributedRun:
+    partitions = job.partitions(made.directory)
     schema = pa.ipc.read_schema(pa.BufferReader(graph.schema))
-    partitions = []
-    for partition in range(last.tasks):
-        path = directory / f"stage-{last.stage_id}" / f"{partition}-r.arrow"
-        with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            partitions.append(reader.read_all())
-    tasks = [
-        TaskRun(task["stage"], task["partition"], task["rows_read"], task["rows"], task["bytes"])
-        for task in sorted(report["tasks"], key=lambda task: (task["stage"], task["partition"]))
-    ]
+    rows_read: dict[tuple[int, int], int] = {}
+    for executor in made.runners:
+        rows_read |= executor.rows_read
+    tasks = []
+    for (stage_id, partition), report in sorted(job.reports.items()):
+        metrics = report.success.metrics
+        task = TaskRun(
+            stage_id,
+            partition,
+            rows_read[stage_id, partition],
+            metrics.bytes_in,
+            metrics.rows_out,
+            metrics.bytes_out,
+        )
+        tasks.append(task)
     return DistributedRun(
         table=_together(partitions, schema),
         graph=graph,
         tasks=tuple(tasks),
         partitions=tuple(partitions),
-        grants=report["grants"],
-        spilled_bytes=report["spilled_bytes"],
+        spilled_bytes=sum(executor.kernel.stream_use()[1] for executor in made.runners) if is_streamed else 0,
     )
 
 

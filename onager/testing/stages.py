@@ -4,13 +4,21 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from onager.executor.spark import plan_codec
+from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema, jvm_session
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
 from onager.executor.spark.planning.job_session import changed_settings, own_settings
-from onager.executor.spark.planning.sizing import CUT_SETTINGS, LEAF_PARALLELISM, MIN_SPLITS, SHUFFLE_PARTITIONS
+from onager.executor.spark.planning.sizing import (
+    CUT_SETTINGS,
+    HASHED_BYTES,
+    LEAF_PARALLELISM,
+    MIN_SPLITS,
+    MOST_HASHED_BYTES,
+    SHUFFLE_PARTITIONS,
+)
 from onager.executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
@@ -119,13 +127,19 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
         MIN_SPLITS: str(config.tasks),
         OPEN_COST: "1",
     }
-    changes = sizes | dict(config.conf) | CUT_SETTINGS
-    with _PLANNING, changed_settings(session, own_settings(session), changes):
-        datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
-        plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
-        cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes)
-        stages = tuple(_stage(stage) for stage in cut_stages)
-        return StageGraph(stages, arrow_schema(jvm_session(session), jvm, plan, column_names))
+    with _PLANNING:
+        own = own_settings(session)
+        hashed = {HASHED_BYTES: own.get(HASHED_BYTES, str(MOST_HASHED_BYTES))}
+        with changed_settings(session, own, sizes | hashed | dict(config.conf) | CUT_SETTINGS):
+            return _cut(session, jvm, analyzed, column_names, config)
+
+
+def _cut(session: SparkSession, jvm: Jvm, analyzed: Any, column_names: list[str], config: HarnessConfig) -> StageGraph:
+    datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
+    plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
+    cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes)
+    stages = tuple(_stage(stage) for stage in cut_stages)
+    return StageGraph(stages, arrow_schema(jvm_session(session), jvm, plan, column_names))
 
 
 def _stage(stage: CutStage) -> Stage:

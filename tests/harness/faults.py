@@ -1,61 +1,130 @@
-"""What tests plant in a run: classes in Java, compiled when they are first asked for."""
+"""What tests plant in the executors of a run: in their rows, in their files, and in what they are told."""
 
-from collections.abc import Callable
+import atexit
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-SOURCES = Path(__file__).parent / "planted"
-_classes: dict[tuple[Any, str], Any] = {}
+from onager.executor.spark.jvm import Jvm
+from onager.protocol import onager_pb2 as pb
+from onager.testing.run import Plant
+from tests.support.processes.tcp_proxy import TcpProxy, proxies_of_a_thread
+
+SOURCE = Path(__file__).parent / "planted" / "Fault.java"
+_classes: dict[Jvm, Any] = {}
 
 
-def planted(jvm: Any, name: str) -> Any:
-    """Return a new object of a class in `SOURCES`."""
-    if (jvm, name) not in _classes:
+def faults(jvm: Jvm) -> Any:
+    """Return the class ``planted.Fault``; Spark's tasks find it, too."""
+    if jvm not in _classes:
+        loader = jvm.java_class("java.lang.Thread").currentThread().getContextClassLoader()
         compiler = jvm.java_class("org.codehaus.janino.SimpleCompiler")()
-        compiler.setParentClassLoader(jvm.java_class("java.lang.Thread").currentThread().getContextClassLoader())
-        compiler.cook((SOURCES / f"{name}.java").read_text())
-        _classes[jvm, name] = compiler.getClassLoader().loadClass(f"planted.{name}")
-    return _classes[jvm, name].newInstance()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(SOURCE.read_text())
+        directory = Path(tempfile.mkdtemp(prefix="onager-planted-"))
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        for name, content in compiler.getBytecodes().items():
+            path = directory / (name.replace(".", "/") + ".class")
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(bytes(content))
+        loader.addURL(jvm.java_class("java.io.File")(f"{directory}/").toURI().toURL())
+        _classes[jvm] = jvm.java_class("planted.Fault")
+    return _classes[jvm]
 
 
-def fault(kind: str, stage: int) -> Callable[[Any], Any]:
-    """Return what plants a fault in the first task of a stage (reading everything: in all of its tasks)."""
-    return lambda jvm: planted(jvm, "Fault").of(kind, stage)
+def fault(kind: str, stage: int) -> Plant:
+    """Return what plants a fault in the rows of the first task of a stage ("fail" and "hold": of all its tasks)."""
+
+    def plant(executor: Any) -> None:
+        classes = faults(executor.binder._jvm)
+        bound = executor.binder.bound
+
+        def faulty(task_set: pb.TaskSet, *arguments: Any, **options: Any) -> Any:
+            made = bound(task_set, *arguments, **options)
+            return classes.__getattr__("in")(made, kind) if task_set.stage_id == stage else made
+
+        executor.binder.bound = faulty
+
+    return plant
 
 
-def failures(stage: int, *, alone: bool = False) -> Callable[[Any], Any]:
-    """Return what lets the first task of a stage fail, and after it the others of a stage that is not the last."""
-    return lambda jvm: planted(jvm, "Failures").of(stage, alone)
+def reading_everything(stage: int) -> Plant:
+    """Return what lets each task of a stage read all that its leaves have."""
+
+    def plant(executor: Any) -> None:
+        classes = faults(executor.binder._jvm)
+        bind = executor.kernel.bind
+
+        def faulty(session: Any, fragment: bytes, spec: dict[str, Any], leaves: Any) -> Any:
+            is_meant = re.search(rf"/{stage}\.0/", spec["group"])
+            made = [classes.everything(leaf, session) if is_meant and leaf is not None else leaf for leaf in leaves]
+            return bind(session, fragment, spec, made)
+
+        executor.kernel.bind = faulty
+
+    return plant
 
 
-class Gate:
-    """Holds the tasks of a stage before their first row until those that write have no room; counts what they write.
+def before(stage: int, do: Callable[[Any, pb.TaskSet], None]) -> Plant:
+    """Return what does something to an executor, and to what it is told, before it runs tasks of a stage."""
 
-    *held*: that stage, 0 for none; *for_good*: until they are stopped. *stage*, *tasks*: who writes, through channels
-    of *frames* and *bytes_*.
-    """
+    def plant(executor: Any) -> None:
+        run = executor.run
 
-    def __init__(
-        self, *, held: int, stage: int, tasks: int, frames: int, bytes_: int = 1 << 40, for_good: bool = False
-    ) -> None:
-        self._arguments = (held, stage, tasks, frames, bytes_, for_good)
-        self._planted: Any = None
+        def faulty(task_set: pb.TaskSet, *arguments: Any) -> None:
+            if task_set.stage_id == stage:
+                do(executor, task_set)
+            run(task_set, *arguments)
 
-    def __call__(self, jvm: Any) -> Any:
-        self._planted = planted(jvm, "Gate").of(*self._arguments)
-        return self._planted
+        executor.run = faulty
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether all tasks that write have no room left."""
-        return self._planted is not None and bool(self._planted.isStuck())
+    return plant
 
-    @property
-    def most_frames(self) -> list[int]:
-        """By channel, how many frames it had taken when the gate opened; at the end, where it did not."""
-        return [int(n) for n in self._planted.frames()]
 
-    @property
-    def most_bytes(self) -> list[int]:
-        """By channel, how many bytes it had taken when the gate opened; at the end, where it did not."""
-        return [int(n) for n in self._planted.bytes()]
+def in_files(stage: int, do: Callable[[list[Path]], None]) -> Plant:
+    """Return what does something to the row files of a stage once they are all there; the next stage reads them."""
+    done = []
+
+    def once(executor: Any, task_set: pb.TaskSet) -> None:
+        if not done:
+            done.append(True)
+            directory = Path(executor._exchange_dir) / task_set.job_id / str(stage)
+            do(sorted(path for path in directory.iterdir() if path.stat().st_size))
+
+    return before(stage + 1, once)
+
+
+def told(executor: Any, task_set: pb.TaskSet, **wrong: Callable[[int], int]) -> None:
+    """Let the executor be told other numbers of the outputs that it reads."""
+    del executor
+    for location in task_set.inputs:
+        for output in location.outputs:
+            for name, change in wrong.items():
+                setattr(output, name, change(getattr(output, name)))
+
+
+def together(*plants: Plant) -> Plant:
+    """Return what plants all of *plants*."""
+
+    def plant(executor: Any) -> None:
+        for each in plants:
+            each(executor)
+
+    return plant
+
+
+@contextlib.contextmanager
+def proxied(do: Callable[[TcpProxy], None]) -> Iterator[Plant]:
+    """Give what lets executors read each other's streams through proxies, to each of which *do* is done."""
+    with proxies_of_a_thread() as make:
+
+        def plant(executor: Any) -> None:
+            proxy, loop = make(executor.stream_address)
+            loop.call_soon_threadsafe(do, proxy)
+            executor.stream_address = proxy.address
+
+        yield plant

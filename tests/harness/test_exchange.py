@@ -1,25 +1,36 @@
-"""The streaming exchange, as whole queries meet it: bounds, beginnings, ends, failures, and what is left afterwards."""
+"""The exchanges, as whole queries meet them: bounds, beginnings, ends, failures, and what is left afterwards."""
 
+import contextlib
+import dataclasses
+import socket
 import tempfile
-from types import SimpleNamespace
+import threading
+import time
 
 import pytest
 
-from onager.testing import DistributedRunError, HarnessConfig, assert_distributed_eq, run_distributed
-from onager.testing import run as running
+from onager.errors import OnagerError
+from onager.testing import DistributedRunError, HarnessConfig, assert_distributed_eq, executors, run_distributed
+from onager.testing.job import JobRun
+from onager.testing.kernel import jvm_with_kernel
 from tests.harness.conftest import left_behind
-from tests.harness.faults import Gate, failures, fault
+from tests.harness.faults import before, fault, faults, together
+from tests.support.waiting import until
 
 ROWS = 60_000
 DEALT = "select /*+ repartition(3, id) */ id, k from many"
 EMPTY_JOIN = """
     select /*+ merge(b) */ a.id, b.k from (select id from sales where amount < 0) a
     join (select id, k from many) b on a.id = b.id"""
-UNBOUNDED = 1 << 30
+STREAMS = HarnessConfig(exchange="streams", channel_frames=1, frame_bytes=1024)
+EXCHANGES = [HarnessConfig(), STREAMS]
+ids = [config.exchange for config in EXCHANGES]
+LONG_S = 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def many(spark, tables):
+    faults(jvm_with_kernel(spark))  # what is planted is compiled into a directory that outlives a test's
     spark.range(0, ROWS, 1, 3).selectExpr("id", "id % 7 as k").createOrReplaceTempView("many")
 
 
@@ -30,124 +41,216 @@ def scratch(tmp_path, monkeypatch):
     return tmp_path
 
 
+class Watched:
+    """The executors of a run while they are there."""
+
+    def __init__(self) -> None:
+        self.executors = []
+        self.submitted = []
+        """Stages, what they were bound to, and the partitions of it."""
+
+    def __call__(self, executor):
+        self.executors.append(executor)
+        submit = executor.kernel.submit
+
+        def noted(bound, spec, expression):
+            stage = int(spec["run"].split("/")[2].partition(".")[0])
+            self.submitted.append((stage, bound, list(spec["partitions"])))
+            submit(bound, spec, expression)
+
+        executor.kernel.submit = noted
+
+    def use(self):
+        """Return bytes of streams in memory, those ever spilled, and requests that wait, of all executors."""
+        uses = [executor.kernel.stream_use() for executor in self.executors]
+        return sum(use[0] for use in uses), sum(use[1] for use in uses), sum(use[3] for use in uses)
+
+
 @pytest.fixture
-def pipelines(monkeypatch):
-    """The JVM's side of every run, from when its tasks begin."""
-    seen = []
-    carry_out = running._carry_out
-    monkeypatch.setattr(running, "_carry_out", lambda made, config: (seen.append(made), carry_out(made, config))[1])
-    return seen
+def watched():
+    return Watched()
 
 
-def watched(monkeypatch, gate, then):
-    """Let the run's clock call *then* as soon as writers behind *gate* are stuck."""
-    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: then() if gate.is_stuck else 0.0))
+@contextlib.contextmanager
+def held(spark):
+    """Let what is to be held be so until the end."""
+    classes = faults(jvm_with_kernel(spark))
+    classes.open(False)
+    try:
+        yield
+    finally:
+        classes.open(True)
+
+
+class InTheBackground:
+    """A run on a thread of its own."""
+
+    def __init__(self, frame, config, plant):
+        self.run, self._work = None, (frame, config, plant)
+        self._thread = threading.Thread(target=self._do)
+        self._thread.start()
+
+    def _do(self):
+        frame, config, plant = self._work
+        self.run = run_distributed(frame, config, plant=plant)
+
+    def result(self):
+        self._thread.join(LONG_S)
+        assert self.run is not None
+        return self.run
 
 
 # ---------------------------------------------------------------- bounds
 
 
-def test_a_fast_writer_waits_at_the_channels_bytes(spark):
-    gate = Gate(held=2, stage=1, tasks=3, frames=UNBOUNDED, bytes_=4096)
-    config = HarnessConfig(channel_frames=UNBOUNDED, channel_bytes=4096, frame_bytes=1024)
-    run = assert_distributed_eq(spark.sql(DEALT), config, plant=gate)
+def test_channels_are_bounded(spark, watched):
+    """While nobody reads, a channel holds one frame in memory; what does not fit lies in a file."""
+    with held(spark):
+        running = InTheBackground(spark.sql(DEALT), STREAMS, together(watched, fault("hold", 2)))
+        held_bytes = []
+        until(lambda: watched.executors and (watched.use()[1] > 0 or running.run))
+        until(lambda: held_bytes.append(watched.use()[0]) or len(held_bytes) > 50)
+    run = running.result()
     assert run.table.num_rows == ROWS
-    assert run.grants == 0
-    assert len(gate.most_bytes) == 9
-    assert max(gate.most_bytes) >= 4096
-    assert all(n < 4096 + 1024 for n in gate.most_bytes)
+    assert 0 < max(held_bytes) <= 9 * (STREAMS.frame_bytes + 64)
+    assert run.spilled_bytes > 9 * STREAMS.frame_bytes
 
 
-def test_a_fast_writer_waits_at_the_channels_frames(spark):
-    gate = Gate(held=2, stage=1, tasks=3, frames=2)
-    config = HarnessConfig(channel_frames=2, frame_bytes=1024)
-    run = assert_distributed_eq(spark.sql(DEALT), config, plant=gate)
-    assert run.grants == 0
-    assert max(gate.most_frames) == 2
-
-
-def test_a_row_larger_than_a_channel_goes_through(spark):
-    config = HarnessConfig(channel_bytes=64, frame_bytes=64)
-    text = "select /*+ repartition(3, id) */ id, repeat('x', 5000) from sales"
-    run = assert_distributed_eq(spark.sql(text), config)
-    assert run.spilled_bytes == 0
+def test_frames_within_the_channels_and_the_memory_are_not_spilled(spark):
+    config = HarnessConfig(exchange="streams", channel_frames=1 << 20)
+    assert assert_distributed_eq(spark.sql(DEALT), config).spilled_bytes == 0
 
 
 def test_frames_beyond_the_memory_lie_in_a_file_that_goes_with_the_run(spark, scratch):
-    run = assert_distributed_eq(spark.sql(DEALT), HarnessConfig(memory_bytes=1, frame_bytes=1024))
+    text = "with t as (select /*+ repartition(3, id) */ id, k from many) select sum(id), (select max(k) from t) from t"
+    config = HarnessConfig(exchange="streams", memory_bytes=1, frame_bytes=1024)
+    run = assert_distributed_eq(spark.sql(text), config)
     assert run.spilled_bytes > 0
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_a_row_larger_than_a_channel_goes_through(spark, config):
+    text = "select /*+ repartition(3, id) */ id, repeat('x', 5000) from sales"
+    assert_distributed_eq(spark.sql(text), config)
+
+
+# ---------------------------------------------------------------- a plan for each task, a reader for each bucket
+
+
+def test_each_task_decodes_its_own_plan(spark, watched):
+    config = HarnessConfig(tasks=3, executors=3)
+    assert_distributed_eq(spark.sql(DEALT), config, plant=watched)
+    assert sorted((stage, partitions) for stage, _, partitions in watched.submitted) == [
+        (stage, [partition]) for stage in (1, 2) for partition in range(3)
+    ]
+    identity = jvm_with_kernel(spark).java_class("java.lang.System").identityHashCode
+    assert len({identity(bound.plan()) for _, bound, _ in watched.submitted}) == 6
+    assert not any(bound.session().equals(spark._jsparkSession) for _, bound, _ in watched.submitted)
+
+
+def test_tasks_of_an_executor_share_what_it_has_decoded(spark, watched):
+    assert_distributed_eq(spark.sql(DEALT), HarnessConfig(executors=1), plant=watched)
+    assert [(stage, partitions) for stage, _, partitions in watched.submitted] == [(1, [0, 1, 2]), (2, [0, 1, 2])]
+
+
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_each_bucket_has_one_reader(spark, config):
+    run = assert_distributed_eq(spark.sql(DEALT), config)
+    given, read = run.tasks_of(1), run.tasks_of(2)
+    assert sum(task.rows for task in given) == sum(task.rows for task in read) == ROWS
+    assert len(given) == len(read) == 3
+    assert all(task.bytes_read > 0 for task in read)
+    assert sum(task.bytes_read for task in read) <= sum(task.bytes for task in given)
 
 
 # ---------------------------------------------------------------- beginnings
 
 
-def test_a_side_that_a_join_never_asks_for_is_not_read(spark):
-    gate = Gate(held=0, stage=2, tasks=3, frames=1)
-    config = HarnessConfig(channel_frames=1, frame_bytes=1024)
-    run = assert_distributed_eq(spark.sql(EMPTY_JOIN), config, plant=gate)
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_a_side_that_a_join_never_asks_for_is_not_read(spark, config):
+    run = assert_distributed_eq(spark.sql(EMPTY_JOIN), config)
     assert run.rows == []
-    assert run.graph.stages[1].name.startswith("range")
-    assert gate.most_frames
-    assert max(gate.most_frames) == 1  # what the channel holds: nobody took it
-    assert run.grants == 0
+    assert sum(task.rows for stage in (1, 2) for task in run.tasks_of(stage)) > 0
+    assert [task.bytes_read for task in run.tasks_of(3)] == [0, 0, 0]
 
 
-def test_what_a_task_does_not_ask_for_stays_where_it_is(spark, monkeypatch, pipelines):
-    gate = Gate(held=2, stage=1, tasks=3, frames=1, for_good=True)
-    held = []
-
-    def stop():
-        held.append(pipelines[0].held_bytes())
-        raise KeyboardInterrupt
-
-    watched(monkeypatch, gate, stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_distributed(spark.sql(DEALT), HarnessConfig(channel_frames=1, frame_bytes=1024), plant=gate)
-    assert held[0] == sum(gate.most_bytes) > 0
+def test_nothing_is_asked_for_before_the_first_read(spark, watched):
+    """While its readers are held before their first row, all that a stage gives stays where it is."""
+    with held(spark):
+        running = InTheBackground(spark.sql(DEALT), STREAMS, together(watched, fault("hold", 2)))
+        until(lambda: {stage for stage, _, _ in watched.submitted} == {1, 2})
+        until(lambda: sum(executor.kernel.stream_use()[2] for executor in watched.executors) == 3)
+        requests = []
+        until(lambda: requests.append(watched.use()[2]) or len(requests) > 20)
+        assert set(requests) == {0}
+    assert running.result().table.num_rows == ROWS
 
 
 # ---------------------------------------------------------------- ends
 
 
-@pytest.mark.parametrize(
-    "text",
-    [f"select id from ({DEALT}) limit 5", f"select id from ({DEALT}) limit 5 offset 3", EMPTY_JOIN],
-    ids=["limit", "limit with offset", "empty join"],
-)
-def test_a_writer_stops_when_nobody_reads_any_more(spark, text):
-    run = run_distributed(spark.sql(text), HarnessConfig(channel_frames=1, frame_bytes=1024))
-    assert run.table.num_rows == (0 if text == EMPTY_JOIN else 5)
+@pytest.mark.parametrize("rest", ["limit 5", "limit 5 offset 3"])
+def test_a_writer_stops_when_nobody_reads_any_more(spark, rest):
+    text = f"select id from (select /*+ repartition(1) */ id, uuid() u from range(0, {10**12}, 1, 1)) {rest}"
+    run = run_distributed(spark.sql(text), dataclasses.replace(STREAMS, timeout_s=60))
+    assert run.table.num_rows == 5
     stage_id = next(stage.stage_id for stage in run.graph.stages if stage.name.startswith("range"))
-    given = sum(task.rows for task in run.tasks_of(stage_id))
-    assert 0 < given < ROWS / 4
+    assert 0 < sum(task.rows for task in run.tasks_of(stage_id)) < 10**12
 
 
-def test_readers_that_stop_do_not_take_rows_from_those_that_go_on(spark):
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_readers_that_stop_do_not_take_rows_from_those_that_go_on(spark, config):
     text = f"""
         with t as ({DEALT})
         select sum(id + k) from t union all select * from (select id + k from t limit 3)"""
-    run = run_distributed(spark.sql(text), HarnessConfig(channel_frames=1, frame_bytes=1024))
+    run = run_distributed(spark.sql(text), config)
     assert len([stage for stage in run.graph.stages if stage.name.startswith("range")]) == 1
     assert run.table.num_rows == 4
     assert run.rows[0] == (sum(n + n % 7 for n in range(ROWS)),)
 
 
+# ---------------------------------------------------------------- slots
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_streams_need_no_more_slots_than_there_are(spark, monkeypatch, slots):
+    """With fewer slots than tasks, a reader never has one that its writer needs."""
+    most = []
+    launch = JobRun._launch
+    monkeypatch.setattr(JobRun, "_launch", lambda job: (launch(job), most.append(len(job._running)))[0])
+    monkeypatch.setattr(executors, "slots_of", lambda _: slots)
+    text = f"""
+        with t as ({DEALT})
+        select /*+ merge(b) */ count(*), max(b.n) from t a
+        join (select id + 1 id, max(k) n from t group by 1) b using (id) where a.id > (select min(id) from t)"""
+    run = assert_distributed_eq(spark.sql(text), STREAMS)
+    assert len(run.tasks) > 2 * slots
+    assert max(most) == slots
+
+
+def test_runs_over_streams_side_by_side_do_not_wait_for_each_others_slots(spark):
+    texts = [DEALT, f"select count(*) from ({DEALT})"] * 2
+    running = [InTheBackground(spark.sql(text), STREAMS, None) for text in texts]
+    assert [each.result().table.num_rows for each in running] == [ROWS, 1] * 2
+
+
 # ---------------------------------------------------------------- failures
 
 
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
 @pytest.mark.parametrize("text", [DEALT, f"select count(*) from ({DEALT})", f"select * from ({DEALT}) order by id"])
-def test_a_writer_that_dies_is_a_failure_and_no_end(spark, text):
-    with pytest.raises(DistributedRunError, match="the first reason") as caught:
-        run_distributed(spark.sql(text), plant=failures(1))
+def test_a_writer_that_dies_is_a_failure_and_no_end(spark, text, config):
+    with held(spark), pytest.raises(DistributedRunError, match="the first reason") as caught:
+        run_distributed(spark.sql(text), config, plant=fault("fail", 1))
     assert caught.value.stage_id == 1
     assert caught.value.error_class == "java.lang.LinkageError"
 
 
-def test_the_first_of_several_failures_is_told(spark):
-    config = HarnessConfig(channel_frames=1, frame_bytes=1024)
-    with pytest.raises(DistributedRunError) as caught:
-        run_distributed(spark.sql(DEALT), config, plant=failures(1))
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_the_first_of_several_failures_is_told(spark, config):
+    with held(spark), pytest.raises(DistributedRunError) as caught:
+        run_distributed(spark.sql(DEALT), config, plant=fault("fail", 1))
     assert str(caught.value).startswith("task 0 of stage 1 failed: LinkageError: the first reason")
     assert "a later reason" not in caught.value.details
 
@@ -158,7 +261,7 @@ def test_what_the_user_did_wrong_is_told_and_not_what_others_met_because_of_it(s
         from (select /*+ repartition(3, id) */ if(id = 40000, raise_error('no such thing'), id) id from many) a
         join (select k, count(*) n from ({DEALT}) group by k) b on a.id = b.k"""
     with pytest.raises(DistributedRunError) as caught:
-        run_distributed(spark.sql(text), HarnessConfig(channel_frames=1, frame_bytes=1024))
+        run_distributed(spark.sql(text), STREAMS)
     assert caught.value.error_class == "USER_RAISED_EXCEPTION"
     assert "no such thing" in str(caught.value)
     assert "BrokenStream" not in caught.value.details
@@ -166,66 +269,88 @@ def test_what_the_user_did_wrong_is_told_and_not_what_others_met_because_of_it(s
 
 def test_a_failure_while_a_writer_waits_for_room_is_told(spark):
     """A reader fails for a reason of its own, while everybody upstream waits for it."""
-    config = HarnessConfig(channel_frames=1, frame_bytes=64)
-    with pytest.raises(DistributedRunError, match="task 0 of stage 2 failed: LinkageError: the first reason"):
-        run_distributed(spark.sql(DEALT), config, plant=failures(2, alone=True))
+    with (
+        held(spark),
+        pytest.raises(DistributedRunError, match="task 0 of stage 2 failed: LinkageError: the first reason"),
+    ):
+        run_distributed(spark.sql(DEALT), STREAMS, plant=fault("fail", 2))
+
+
+def test_a_session_whose_tasks_run_elsewhere_is_refused(spark, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "master", "spark://elsewhere:7077")
+    with pytest.raises(OnagerError, match="in its own process, not in spark://elsewhere:7077"):
+        run_distributed(spark.sql(DEALT))
 
 
 # ---------------------------------------------------------------- what is left
 
 
-def test_a_run_that_is_interrupted_leaves_nothing(spark, scratch, monkeypatch, pipelines):
-    """Tasks wait for room, tasks are held, frames are in memory and in a file: all of it goes."""
-    gate = Gate(held=2, stage=1, tasks=3, frames=4, for_good=True)
+def assert_nothing_is_left(spark, scratch, watched):
+    assert left_behind(spark) == []
+    assert list(scratch.iterdir()) == []
+    assert watched.executors
+    for executor in watched.executors:
+        assert not executor.is_alive()
+        if executor.stream_address:
+            host, port = executor.stream_address.split(":")
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((host, int(port)), timeout=1)
+
+
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_a_run_that_is_interrupted_leaves_nothing(spark, scratch, monkeypatch, watched, config):
+    """Tasks are held, others are done, rows are in memory and in files: all of it goes."""
     met = []
+    following = JobRun._next
 
-    def interrupt():
-        spilled = pipelines[0].report()["spilled_bytes"]
-        met.append((len(left_behind(spark)), pipelines[0].held_bytes(), spilled, pipelines[0].waits()))
-        raise KeyboardInterrupt
+    def interrupted(job, deadline):
+        while True:
+            report = following(job, min(deadline, time.monotonic() + 0.2))
+            if report is not None:
+                return report
+            if 2 in {stage for stage, _, _ in watched.submitted} and len(job.reports) == 3:
+                met.append(list(scratch.iterdir()))
+                raise KeyboardInterrupt
 
-    watched(monkeypatch, gate, interrupt)
-    config = HarnessConfig(channel_frames=4, frame_bytes=1024, memory_bytes=8192)
-    with pytest.raises(KeyboardInterrupt):
-        run_distributed(spark.sql(DEALT), config, plant=gate)
-    ((threads, held, spilled, waits),) = met
-    assert threads >= 6
-    assert 0 < held <= 8192
-    assert waits.count("waits for room in") == 3
-    assert spilled > 0
-    assert pipelines[0].held_bytes() == 0
-    assert left_behind(spark) == []
-    assert list(scratch.iterdir()) == []
+    monkeypatch.setattr(JobRun, "_next", interrupted)
+    with held(spark), pytest.raises(KeyboardInterrupt):
+        run_distributed(spark.sql(DEALT), config, plant=together(watched, fault("hold", 2)))
+    assert met[0]
+    assert_nothing_is_left(spark, scratch, watched)
 
 
-def test_a_run_that_fails_leaves_nothing_while_its_error_is_kept(spark, scratch, pipelines):
-    config = HarnessConfig(channel_frames=4, frame_bytes=1024, memory_bytes=8192)
-    with pytest.raises(DistributedRunError) as caught:
-        run_distributed(spark.sql(DEALT), config, plant=failures(2, alone=True))
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_a_run_that_fails_leaves_nothing_while_its_error_is_kept(spark, scratch, watched, config):
+    with held(spark), pytest.raises(DistributedRunError) as caught:
+        run_distributed(spark.sql(DEALT), config, plant=together(watched, fault("fail", 2)))
     assert caught.value.__traceback__ is not None
-    assert pipelines[0].held_bytes() == 0
-    assert left_behind(spark) == []
-    assert list(scratch.iterdir()) == []
+    assert_nothing_is_left(spark, scratch, watched)
 
 
-def test_a_run_that_succeeds_leaves_nothing(spark, scratch, pipelines):
-    run = run_distributed(spark.sql(f"select * from ({DEALT}) limit 5"))
+@pytest.mark.parametrize("config", EXCHANGES, ids=ids)
+def test_a_run_that_succeeds_leaves_nothing(spark, scratch, watched, config):
+    run = run_distributed(spark.sql(f"select * from ({DEALT}) limit 5"), config, plant=watched)
     assert run.table.num_rows == 5
-    assert pipelines[0].held_bytes() == 0
-    assert left_behind(spark) == []
+    assert_nothing_is_left(spark, scratch, watched)
+
+
+@pytest.mark.parametrize("exchange", ["files", "streams"])
+def test_a_timeout_says_which_tasks_had_not_ended(spark, scratch, exchange):
+    config = HarnessConfig(exchange=exchange, timeout_s=5)
+    with held(spark), pytest.raises(DistributedRunError, match="not done after 5 s") as caught:
+        run_distributed(spark.sql(f"select sum(id) from ({DEALT})"), config, plant=fault("hold", 2))
+    assert "task 0 of stage 2 (executor 1)" in str(caught.value)
+    assert "had not ended" in str(caught.value)
+    assert "of stage 1" not in str(caught.value)
     assert list(scratch.iterdir()) == []
 
 
-def test_a_timeout_says_who_waits_for_whom(spark, monkeypatch, scratch):
-    gate = Gate(held=2, stage=1, tasks=3, frames=1, for_good=True)
-    watched(monkeypatch, gate, lambda: 1e9)
-    with pytest.raises(DistributedRunError, match="not done after 120 s") as caught:
-        run_distributed(spark.sql(DEALT), HarnessConfig(channel_frames=1, frame_bytes=1024), plant=gate)
-    assert [line for line in str(caught.value).splitlines() if line.startswith("task 1 of stage 1 waits for room in")]
-    assert list(scratch.iterdir()) == []
+def test_a_writer_that_is_killed_is_a_failure_and_no_end(spark, scratch):
+    def kill(executor, task_set):
+        del task_set
+        executor.cancel([key for run in executor._runs.values() for key, _ in run.open.values()])
 
-
-def test_a_writer_that_falls_silent_leaves_nothing(spark, scratch):
-    with pytest.raises(DistributedRunError, match="ended without saying"):
-        run_distributed(spark.sql(DEALT), plant=fault("fall silent", 1))
+    plant = together(fault("hold", 1), before(2, kill))
+    with held(spark), pytest.raises(DistributedRunError, match=r"task \d of stage 1 failed: cancelled"):
+        run_distributed(spark.sql(DEALT), STREAMS, plant=plant)
     assert list(scratch.iterdir()) == []

@@ -1,12 +1,14 @@
 """What queries are cut into, and that they come to an end with the smallest channels."""
 # ruff: noqa: E501  (a query reads best on one line)
 
+import dataclasses
+
 import pytest
 from pyspark.sql.types import LongType
 
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
 
-TINY = HarnessConfig(channel_frames=1, frame_bytes=64)
+TINY = HarnessConfig(exchange="streams", channel_frames=1, frame_bytes=64)
 
 
 def test_stages_come_in_order_with_what_they_read(spark, tables):
@@ -60,21 +62,7 @@ def test_stages_come_in_order_with_what_they_read(spark, tables):
 @pytest.mark.parametrize("pinned", [True, False], ids=["no broadcasts", "broadcasts"])
 def test_no_query_waits_in_a_circle_with_the_smallest_channels(spark, tables, text, pinned):
     conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"} if pinned else {}
-    config = HarnessConfig(channel_frames=1, frame_bytes=64, conf=conf, timeout_s=60)
-    assert_distributed_eq(spark.sql(text), config)
-
-
-def test_channels_grow_only_where_tasks_would_wait_in_a_circle(spark, tables):
-    conf = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
-    straight = "select k, sum(id) from (select /*+ repartition(3, id) */ * from sales) group by k"
-    assert assert_distributed_eq(spark.sql(straight), TINY).grants == 0
-    twice = """
-        with t as (select /*+ repartition(3, id) */ id, k from sales)
-        select /*+ merge(b) */ a.id, b.k from t a join (select id + 1 id, k from t) b on a.id = b.id"""
-    config = HarnessConfig(channel_frames=1, frame_bytes=64, memory_bytes=1, conf=conf)
-    run = assert_distributed_eq(spark.sql(twice), config)
-    assert run.grants > 0
-    assert run.spilled_bytes > 0
+    assert_distributed_eq(spark.sql(text), dataclasses.replace(TINY, conf=conf, timeout_s=60))
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ FRAMES = {
 
 TABLES = {"functions": FUNCTIONS, "files": FILES, "frames": FRAMES}
 ALL = {f"{topic}: {name}": body for topic, table in TABLES.items() for name, body in table.items()}
-PIECES = HarnessConfig(tasks=2, channel_frames=1, conf={"spark.sql.files.openCostInBytes": "1000000"})
+PIECES = HarnessConfig(tasks=2, conf={"spark.sql.files.openCostInBytes": "1000000"})
 """Files are not split further than plain Spark does: some of the shapes show where a block of a file begins."""
 
 

@@ -32,6 +32,7 @@ def test_tasks_say_what_they_read_and_gave(spark, tables):
     assert sum(task.rows_read for task in scans) == 300
     assert 7 <= sum(task.rows for task in scans) <= 7 * len(scans)
     assert all((task.bytes > 0) == (task.rows > 0) for task in scans)
+    assert all((task.bytes_read > 0) == (task.rows > 0) for task in sums)
     assert [task.rows_read for task in sums] == [0, 0, 0, 0]
     assert [task.rows for task in sums] == [part.num_rows for part in run.partitions]
     assert pa.concat_tables(run.partitions) == run.table
@@ -50,14 +51,6 @@ def test_a_graph_tells_of_its_stages_before_anything_runs(spark, tables):
     graph = create_stages(spark.sql("select raise_error('never run') from sales group by k"))
     assert graph.is_cut
     assert "raise_error" in graph.stages[-1].plan
-
-
-def test_a_task_with_little_memory_sorts_beside_what_else_it_does(spark, tables):
-    """Many tasks share the memory, and the pages that suit the process are larger than what each of them gets."""
-    text = (
-        "select /*+ merge(c) */ s.id, c.n from sales s join (select k, count(*) n from sales group by k) c on s.k = c.k"
-    )
-    assert_distributed_eq(spark.sql(text), HarnessConfig(tasks=11))
 
 
 # ---------------------------------------------------------------- what a run leaves alone
@@ -124,7 +117,16 @@ def test_what_cannot_be_cut_is_named(spark, tables):
 
 
 @pytest.mark.parametrize(
-    "config", [{"tasks": 0}, {"channel_frames": 0}, {"timeout_s": 0}, {"relative_tolerance": 1.0}], ids=str
+    "config",
+    [
+        {"tasks": 0},
+        {"executors": 0},
+        {"exchange": "pigeons"},
+        {"channel_frames": 0},
+        {"timeout_s": 0},
+        {"relative_tolerance": 1.0},
+    ],
+    ids=str,
 )
 def test_a_config_that_means_nothing_is_refused(config):
     with pytest.raises(ValueError, match=f"HarnessConfig.{next(iter(config))} is"):
@@ -191,8 +193,9 @@ def onager_config():
 """,
     "test_queries.py": """
 def test_right(spark, assert_distributed_eq):
-    run = assert_distributed_eq(spark.sql("select k, sum(id) from t group by k"), channel_frames=1)
-    assert run.graph.stages[0].buckets == 2
+    for exchange in ("files", "streams"):
+        run = assert_distributed_eq(spark.sql("select k, sum(id) from t group by k"), exchange=exchange)
+        assert run.graph.stages[0].buckets == 2
 
 def test_function_that_counts(spark, assert_distributed_eq):
     seen = []

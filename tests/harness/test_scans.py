@@ -3,7 +3,7 @@
 import pytest
 
 from onager.testing import HarnessConfig, assert_distributed_eq, run_distributed
-from tests.harness.faults import fault
+from tests.harness.faults import reading_everything
 
 TOTALS = {
     "lines_csv": "select count(*), sum(id) from lines_csv",
@@ -47,13 +47,13 @@ def test_a_scan_that_reads_everything_in_each_task_is_caught(spark, text):
     """The negative control of the test above: what it is there for makes it fail, in every format."""
     config = HarnessConfig(tasks=4, conf=ONE_FILE_A_TASK)
     with pytest.raises(AssertionError, match="another result") as caught:
-        assert_distributed_eq(spark.sql(text), config, plant=fault("read everything", 1))
+        assert_distributed_eq(spark.sql(text), config, plant=reading_everything(1))
     assert f"too many: 1, among them\n  (400, {4 * TOTAL[1]})" in str(caught.value)
 
 
 def test_tasks_that_read_everything_say_so(spark):
     config = HarnessConfig(tasks=4, single_stage=True, conf=ONE_FILE_A_TASK)
-    run = run_distributed(spark.table("lines_csv"), config, plant=fault("read everything", 1))
+    run = run_distributed(spark.table("lines_csv"), config, plant=reading_everything(1))
     assert [task.rows_read for task in run.tasks] == [100, 100, 100, 100]
 
 

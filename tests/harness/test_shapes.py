@@ -1,4 +1,4 @@
-"""Every shape of plan that a query can have, distributed, with channels of one small frame."""
+"""Every shape of plan that a query can have, distributed: over files and over streams of one small frame, in turns."""
 
 import dataclasses
 
@@ -8,7 +8,10 @@ from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
 from tests.harness.more_shapes import MORE_ORDERED, MORE_SHAPES
 from tests.harness.shapes import ORDERED, SHAPES
 
-TINY = HarnessConfig(tasks=2, channel_frames=1, frame_bytes=256)
+WAYS = (
+    HarnessConfig(tasks=2),
+    HarnessConfig(tasks=2, exchange="streams", channel_frames=1, frame_bytes=256),
+)
 WHOLE = {"coalesce", "coalesce to two", "top of one partition", "limit zero"}
 """What is one stage, and would be another query with an exchange above it."""
 
@@ -18,16 +21,21 @@ def test_no_two_shapes_have_one_name():
     assert not set(ORDERED) & set(MORE_ORDERED)
 
 
-@pytest.mark.parametrize(("name", "text"), (SHAPES | MORE_SHAPES).items(), ids=(SHAPES | MORE_SHAPES).keys())
-def test_shape(spark, tables, name, text):
+def in_turn(shapes):
+    """Return the arguments of a test for each of *shapes*: name, text, configuration."""
+    return [pytest.param(name, text, WAYS[i % 2], id=name) for i, (name, text) in enumerate(shapes.items())]
+
+
+@pytest.mark.parametrize(("name", "text", "config"), in_turn(SHAPES | MORE_SHAPES))
+def test_shape(spark, tables, name, text, config):
     frame = spark.sql(text)
-    is_cut = create_stages(frame, TINY).is_cut
+    is_cut = create_stages(frame, config).is_cut
     assert not (is_cut and name in WHOLE)
     if not is_cut and name not in WHOLE:  # its rows go through an exchange, so that what it gives is seen to travel
         frame = spark.sql(f"select /*+ repartition(2) */ * from ({text})")
-    assert_distributed_eq(frame, dataclasses.replace(TINY, single_stage=name in WHOLE))
+    assert_distributed_eq(frame, dataclasses.replace(config, single_stage=name in WHOLE))
 
 
-@pytest.mark.parametrize(("name", "text"), (ORDERED | MORE_ORDERED).items(), ids=(ORDERED | MORE_ORDERED).keys())
-def test_ordered_shape(spark, tables, name, text):
-    assert_distributed_eq(spark.sql(text), dataclasses.replace(TINY, single_stage=name in WHOLE))
+@pytest.mark.parametrize(("name", "text", "config"), in_turn(ORDERED | MORE_ORDERED))
+def test_ordered_shape(spark, tables, name, text, config):
+    assert_distributed_eq(spark.sql(text), dataclasses.replace(config, single_stage=name in WHOLE))

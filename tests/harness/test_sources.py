@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from onager.testing import HarnessConfig, assert_distributed_eq, run_distributed
-from tests.harness.faults import fault
+from tests.harness.faults import reading_everything
 
 TOTAL = (100, sum(range(100)))
 QUERY = "select count(*), sum(n) from own_share"
@@ -57,7 +57,7 @@ def test_each_task_reads_its_own_partition(spark):
 
 def test_a_task_that_reads_everything_is_caught(spark):
     with pytest.raises(AssertionError, match="another result") as caught:
-        assert_distributed_eq(spark.sql(QUERY), plant=fault("read everything", 1))
+        assert_distributed_eq(spark.sql(QUERY), plant=reading_everything(1))
     assert f"too many: 1, among them\n  (400, {4 * TOTAL[1]})" in str(caught.value)
 
 

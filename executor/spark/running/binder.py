@@ -65,8 +65,12 @@ class _Binding:
 class Binder:
     """Binds stages, and keeps them until their job is closed; also keeps Spark sessions. Thread-safe."""
 
-    def __init__(self, spark: SparkSession, kernel: Kernel, check_address: Callable[[str], None]) -> None:
-        """Bind in *kernel*; *check_address* raises if streams must not be read from an address."""
+    def __init__(self, spark: SparkSession, kernel: Kernel, name: str, check_address: Callable[[str], None]) -> None:
+        """Bind in *kernel*; *check_address* raises if streams must not be read from an address.
+
+        *name* is unique among the binders of this Spark; its job groups contain it.
+        """
+        self._name = name
         self._check_address = check_address
         self._spark = spark
         self._kernel = kernel
@@ -90,7 +94,7 @@ class Binder:
             known = self._bound.get(key)
             if known is None and not is_wanted():
                 raise CancelledError  # an earlier cancel found no binding to stop
-            mine = known or _Binding(f"bind/{key}/{next(self._count)}")
+            mine = known or _Binding(f"bind/{self._name}/{key}/{next(self._count)}")
             self._bound[key] = mine
             if not mine.made.done():
                 mine.waiting.append(is_wanted)

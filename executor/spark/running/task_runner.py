@@ -13,6 +13,7 @@ stages, which read it at `stream_address`; its inputs in `streams` are read from
 """
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from onager.clock import Clock
@@ -40,6 +41,7 @@ OnReport = Callable[[pb.TaskReport], None]
 """Takes the report of one task; may be called from any thread, once per task."""
 
 _POLL_MS = 500
+_instances = itertools.count(1)
 _ENDED = -1
 """The partition number in the event that ends a run."""
 
@@ -91,16 +93,22 @@ class StageRunner:
         self._executor_id = executor_id
         self._shared = shared
         self._clock = clock
+        self._name = f"{executor_id}.{next(_instances)}"
+        """Unique among the runners of this Spark: names of runs and job groups contain it."""
         self.kernel = Kernel(spark, local_path(exchange_dir), slots, incarnation)
         self.stream_address = "" if streams is None else open_streams(self.kernel, streams)
         """Where others read this executor's streams; empty: tasks cannot stream."""
-        self.binder = Binder(spark, self.kernel, check_address=lambda address: check_reader(streams, address))
+        self.binder = Binder(
+            spark, self.kernel, self._name, check_address=lambda address: check_reader(streams, address)
+        )
         self._streaming: set[str] = set()
         """Jobs with task sets that stream, or read streams, here."""
         self._streamed: set[JobId] = set()
         """Jobs with finished tasks whose streams others may still read."""
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
+        self._ended = threading.Condition(self._lock)
+        """Notified when none of them is left."""
         self._count = 0
         self._closed = False
         self._is_jvm_lost = False
@@ -113,7 +121,8 @@ class StageRunner:
         self._note_streams(task_set)
         with self._lock:
             self._count += 1
-            name = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}/{self._count}"
+            stage = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}"
+            name = f"{self._name}/{stage}/{self._count}"
             run = _Run(name, stage_key(task_set), task_set, on_report, self._clock.now_ms(), plan.made_by)
             for task in task_set.tasks:
                 key = TaskKey(
@@ -159,17 +168,30 @@ class StageRunner:
         """Return whether tasks can still run here; once false it stays so."""
         return not self._closed and not self._is_jvm_lost and is_alive(self._spark)
 
-    def close(self) -> None:
-        """Stop everything; running tasks are reported as killed. The SparkSession belongs to its owner."""
+    def close(self, wait_s: float = 0.0) -> bool:
+        """Stop everything; running tasks are reported as killed. The SparkSession belongs to its owner.
+
+        Returns whether all runs and tasks had ended after *wait_s*.
+        """
         with self._lock:
             runs = list(self._runs.values())
         for run in runs:
             self._cancel(run, {key for key, _ in list(run.open.values())}, "the executor stops")
+        with self._lock:
+            has_ended = self._ended.wait_for(lambda: not self._runs, wait_s)
         self._closed = True
         self._starters.shutdown(wait=False, cancel_futures=True)
+        is_over = self._is_jvm_lost or self._close_kernel(wait_s)
         self._listener.join(timeout=2 * _POLL_MS / 1000)
-        if self.stream_address and not self._is_jvm_lost:
-            self.kernel.stop_streams()
+        return has_ended and is_over
+
+    def _close_kernel(self, wait_s: float) -> bool:
+        try:
+            return self.kernel.close(round(1000 * wait_s)) == 0
+        except Py4JJavaError:
+            raise
+        except (Py4JError, OSError):  # the JVM is gone, and the tasks with it
+            return True
 
     # ------------------------------------------------------------ starting and cancelling
 
@@ -372,6 +394,8 @@ class StageRunner:
     def _forget(self, run: _Run) -> None:
         with self._lock:
             self._runs.pop(run.name, None)
+            if not self._runs:
+                self._ended.notify_all()
 
     def _report(self, run: _Run, report: pb.TaskReport) -> None:
         try:

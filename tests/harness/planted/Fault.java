@@ -1,11 +1,14 @@
 package planted;
 
-import onager.rows.ExchangeSink;
-import onager.rows.Frame;
-import onager.testing.Interposer;
+import onager.bind.Bound;
+import onager.spark43.RowRDD;
+import org.apache.spark.Partition;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.ColumnarToRowExec;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -13,34 +16,55 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 import scala.reflect.ClassTag$;
 
-/** A fault in the first task of a stage; reading everything: in all of its tasks. */
-public class Fault implements Interposer {
-    private String kind;
-    private int stage;
+/** A fault in the first task of a stage, or, if it is to fail or wait, in others, too. */
+public class Fault extends RowRDD {
+    /** Whether what is held may go on. */
+    private static volatile boolean isOpen = false;
 
-    public Fault of(String kind, int stage) {
+    private final String kind;
+
+    private Fault(RDD rows, String kind) {
+        super(rows);
         this.kind = kind;
-        this.stage = stage;
-        return this;
     }
 
-    public Iterator rows(Iterator made, int stage, int partition) {
-        return stage == this.stage && partition == 0 ? new Rows(made, kind) : made;
+    public static Bound in(Bound made, String kind) {
+        return new Bound(made.session(), made.plan(), new Fault(made.rdd(), kind), made.broadcasts());
+    }
+
+    public static void open(boolean isOpen) {
+        Fault.isOpen = isOpen;
+    }
+
+    public Partition[] getPartitions() {
+        return parent().partitions();
+    }
+
+    public Iterator compute(Partition split, TaskContext context) {
+        Iterator rows = parent().iterator(split, context);
+        return split.index() == 0 || kind.equals("hold") || kind.equals("fail") ? new Rows(rows, kind, split.index(), context) : rows;
     }
 
     private static class Rows extends AbstractIterator {
         private final Iterator rows;
         private final String kind;
+        private final int partition;
+        private final TaskContext context;
         private int given = 0;
         private boolean hasLost = false;
         private InternalRow kept = null;
 
-        Rows(Iterator rows, String kind) {
+        Rows(Iterator rows, String kind, int partition, TaskContext context) {
             this.rows = rows;
             this.kind = kind;
+            this.partition = partition;
+            this.context = context;
         }
 
         public boolean hasNext() {
+            if (given == 0 && kind.equals("hold")) {
+                hold();
+            }
             if (given == 0 && kind.equals("lose") && !hasLost && rows.hasNext()) {
                 rows.next();
                 hasLost = true;
@@ -48,9 +72,23 @@ public class Fault implements Interposer {
             return kept != null || rows.hasNext();
         }
 
+        private void hold() {
+            while (!isOpen) {
+                context.killTaskIfInterrupted();
+                try {
+                    Thread.sleep(5L);
+                } catch (InterruptedException e) {
+                    throw new TaskKilledException("stopped while it was held");
+                }
+            }
+        }
+
         public Object next() {
             hasNext();
             given++;
+            if (given == 2 && kind.startsWith("fail")) {
+                fail();
+            }
             if (given == 1 && kind.equals("duplicate")) {
                 kept = ((InternalRow) rows.next()).copy();
                 return kept;
@@ -67,49 +105,23 @@ public class Fault implements Interposer {
             }
             return rows.next();
         }
-    }
 
-    public ExchangeSink sink(ExchangeSink made, int stage, int partition) {
-        return stage == this.stage && partition == 0 ? new Sink(made, kind) : made;
-    }
-
-    private static class Sink implements ExchangeSink {
-        private final ExchangeSink to;
-        private final String kind;
-        private boolean hasPut = false;
-
-        Sink(ExchangeSink to, String kind) {
-            this.to = to;
-            this.kind = kind;
-        }
-
-        public boolean put(int bucket, Frame frame) throws java.io.IOException, InterruptedException {
-            if (kind.equals("end early") && hasPut) {
-                return true;
+        /** The first task fails, and others when they are to stop because of that. */
+        private void fail() {
+            if (partition == 0) {
+                throw new LinkageError("the first reason");
             }
-            hasPut = true;
-            return to.put(bucket, frame);
-        }
-
-        public void finish(long[] rows) throws java.io.IOException, InterruptedException {
-            if (!kind.equals("fall silent")) {
-                to.finish(rows);
+            try {
+                hold();
+            } catch (TaskKilledException e) {
+                throw new IllegalArgumentException("a later reason");
             }
         }
-
-        public void abort(Throwable why) {
-            to.abort(why);
-        }
-
-        public long bytes() {
-            return to.bytes();
-        }
     }
 
-    public SparkPlan leaf(SparkPlan made, int stage, int partition) {
-        if (!kind.equals("read everything") || stage != this.stage) {
-            return made;
-        }
+    /** Return a leaf of which every partition has the rows of all partitions of *made*. */
+    public static SparkPlan everything(SparkPlan made, SparkSession session) {
+        org.apache.spark.sql.SparkSession.setActiveSession(session); // nodes take theirs from there
         RDD whole = (made.supportsColumnar() ? new ColumnarToRowExec(made) : made).execute();
         Object[] copies = new Object[whole.getNumPartitions()];
         for (int i = 0; i < copies.length; i++) {

@@ -100,7 +100,7 @@ def runner(spark: SparkSession, exchange_dir: Path, token_file: Path) -> Iterato
 
 @pytest.fixture
 def beside(spark: SparkSession, exchange_dir: Path) -> Iterator[Callable[[StreamSettings], StageRunner]]:
-    """Make executors with settings of their own, in this process: no stage may have tasks on several of them."""
+    """Make executors with settings of their own, in this process."""
     made: list[StageRunner] = []
 
     def make(streams: StreamSettings) -> StageRunner:
@@ -120,7 +120,6 @@ def beside(spark: SparkSession, exchange_dir: Path) -> Iterator[Callable[[Stream
     yield make
     for runner in made:
         runner.close()
-        runner.kernel.close()
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Streams that end early: failures are distinguished from ends, and cancellation leaves nothing over."""
 
-import asyncio
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -14,7 +12,7 @@ from pyspark.sql.types import LongType
 from onager.executor.spark.running.streams import StreamSettings
 from tests.integration.spark_streams.conftest import LIMITS, TOKENS
 from tests.integration.spark_streams.pipelined import busy, stream_use
-from tests.support.processes.tcp_proxy import TcpProxy
+from tests.support.processes.tcp_proxy import proxies_of_a_thread
 from tests.support.spark.runner import cut
 from tests.support.waiting import until
 
@@ -35,23 +33,9 @@ def producers_away(stage_id, partition):
 
 @pytest.fixture
 def proxy():
-    """A way to the second executor that can be cut; of a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    made = []
-
-    def make(target):
-        made.append(TcpProxy(target))
-        asyncio.run_coroutine_threadsafe(made[0].__aenter__(), loop).result(10)
-        return made[0], loop
-
-    yield make
-    for each in made:
-        asyncio.run_coroutine_threadsafe(each.__aexit__(), loop).result(15)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
+    """A way to the second executor that can be cut."""
+    with proxies_of_a_thread() as make:
+        yield make
 
 
 def test_a_users_error_is_that_of_its_task_alone(spark, job):

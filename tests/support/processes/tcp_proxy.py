@@ -6,8 +6,10 @@ For HTTP/2 without TLS, whose frames it knows well enough to tell an answer from
 import asyncio
 import contextlib
 import random  # noqa: TID251 the caller's, seeded
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -232,3 +234,24 @@ class TcpProxy:
                     return
                 sink.write(data)
                 await sink.drain()
+
+
+@contextmanager
+def proxies_of_a_thread() -> Iterator[Callable[[str], tuple[TcpProxy, asyncio.AbstractEventLoop]]]:
+    """Make proxies for code that is not asynchronous: each comes with the loop, of a thread, that it is used in."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    made: list[TcpProxy] = []
+
+    def make(target: str) -> tuple[TcpProxy, asyncio.AbstractEventLoop]:
+        made.append(TcpProxy(target))
+        asyncio.run_coroutine_threadsafe(made[-1].__aenter__(), loop).result(10)
+        return made[-1], loop
+
+    yield make
+    for each in made:
+        asyncio.run_coroutine_threadsafe(each.__aexit__(), loop).result(15)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()

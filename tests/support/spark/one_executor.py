@@ -1,20 +1,15 @@
 """An executor in this process: plans real queries, encodes and decodes their stages, and runs them one by one."""
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.ipc
 from pyspark.sql import DataFrame, SparkSession
 
 from onager.clock import SystemClock
-from onager.exchange_layout import join, result_file
-from onager.executor.spark import plan_codec
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
@@ -25,13 +20,11 @@ from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import start_session
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
+from onager.testing.job import JobRun, result_table
+from onager.testing.run import rows_of
 
 TIMEOUT_S = 100
 CUT = {"onager.fusion.maxBytes": "0", "spark.sql.shuffle.partitions": "3"}
-
-
-class StageFailedError(Exception):
-    """A task of a stage failed."""
 
 
 class OneExecutor:
@@ -102,66 +95,16 @@ class OneExecutor:
         """
         if outcome.HasField("fused_output"):
             success = pb.TaskSuccess(output=outcome.fused_output, inline_result=outcome.fused_inline_result)
-            return self._rows(self.job_id, 1, 0, success)
+            return rows_of(result_table(str(self.directory), self.job_id, 1, 0, success))
         self.jobs += 1
-        job_id = self.job_id
         blobs = {blob.digest: blob.content for blob in outcome.blobs}
-        outputs: dict[int, list[pb.TaskOutput]] = {}
-        successes: list[pb.TaskSuccess] = []
-        for stage in outcome.stages:
-            plan = plan_codec.decode(blobs[stage.plan_digest])
-            task_set = pb.TaskSet(
-                job_id=job_id,
-                stage_id=stage.stage_id,
-                work=pb.Work.QUERY,
-                plan_digest=stage.plan_digest,
-                partitions=stage.partitions,
-                output=stage.output,
-                tasks=[pb.TaskAttempt(partition=i) for i in range(stage.partitions)],
-                inputs=[
-                    pb.StageInputLocations(stage_id=read.stage_id, outputs=outputs[read.stage_id])
-                    for read in stage.inputs
-                ],
-            )
-            successes = self._run_stage(task_set, plan)
-            outputs[stage.stage_id] = [success.output for success in successes]
-        rows = []
-        for partition, success in enumerate(successes):
-            rows += self._rows(job_id, outcome.stages[-1].stage_id, partition, success)
-        self.runner.close_job(job_id)
-        return rows
-
-    def _run_stage(self, task_set: pb.TaskSet, plan: Any) -> list[pb.TaskSuccess]:
-        reports: dict[int, pb.TaskReport] = {}
-        done = threading.Event()
-
-        def on_report(report: pb.TaskReport) -> None:
-            reports[report.task.partition] = report
-            if len(reports) == task_set.partitions:
-                done.set()
-
-        if task_set.partitions:
-            self.runner.run(task_set, plan, on_report)
-            assert done.wait(TIMEOUT_S)
-        for report in reports.values():
-            if report.HasField("failure"):
-                raise StageFailedError(f"{report.failure.message}\n{report.failure.details}")
-        return [reports[i].success for i in range(task_set.partitions)]
-
-    def _rows(self, job_id: str, stage_id: int, partition: int, success: pb.TaskSuccess) -> list[tuple[Any, ...]]:
-        if success.output.inline:
-            content = success.inline_result
-        else:
-            name = result_file(job_id, stage_id, partition, success.output.nonce)
-            content = Path(join(str(self.directory), name)).read_bytes()
-        return rows_of(pa.ipc.open_stream(content).read_all())
-
-
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the rows of a table whose columns may share names, or that has none."""
-    if not table.num_columns:
-        return [()] * table.num_rows
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        stages = {stage.stage_id: blobs[stage.plan_digest] for stage in outcome.stages}
+        job = JobRun([self.runner], self.job_id, stages)
+        try:
+            job.run(TIMEOUT_S)
+            return [row for table in job.partitions(str(self.directory)) for row in rows_of(table)]
+        finally:
+            self.runner.close_job(self.job_id)
 
 
 def as_multiset(rows: Sequence[tuple[Any, ...]]) -> Counter[str]:

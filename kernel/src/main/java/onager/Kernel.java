@@ -3,6 +3,7 @@ package onager;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.List;
+import java.util.concurrent.TimeoutException;
 import onager.bind.Bound;
 import onager.bind.Broadcasts;
 import onager.bind.Stages;
@@ -55,10 +56,14 @@ public final class Kernel {
         Lookups.check(session, classes);
     }
 
-    /** Release everything, and restore the context. */
-    public void close() {
+    /**
+     * Wait for this kernel's tasks, which must have been cancelled, to end; release everything, and restore the context. Return how many
+     * tasks still run after *waitMs*.
+     */
+    public int close(long waitMs) throws InterruptedException, TimeoutException {
+        runs.close();
         stopStreams();
-        groups.close();
+        return groups.close(waitMs);
     }
 
     // ------------------------------------------------------------ stages and their tasks

@@ -23,11 +23,11 @@ import scala.collection.immutable.Seq;
  * Makes a decoded fragment executable: replaces its placeholders with leaves, copies every node (transient fields, such as the session, are
  * null after decoding), and applies the two preparation rules that a fragment still needs.
  */
-public final class Binder {
+final class Binder {
     private static final String PLACEHOLDER = "onager-input:";
 
     /** Gives the leaf for each placeholder. */
-    public interface Leaves {
+    interface Leaves {
         /** Return the leaf for input *index*; *broadcast*: it is directly below a broadcast, which accepts any number of partitions. */
         SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
 
@@ -53,7 +53,7 @@ public final class Binder {
     }
 
     /** Return *plan* with leaves, executed up to its RDD, which must have *wanted* partitions; *session* must be active. */
-    public static Bound bind(SparkSession session, SparkPlan plan, int wanted, Leaves leaves) {
+    static Bound bind(SparkSession session, SparkPlan plan, int wanted, Leaves leaves) {
         SparkPlan bound = new Binder(leaves).node(plan, false);
         for (var rule : Lookups.rules(session)) {
             bound = rule.apply(bound);

@@ -12,11 +12,11 @@ import org.apache.spark.NarrowDependency;
 import org.apache.spark.rdd.RDD;
 
 /** Finds, in the lineage of a stage's RDD, which buckets of which streamed inputs a partition reads. */
-public final class Reads {
+final class Reads {
     private Reads() {}
 
     /** Return the buckets by input; throws an IllegalStateException if a shuffle within the stage hides them. */
-    public static Map<Integer, List<Integer>> of(RDD<?> rdd, int partition) {
+    static Map<Integer, List<Integer>> of(RDD<?> rdd, int partition) {
         var found = new TreeMap<Integer, List<Integer>>();
         walk(rdd, partition, found);
         return found;

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.TimeoutException;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkContext;
@@ -30,9 +31,14 @@ public final class JobGroups {
         return tracker;
     }
 
-    /** Restore the context. */
-    public void close() {
+    /** Wait for tasks of runs to end, and restore the context; return how many tasks still run after *waitMs*. */
+    public int close(long waitMs) throws InterruptedException, TimeoutException {
+        if (waitMs > 0L) {
+            sc.listenerBus().waitUntilEmpty(waitMs); // by then all task starts are known
+        }
+        int left = tracker.awaitEnd(waitMs);
         sc.removeSparkListener(tracker);
+        return left;
     }
 
     /**
@@ -85,7 +91,7 @@ public final class JobGroups {
         p.setProperty(SparkContext$.MODULE$.SPARK_JOB_GROUP_ID(), group);
         p.setProperty(SparkContext$.MODULE$.SPARK_JOB_DESCRIPTION(), "onager " + group);
         p.setProperty(SparkContext$.MODULE$.SPARK_JOB_INTERRUPT_ON_CANCEL(), "true");
-        p.setProperty(Tracker.RUN, group);
+        p.setProperty(tracker.property, group);
         p.setProperty(POOL, pool);
         sc.setLocalProperties(p);
         org.apache.spark.sql.SparkSession.setActiveSession(session);

@@ -139,12 +139,6 @@ public final class Outline {
         return join.joinType() == RightOuter$.MODULE$ ? buildsRight : join.joinType() == FullOuter$.MODULE$ || !buildsRight;
     }
 
-    /** Whether *plan* has such a join, which reads its input twice, or shuffles. */
-    public static boolean hasJoinOverAllPartitions(SparkPlan plan) {
-        return plan instanceof BroadcastNestedLoopJoinExec join && looksAtAllPartitions(join)
-                || Seqs.list(plan.children()).stream().anyMatch(Outline::hasJoinOverAllPartitions);
-    }
-
     /**
      * Lists the Python functions in a node's expressions.
      *

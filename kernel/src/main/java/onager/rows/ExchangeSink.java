@@ -13,7 +13,7 @@ public interface ExchangeSink {
     boolean put(int bucket, Frame frame) throws IOException, InterruptedException;
 
     /** The output is complete, with *rows* rows by bucket (of wanted buckets); only now do readers see the end. */
-    void finish(long[] rows) throws IOException, InterruptedException;
+    void finish(long[] rows) throws IOException;
 
     /** The task failed and its output is incomplete; readers must not see an end. Never throws. */
     void abort(Throwable why);

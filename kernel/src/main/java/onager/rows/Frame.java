@@ -1,8 +1,5 @@
 package onager.rows;
 
-import java.io.Serializable;
-import java.util.Arrays;
-
 /**
  * Rows of one bucket in transit: the concatenated bytes of Spark's UnsafeRows, then (only if rowSize is -1) the int32 length of each row,
  * big endian. Every exchange carries frames, in its own way.
@@ -10,12 +7,7 @@ import java.util.Arrays;
  * @param size how many of the bytes are valid
  * @param rowSize the size of each row in bytes, or -1 if sizes differ
  */
-public record Frame(byte[] bytes, int size, int rows, int rowSize) implements Serializable {
-    /** Return a frame with a copy of the rows, in an array of the exact size. */
-    public Frame copy() {
-        return new Frame(Arrays.copyOf(bytes, size), size, rows, rowSize);
-    }
-
+public record Frame(byte[] bytes, int size, int rows, int rowSize) {
     /** Return the offset of the rows' lengths, if there are any. */
     int lengthsAt() {
         return size - 4 * rows;

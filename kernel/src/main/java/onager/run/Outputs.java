@@ -42,7 +42,7 @@ public final class Outputs {
     }
 
     /** Make the task that writes a stage's rows to the exchange *to*, which is prepared. */
-    public static Task exchange(Bound bound, ExchangeOutput to, OutputSpec spec, Task.Common common, byte[] expression) throws Exception {
+    private static Task exchange(Bound bound, ExchangeOutput to, OutputSpec spec, Task.Common common, byte[] expression) throws Exception {
         to.prepare();
         if (spec.samples() != null) {
             return new WriteSorted(common, to, KeyOrder.decoded(expression, bound.output()), spec.samples());

@@ -1,13 +1,11 @@
 package onager.spark43;
 
-import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Stream;
 import onager.values.Seqs;
 import org.antlr.v4.runtime.CharStreams;
-import org.apache.spark.memory.MemoryConsumer;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry$;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier;
@@ -62,7 +60,6 @@ public final class Lookups {
     /** Throw an IllegalStateException that names what this Spark lacks, including the operators, partitionings and statements *names*. */
     public static void check(SparkSession session, List<String> names) {
         rules(session);
-        pageSize();
         var missing = names.stream().filter(name -> !isThere(name)).toList();
         if (!missing.isEmpty()) {
             throw new IllegalStateException("there is no class " + String.join(", ", missing) + " here");
@@ -116,16 +113,5 @@ public final class Lookups {
     /** Return how many bytes a task may put into hash tables of joins that were planned as sort-merge joins. */
     public static long mostHashed(SparkSession session) {
         return (Long) session.sessionState().conf().getConf(SQLConf$.MODULE$.ADAPTIVE_MAX_SHUFFLE_HASH_JOIN_LOCAL_MAP_THRESHOLD());
-    }
-
-    /** Return Spark's private field with the page size of an operator. */
-    static Field pageSize() {
-        try {
-            Field field = MemoryConsumer.class.getDeclaredField("pageSize");
-            field.setAccessible(true);
-            return field;
-        } catch (NoSuchFieldException e) {
-            throw new IllegalStateException("operators have no field pageSize here", e);
-        }
     }
 }

@@ -73,7 +73,7 @@ public final class Streams {
                 }
                 frames.add(frame);
             }
-            return HeldInput.packed(frames);
+            return new HeldInput(frames);
         } finally {
             holding.addAndGet(-bytes);
             held.remove(source);
