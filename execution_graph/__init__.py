@@ -1,7 +1,8 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `speculation`, `outcomes`, `losses`), `rollback` what follows when something finished
+each event changes (`attempts`, `speculation`, `outcomes`, `losses`), `operators` what the
+operators of plans measured, `rollback` what follows when something finished
 is lost, `pipelined` what is different where stages run together, `scheduling` what to do next.
 """
 
@@ -51,6 +52,7 @@ from onager.execution_graph.graph import (
     submit,
 )
 from onager.execution_graph.invariants import violations
+from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
 from onager.execution_graph.scheduling import (
@@ -118,6 +120,8 @@ __all__ = [
     "JobState",
     "LaunchEvent",
     "LaunchesRepeated",
+    "OperatorReport",
+    "OperatorTotals",
     "Outcome",
     "OutputLayout",
     "PausedTask",
@@ -171,6 +175,7 @@ __all__ = [
     "is_streaming",
     "lives_at_work",
     "lost_launches",
+    "metrics_text",
     "not_held",
     "paused_tasks",
     "pop_next_tasks",

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from onager.execution_graph.failures import Failure, FailureKind
+from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import StageSpec, TaskMetrics, TaskOutput
 
 
@@ -87,6 +88,10 @@ class TaskSucceeded:
     executor_id: str
     output: TaskOutput
     metrics: TaskMetrics
+    op_metrics: Annotated[str, SPARSE] = ""
+    """What its operators measured (`operators`), as Base64; empty: not reported."""
+    bound_plan: Annotated[str, SPARSE] = ""
+    """The bound plan of `op_metrics`, by content; empty: the first one of the stage."""
     at_ms: int
     type: Literal["task_succeeded"] = "task_succeeded"
 

@@ -9,6 +9,7 @@ from onager.execution_graph.events import TaskFailed, TaskSucceeded
 from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.losses import with_losses
+from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
 from onager.execution_graph.settling import bound, failed, settled, with_stage, with_successes
 from onager.execution_graph.stages import (
@@ -32,6 +33,7 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
         return graph
     outputs: dict[int, TaskOutput] = {}
     metrics: list[TaskMetrics] = []
+    operators: list[OperatorReport] = []
     durations_ms: dict[int, int] | None = None if graph.speculation is None else {}
     at_ms = 0
     lies_nowhere = stage.spec.output.kind == "exchange" and is_streaming(graph, stage)
@@ -40,12 +42,14 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
         if task is not None and event.partition not in outputs:
             outputs[event.partition] = bound(streamed(event.output) if lies_nowhere else event.output, task)
             metrics.append(event.metrics)
+            if event.op_metrics:
+                operators.append(OperatorReport(event.bound_plan, event.op_metrics))
             at_ms = event.at_ms
             if durations_ms is not None:
                 durations_ms[event.partition] = max(0, at_ms - task.launched_ms)
     if not outputs:
         return graph
-    stage = with_successes(stage, outputs, metrics, durations_ms)
+    stage = with_successes(stage, outputs, metrics, durations_ms, operators)
     graph = with_stage(graph, stage)
     return settled(graph, at_ms) if len(stage.ledger.outputs) == stage.spec.partitions else graph
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from onager.execution_graph.failures import Failure
 from onager.execution_graph.graph import ExecutionGraph, Failed, Succeeded
 from onager.execution_graph.maps import without
+from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.stages import (
     FailedStage,
     ResolvedStage,
@@ -40,6 +41,7 @@ def with_successes(
     outputs: Mapping[int, TaskOutput],
     metrics: Iterable[TaskMetrics],
     durations_ms: Mapping[int, int] | None = None,
+    operators: Sequence[OperatorReport] = (),
 ) -> RunningStage:
     """Return *stage* after *outputs* were written; their tasks no longer run, and need no second attempt."""
     return replace(
@@ -47,7 +49,7 @@ def with_successes(
         running=without(stage.running, outputs),
         speculatable=stage.speculatable and tuple(p for p in stage.speculatable if p not in outputs),
         speculative=without(stage.speculative, outputs),
-        ledger=stage.ledger.with_outputs(outputs, metrics, durations_ms),
+        ledger=stage.ledger.with_outputs(outputs, metrics, durations_ms, operators),
     )
 
 

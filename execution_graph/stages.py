@@ -10,7 +10,7 @@ Unresolved; lost outputs that are still needed take Successful back to Running, 
 gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
@@ -20,6 +20,7 @@ from pydantic import Field
 
 from onager.execution_graph.failures import Failure
 from onager.execution_graph.maps import SPARSE, PartitionMap, without
+from onager.execution_graph.operators import OperatorReport, OperatorTotals, with_reports
 
 
 class StageWork(StrEnum):
@@ -211,6 +212,8 @@ class TaskLedger:
     tasks_failed: Annotated[int, SPARSE] = 0
     tasks_lost: Annotated[int, SPARSE] = 0
     metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    operators: Annotated[tuple[OperatorTotals, ...], SPARSE] = ()
+    """By bound plan, in order of first occurrence."""
 
     def next_attempt(self, partition: int) -> int:
         """Return the number of the next attempt of *partition*."""
@@ -229,6 +232,7 @@ class TaskLedger:
         outputs: Mapping[int, TaskOutput],
         metrics: Iterable[TaskMetrics],
         durations_ms: Mapping[int, int] | None = None,
+        operators: Sequence[OperatorReport] = (),
     ) -> "TaskLedger":
         """Return the ledger after the partitions in *outputs* succeeded; earlier failures of them are forgiven."""
         return replace(
@@ -239,6 +243,7 @@ class TaskLedger:
             failed_on=without(self.failed_on, outputs),
             executor_losses=without(self.executor_losses, outputs),
             metrics=self.metrics.merge(*metrics),
+            operators=with_reports(self.operators, operators) if operators else self.operators,
         )
 
     def without_outputs(self, partitions: frozenset[int]) -> "TaskLedger":

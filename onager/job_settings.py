@@ -13,6 +13,8 @@ SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
 """The input that one task after an exchange shall get."""
 SORT_PARALLEL_FROM_BYTES: Final = "onager.sort.parallelFromBytes"
 """From this much input on, several tasks sort it; 0: always."""
+METRICS: Final = "onager.metrics"
+"""What tasks report of their plan's operators: ``off``, ``rows`` (the default), or ``full``."""
 PLANNING_TIMEOUT: Final = "onager.planning.timeout"
 """How long the Python function of a job may take, such as ``90s``, ``15m`` or ``2h``; 0: as long as it wants."""
 
@@ -30,7 +32,7 @@ SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
 SPECULATION_QUANTILE: Final = "onager.speculation.quantile"
 SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 
-PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, PLANNING_TIMEOUT)
+PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, METRICS, PLANNING_TIMEOUT)
 """The settings that the planning task reads."""
 SCHEDULERS: Final = (
     WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE,

@@ -85,6 +85,11 @@ class Kernel:
         """Return the bound stage of *spec* (Java's `StageSpec`); *leaves* has a plan for each input that is None."""
         return self._java.bind(session, fragment, json.dumps(spec), self._jvm.java_list(leaves))
 
+    def operators(self, bound: JavaObject) -> list[dict[str, Any]] | None:
+        """Return the operators of a bound stage (Java's `BoundPlan.nodes`), or None if its tasks report no metrics."""
+        text = str(self._java.operators(bound))
+        return json.loads(text) if text else None
+
     def submit(self, bound: JavaObject, spec: Spec, expression: bytes) -> None:
         """Start partitions of a bound stage; *spec* has the fields of Java's `OutputSpec`, run, partitions, nonces."""
         self._java.submit(bound, json.dumps(spec), expression)

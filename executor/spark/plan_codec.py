@@ -52,6 +52,7 @@ def encode(plan: StagePlan) -> bytes:
         "partitions": plan.partitions,
         "column_names": list(plan.column_names),
         "conf": plan.conf,
+        "metrics": plan.metrics,
         "made_by": asdict(plan.made_by or here()),
     }
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
@@ -118,6 +119,7 @@ def _plan(header: dict[str, Any], made_by: MadeBy | None, data: bytes, start: in
         partitions=header["partitions"],
         column_names=tuple(header["column_names"]),
         conf=header["conf"],
+        metrics=header.get("metrics", "rows"),
         made_by=made_by,
     )
 

@@ -6,7 +6,10 @@ occurrence has its own index.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
+MetricsWanted = Literal["off", "rows", "full"]
+"""Which metrics of operators tasks report: none, those that count rows, all."""
 PLACEHOLDER_PREFIX = "onager-input:"
 """Followed by the decimal index into `StagePlan.inputs`."""
 
@@ -134,5 +137,6 @@ class StagePlan:
     """The output's column names as the user knows them (may repeat); for results and sinks."""
     conf: dict[str, str] = field(default_factory=dict)
     """The ``spark.sql.*`` settings under which the stage was planned; it runs under these and Spark's defaults."""
+    metrics: MetricsWanted = "rows"
     made_by: MadeBy | None = field(default=None, compare=False)
     """The versions that encoded it; None for a plan made in this process, and for bytes that do not say."""

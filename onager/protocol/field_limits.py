@@ -226,6 +226,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "inline_result": Bytes(MAX_INLINE_BYTES),
         "plan": PART,
         "blobs": Many(10_000, PART),
+        "op_metrics": Bytes(8 * KIB),
+        "bound_plan": ID,
     },
     "TaskOutput": {
         "nonce": ID,

@@ -885,18 +885,22 @@ class PlanOutcome(_message.Message):
     def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ...) -> None: ...
 
 class TaskSuccess(_message.Message):
-    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs")
+    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     INLINE_RESULT_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     BLOBS_FIELD_NUMBER: _ClassVar[int]
+    OP_METRICS_FIELD_NUMBER: _ClassVar[int]
+    BOUND_PLAN_FIELD_NUMBER: _ClassVar[int]
     output: TaskOutput
     metrics: TaskMetrics
     inline_result: bytes
     plan: PlanOutcome
     blobs: _containers.RepeatedCompositeFieldContainer[Blob]
-    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+    op_metrics: bytes
+    bound_plan: str
+    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., op_metrics: _Optional[bytes] = ..., bound_plan: _Optional[str] = ...) -> None: ...
 
 class TaskReport(_message.Message):
     __slots__ = ("task", "started_ms", "ended_ms", "success", "failure")

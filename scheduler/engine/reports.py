@@ -21,6 +21,7 @@ from onager.execution_graph import (
     TaskSucceeded,
     is_held,
     is_streaming,
+    metrics_text,
 )
 from onager.ids import JobId, TaskKey, is_life
 from onager.private_paths import NO_PATHS, PrivatePaths
@@ -91,6 +92,7 @@ class ReportReader:
         """
         job_id = JobId(graph.job_id)
         now_ms = self._clock.now_ms()
+        known = _BoundPlans(graph)
         events: list[Event] = []
         blobs: list[bytes] = []
         results: list[InlineResult] = []
@@ -99,6 +101,8 @@ class ReportReader:
             if not is_held(graph, key, executor.executor_id):
                 continue
             event, named, inline = await self._taken(graph, key, executor, report, now_ms)
+            if isinstance(event, TaskSucceeded):
+                event = known.with_operators(event, report.success)
             events.append(event)
             blobs += named
             if inline is not None:
@@ -137,6 +141,31 @@ class ReportReader:
             "no executor that takes work can: submit the query again, or start an executor of the version named first"
         )
         return replace(failure, kind=FailureKind.USER_ERROR, cause=None, message=f"{failure.message}; {advice}")
+
+
+class _BoundPlans:
+    """The bound plans that are in the store, or on their way there with the reports that are read."""
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self._graph = graph
+        self._sent: set[str] = set()
+
+    def with_operators(self, event: TaskSucceeded, success: pb.TaskSuccess) -> TaskSucceeded:
+        """Return *event* with what the operators measured, unless nothing could tell what that means.
+
+        The report that had the bound plan may have been of an attempt that lost: then the metrics count as not
+        reported.
+        """
+        stage = self._graph.stages[event.stage_id]
+        name, text = success.bound_plan, metrics_text(success.op_metrics)
+        if not name or not text or stage.spec.work is not StageWork.QUERY:
+            return event
+        self._sent |= {blob.digest for blob in success.blobs}
+        totals = stage.ledger.operators
+        if name not in self._sent and all(each.bound_plan != name for each in totals):
+            return event
+        is_first = bool(totals) and totals[0].bound_plan == name
+        return replace(event, op_metrics=text, bound_plan="" if is_first else name)
 
 
 def _refused(key: TaskKey, executor: ExecutorSlot, error: Exception) -> Failure:

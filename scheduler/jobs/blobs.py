@@ -367,4 +367,5 @@ def blobs_of(graph: ExecutionGraph) -> set[BlobDigest]:
         if stage.spec.plan_digest:
             digests.add(stage.spec.plan_digest)
         digests |= {o.payload_digest for o in stage.ledger.outputs.values() if o.payload_digest}
+        digests |= {totals.bound_plan for totals in stage.ledger.operators}
     return {BlobDigest(d) for d in digests}

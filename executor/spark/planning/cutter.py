@@ -40,6 +40,7 @@ from onager.executor.spark.stage_plan import (
     ExchangeInput,
     HashOutput,
     LeafInput,
+    MetricsWanted,
     ResultOutput,
     RoundRobinOutput,
     SingleOutput,
@@ -72,7 +73,12 @@ class CutStage:
 
 
 def cut_plan(
-    session: SparkSession, plan: Any, column_names: Sequence[str], *, parallel_sort_bytes: int
+    session: SparkSession,
+    plan: Any,
+    column_names: Sequence[str],
+    *,
+    parallel_sort_bytes: int,
+    metrics: MetricsWanted = "rows",
 ) -> list[CutStage]:
     """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
@@ -84,6 +90,7 @@ def cut_plan(
             column_names=column_names,
             scratch=Path(scratch),
             parallel_sort_bytes=parallel_sort_bytes,
+            metrics=metrics,
         )
         return cutter.cut()
 
@@ -113,6 +120,7 @@ class Cutter:
         column_names: Sequence[str],
         scratch: Path,
         parallel_sort_bytes: int,
+        metrics: MetricsWanted = "rows",
     ) -> None:
         """Prepare to cut *plan*, which the JVM session *session* made.
 
@@ -126,6 +134,7 @@ class Cutter:
         self._conf = conf
         self._column_names = tuple(column_names)
         self._parallel_sort_bytes = parallel_sort_bytes
+        self._metrics = metrics
         self._described: dict[int, leaves.DescribedLeaf] = {}
         self._partitions: dict[int, int] = {}
         self._produced: dict[int, int] = {}
@@ -198,6 +207,7 @@ class Cutter:
             partitions=self._tasks(root),
             column_names=self._column_names if isinstance(output, ResultOutput) else (),
             conf=self._conf,
+            metrics=self._metrics,
         )
         self.stages.append(
             CutStage(

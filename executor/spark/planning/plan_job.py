@@ -22,7 +22,7 @@ from onager.executor.spark.planning.job_session import (
     planned_settings,
     register_views,
 )
-from onager.executor.spark.planning.sizing import CUT_SETTINGS, fuses, is_fused, setting_bytes, sizes
+from onager.executor.spark.planning.sizing import CUT_SETTINGS, fuses, is_fused, metrics_wanted, setting_bytes, sizes
 from onager.executor.spark.planning.sql_script import plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
 from onager.job_settings import SORT_PARALLEL_FROM_BYTES
@@ -263,8 +263,13 @@ class _Planning:
             input_bytes = self._input_bytes(execution.optimizedPlan())
             with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
                 self._plan = execution.executedPlan()
-                sorts_from = setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES)
-                return cut_plan(self._session, self._plan, self._column_names, parallel_sort_bytes=sorts_from)
+                return cut_plan(
+                    self._session,
+                    self._plan,
+                    self._column_names,
+                    parallel_sort_bytes=setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES),
+                    metrics=metrics_wanted(spec.conf),
+                )
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
         """Return the stages as the plan task's outcome, with their encoded plans as blobs."""

@@ -6,7 +6,14 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from onager.errors import InvalidSettingError, VersionMismatchError
-from onager.job_settings import FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, whole_number
+from onager.executor.spark.stage_plan import MetricsWanted
+from onager.job_settings import (
+    FUSION_MAX_BYTES,
+    METRICS,
+    SHUFFLE_TARGET_BYTES,
+    SORT_PARALLEL_FROM_BYTES,
+    whole_number,
+)
 
 MIB = 1024 * 1024
 
@@ -70,6 +77,15 @@ def setting_bytes(conf: Mapping[str, str], name: str) -> int:
     if number is None:
         raise InvalidSettingError(name, conf[name], "give a number of bytes, such as 67108864, 64m or 1g")
     return number * factor
+
+
+def metrics_wanted(conf: Mapping[str, str]) -> MetricsWanted:
+    """Return which metrics of operators tasks report; raises `InvalidSettingError` for an unknown word."""
+    match conf.get(METRICS, "").strip().lower() or "rows":
+        case "off" | "rows" | "full" as wanted:
+            return wanted
+        case _:
+            raise InvalidSettingError(METRICS, conf[METRICS], "give off, rows or full")
 
 
 def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) -> int:

@@ -20,8 +20,11 @@ from onager.executor.spark.kernel import Kernel
 from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
+from onager.redaction import shown_text
 
 _MOST_SESSIONS = 16
+_TEXT_BYTES = 1024
+"""How much is kept of an operator's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,32 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
     return StageKey(JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest())
 
 
+@dataclass(frozen=True, slots=True)
+class BoundPlan:
+    """The operators of a stage as it was bound, and the metrics of them that its tasks report."""
+
+    content: bytes
+    """JSON: ``{"nodes": […]}``, as `onager.scheduler.api.operators` reads it."""
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStage:
+    """A stage whose tasks can be started."""
+
+    java: Any
+    """The kernel's ``Bound``."""
+    plan: BoundPlan | None
+    """None: its tasks report no metrics of operators."""
+
+
 @dataclass(slots=True)
 class _Binding:
     """A stage that is bound or being bound."""
 
     group: str
     """The Spark job group of the stage's broadcasts and subqueries; unique to this binding."""
-    made: Future[Any] = field(default_factory=Future)
+    made: Future[BoundStage] = field(default_factory=Future)
     waiting: list[Callable[[], bool]] = field(default_factory=list)
     """A function of each caller that returns whether it still wants the stage."""
 
@@ -83,8 +105,8 @@ class Binder:
         """Stages that ran out of memory."""
         self._count = itertools.count(1)
 
-    def bound(self, task_set: pb.TaskSet, plan: StagePlan, is_wanted: Callable[[], bool] = lambda: True) -> Any:
-        """Return the kernel's ``Bound`` for the stage of *task_set*; concurrent callers share one binding.
+    def bound(self, task_set: pb.TaskSet, plan: StagePlan, is_wanted: Callable[[], bool] = lambda: True) -> BoundStage:
+        """Return the stage of *task_set*, bound; concurrent callers share one binding.
 
         Binding runs the stage's broadcasts and subqueries. Their errors are raised as py4j raises them, and the next
         call binds again. `cancel` ends it early if no caller's *is_wanted* returns true.
@@ -170,7 +192,7 @@ class Binder:
                 if is_before and old.stage_attempt < key.stage_attempt and binding.made.done():
                     del self._bound[old]
 
-    def _bind(self, key: StageKey, group: str, task_set: pb.TaskSet, plan: StagePlan) -> Any:
+    def _bind(self, key: StageKey, group: str, task_set: pb.TaskSet, plan: StagePlan) -> BoundStage:
         session = self.session(plan.conf)
         locations = {location.stage_id: location for location in task_set.inputs}
         streams = {stream.stage_id: stream for stream in task_set.streams}
@@ -195,8 +217,11 @@ class Binder:
             "ordered": is_ordered,
             "sparing": key in self._sparing,
             "inputs": inputs,
+            "metrics": plan.metrics,
         }
-        return self._kernel.bind(session, plan.fragment, spec, rebuilt)
+        bound = self._kernel.bind(session, plan.fragment, spec, rebuilt)
+        nodes = self._kernel.operators(bound)
+        return BoundStage(bound, None if nodes is None else _bound_plan(nodes))
 
     def _stream_spec(self, job_id: JobId, source: ExchangeInput, stream: pb.StreamedInput) -> dict[str, Any]:
         for address in {task.address for task in stream.tasks}:
@@ -211,6 +236,14 @@ class Binder:
             "addresses": [task.address for task in stream.tasks],
             "alone": source.is_alone,
         }
+
+
+def _bound_plan(nodes: list[dict[str, Any]]) -> BoundPlan:
+    """Return the operators as they are kept: short, and without secrets."""
+    for node in nodes:
+        node["text"] = shown_text(node["text"]).encode()[:_TEXT_BYTES].decode(errors="ignore")
+    content = json.dumps({"nodes": nodes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return BoundPlan(content, hashlib.sha256(content).hexdigest())
 
 
 def _exchange_spec(job_id: JobId, source: ExchangeInput, location: pb.StageInputLocations) -> dict[str, Any]:

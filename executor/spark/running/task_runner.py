@@ -12,6 +12,7 @@ a nonce that is drawn for each execution of a task. The kernel keeps the output 
 stages, which read it at `stream_address`; its inputs in `streams` are read from the executors that serve them.
 """
 
+import base64
 import contextlib
 import itertools
 import threading
@@ -30,7 +31,7 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
 from onager.executor.spark.kernel import Kernel
-from onager.executor.spark.running.binder import Binder, StageKey, stage_key
+from onager.executor.spark.running.binder import Binder, BoundPlan, StageKey, stage_key
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
@@ -62,6 +63,8 @@ class _Run:
     open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
     """The tasks that have not been reported, by partition."""
     submitted: bool = False
+    bound_plan: BoundPlan | None = None
+    """What its tasks' metrics belong to; None: they report none."""
 
     @property
     def is_streamed(self) -> bool:
@@ -101,6 +104,8 @@ class StageRunner:
         self.binder = Binder(
             spark, self.kernel, self._name, check_address=lambda address: check_reader(streams, address)
         )
+        self._told_plans: set[tuple[StageKey, str]] = set()
+        """The bound plans that were reported, by digest."""
         self._streaming: set[str] = set()
         """Jobs with task sets that stream, or read streams, here."""
         self._streamed: set[JobId] = set()
@@ -150,6 +155,8 @@ class StageRunner:
             runs = [run for run in self._runs.values() if run.task_set.job_id == job_id]
         for run in runs:
             self._cancel(run, {key for key, _ in list(run.open.values())}, "the job has ended")
+        with self._lock:
+            self._told_plans = {told for told in self._told_plans if told[0].job_id != job_id}
         try:
             self.binder.close_job(JobId(job_id))
             self._close_streams(job_id)
@@ -206,8 +213,9 @@ class StageRunner:
                 todo = sorted((partition, nonce) for partition, (_, nonce) in run.open.items())
                 run.submitted = bool(todo)
             if todo:
+                run.bound_plan = bound.plan
                 spec, expression = self._output_spec(run, plan, todo)
-                self.kernel.submit(bound, spec, expression)
+                self.kernel.submit(bound.java, spec, expression)
                 self._stop_unwanted(run, [partition for partition, _ in todo])
             else:
                 self._forget(run)
@@ -372,7 +380,20 @@ class StageRunner:
         success.metrics.bytes_in = event["bytes_in"]
         success.metrics.spill_bytes = event["spill_bytes"]
         success.metrics.peak_memory_bytes = event["peak_memory_bytes"]
+        self._add_operators(run, success, event.get("op_metrics", ""))
         return report
+
+    def _add_operators(self, run: _Run, success: pb.TaskSuccess, metrics: str) -> None:
+        """Add the *metrics* of operators, as Base64, and the bound plan to the first report of a stage attempt."""
+        plan = run.bound_plan
+        if plan is None or not metrics:
+            return
+        success.op_metrics, success.bound_plan = base64.b64decode(metrics), plan.digest
+        with self._lock:
+            is_first = (run.stage, plan.digest) not in self._told_plans
+            self._told_plans.add((run.stage, plan.digest))
+        if is_first:
+            success.blobs.add(digest=plan.digest, content=plan.content)
 
     def _fail_rest(self, run: _Run, failure: pb.Failure) -> None:
         self._forget(run)

@@ -49,7 +49,8 @@ def rows_of(table) -> list:
 
 def plans_of(job, stages) -> str:
     return "".join(
-        job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).text() for stage in stages
+        job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).java.text()
+        for stage in stages
     )
 
 
@@ -242,4 +243,4 @@ def test_tasks_that_run_out_of_memory_one_after_another_have_a_stage_bound_anew_
     runner.binder.spare(stage_key(task_set))
 
     assert runner.binder.bound(task_set, stage.plan) is sparing
-    assert "SortMergeJoin" in sparing.text()
+    assert "SortMergeJoin" in sparing.java.text()

@@ -26,7 +26,8 @@ JOINS = [
 
 def plans_of(job, stages) -> str:
     return "".join(
-        job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).text() for stage in stages
+        job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).java.text()
+        for stage in stages
     )
 
 

@@ -16,7 +16,7 @@ def stages_of(spark, text):
 
 def last_plan(job, stages) -> str:
     stage = stages[-1]
-    return job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).text()
+    return job.runner.binder.bound(job.task_set(stage.stage_id, stage.plan, []), stage.plan).java.text()
 
 
 def test_a_task_reads_its_range_and_little_more(spark, job):

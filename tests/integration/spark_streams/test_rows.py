@@ -1,9 +1,12 @@
 """Streams between two executors give the same rows as files."""
 
+from collections import Counter
+
 from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
+from tests.integration.spark_runner.test_operators import all_of, rows, trees
 from tests.integration.spark_runner.test_rows import EVERY_TYPE, sorted_rows
 from tests.integration.spark_streams.pipelined import stream_use
 from tests.support.spark.runner import cut
@@ -30,6 +33,21 @@ def test_a_join_and_an_aggregate_over_several_stages(spark, job):
     read = sum(s.metrics.bytes_in for _, s in _successes(job))
     assert read == sum(s.metrics.bytes_out for s in streamed)  # each bucket was read by one task,
     assert [stream_use(executor)[0] for executor in job.executors] == [0, 0]  # and went as it was
+
+
+def test_executors_that_stream_report_what_operators_measured_of_one_bound_plan(spark, job):
+    orders = spark.range(0, 20_000, 1, 3).selectExpr("id o", "id % 977 c", "id * 0.25D price").where("o % 2 = 0")
+    customers = spark.range(0, 977, 1, 2).selectExpr("id c", "id % 7 nation")
+    stages = cut(spark, orders.join(customers.hint("merge"), "c").groupBy("nation").agg(fn.sum("price")).repartition(2))
+    job.result(stages)
+    reports = job.wait()
+    counted = Counter()
+    for stage in stages:
+        (tree,), (totals,) = trees([r for r in reports if r.task.stage_id == stage.stage_id])
+        assert totals.tasks == stage.plan.partitions
+        counted += rows(all_of(tree))
+    assert {("Range", 20_000), ("Filter", 10_000), ("Range", 977), ("SortMergeJoin", 10_000)} <= set(counted)
+    assert sum(len(r.success.blobs) for r in reports) <= 2 * len(stages)
 
 
 def _successes(job):

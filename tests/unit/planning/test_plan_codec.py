@@ -115,3 +115,9 @@ def test_one_of_another_version_that_cannot_be_read_names_both():
     assert str(plan_codec.here()) in str(raised.value)
     with pytest.raises(ValueError, match="unknown kind 'dealt'"):
         decode(with_header(encode(plan()), b'"kind":"single"', b'"kind":"dealt"'))
+
+
+def test_which_metrics_are_reported_is_kept_and_rows_is_what_earlier_plans_mean():
+    encoded = encode(plan(metrics="off"))
+    assert decode(encoded).metrics == "off"
+    assert decode(encoded.replace(b'"metrics":"off"', b'"metricx":"off"')).metrics == "rows"

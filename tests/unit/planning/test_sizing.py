@@ -6,6 +6,7 @@ from onager.executor.spark.planning.nodes import KNOWN, Tasks
 from onager.executor.spark.planning.sizing import (
     MIB,
     is_fused,
+    metrics_wanted,
     samples_of_run,
     setting_bytes,
     shuffle_partitions,
@@ -61,6 +62,16 @@ def test_sizes_in_words(text, expected):
             setting_bytes(conf, "onager.fusion.maxBytes")
     else:
         assert setting_bytes(conf, "onager.fusion.maxBytes") == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", "rows"), ("off", "off"), (" FULL ", "full"), ("some", None)])
+def test_which_metrics_are_wanted(text, expected):
+    conf = {"onager.metrics": text}
+    if expected is None:
+        with pytest.raises(InvalidSettingError, match="give off, rows or full"):
+            metrics_wanted(conf)
+    else:
+        assert metrics_wanted(conf) == expected
 
 
 def test_small_queries_are_fused_unless_that_is_off_or_their_size_unknown():

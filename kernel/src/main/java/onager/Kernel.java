@@ -78,6 +78,11 @@ public final class Kernel {
         return stages.bind(session, fragment, spec, leaves);
     }
 
+    /** Return the operators of a bound stage as JSON, see `BoundPlan.nodes`; empty if its tasks report no metrics. */
+    public static String operators(Bound bound) throws IOException {
+        return bound.operators() == null ? "" : Json.text(bound.operators().nodes());
+    }
+
     /**
      * Start partitions of a bound stage, and return at once; `take` returns their outcomes.
      *

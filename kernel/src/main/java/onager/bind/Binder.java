@@ -63,7 +63,7 @@ final class Binder {
             throw new ChangedInput("the stage was planned with " + wanted + " partitions, but its plan now has "
                     + rdd.getNumPartitions() + ": its files have changed since, or its leaves do not match\n" + bound.treeString());
         }
-        return new Bound(session, bound, rdd, List.of());
+        return new Bound(session, bound, rdd, List.of(), null);
     }
 
     private SparkPlan node(SparkPlan plan, boolean broadcast) {

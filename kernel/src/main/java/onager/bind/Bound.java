@@ -14,8 +14,10 @@ import scala.collection.immutable.Seq;
  * A bound stage: its executable plan, and the RDD of its partitions.
  *
  * @param broadcasts the shared broadcasts that it reads
+ * @param operators its operators, with the metrics that its tasks report; null: they report none
  */
-public record Bound(SparkSession session, SparkPlan plan, RDD<InternalRow> rdd, List<Broadcasts.Shared> broadcasts) {
+public record Bound(SparkSession session, SparkPlan plan, RDD<InternalRow> rdd, List<Broadcasts.Shared> broadcasts,
+        BoundPlan operators) {
     public Seq<Attribute> output() {
         return plan.output();
     }

@@ -55,7 +55,7 @@ public final class Stages {
             Bound bound = Binder.bind(session, plan, stage.partitions(), inputs);
             inputs.decide(bound.rdd());
             inputs.release();
-            return new Bound(session, bound.plan(), bound.rdd(), broadcasts.bound(stage.group()));
+            return new Bound(session, bound.plan(), bound.rdd(), broadcasts.bound(stage.group()), BoundPlan.of(bound.plan(), stage.metrics()));
         } catch (Throwable e) {
             broadcasts.giveUp(stage.group());
             throw e;

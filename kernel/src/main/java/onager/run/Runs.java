@@ -15,6 +15,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import onager.bind.Bound;
 import onager.bind.Broadcasts;
+import onager.bind.Meters;
 import onager.failure.Failures;
 import onager.jobs.JobGroups;
 import onager.jobs.UnwantedTasks;
@@ -57,7 +58,8 @@ public final class Runs {
         }
         var output = Json.read(spec, OutputSpec.class);
         var streamed = output.layout() == OutputSpec.Layout.STREAM ? Json.read(spec, StreamedTasks.class) : null;
-        Task task = outputs.task(bound, output, new Task.Common(set.run, nonces, bound.types()), expression, streamed);
+        Meters meters = bound.operators() == null ? null : bound.operators().meters();
+        Task task = outputs.task(bound, output, new Task.Common(set.run, nonces, bound.types(), meters), expression, streamed);
         var run = new Run(set.run, bound, set.partitions, task);
         runs.put(set.run, run);
         broadcasts.run(bound.broadcasts(), 1);

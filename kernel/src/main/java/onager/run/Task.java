@@ -3,6 +3,7 @@ package onager.run;
 import java.io.Serializable;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import onager.bind.Meters;
 import onager.failure.Failures;
 import onager.jobs.UnwantedTasks;
 import org.apache.spark.TaskContext;
@@ -28,8 +29,9 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
      *
      * @param nonces the nonce of each partition's execution; a task that Spark restarts gets another one
      * @param types the types of the columns
+     * @param meters the metrics to report; null: none
      */
-    public record Common(String run, Map<Integer, String> nonces, DataType[] types) implements Serializable {}
+    public record Common(String run, Map<Integer, String> nonces, DataType[] types, Meters meters) implements Serializable {}
 
     private final Common common;
     private boolean isStrict = false;
@@ -66,6 +68,9 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
             Written written = write(context, partition, nonce, rows);
             written.into(fields);
             inline = written.inline;
+            if (common.meters != null) { // all rows are written now
+                fields.put("op_metrics", common.meters.read(context));
+            }
         } catch (Throwable e) {
             if (isStrict && e instanceof Error error) {
                 throw error;

@@ -41,7 +41,7 @@ public final class Whole {
     /** See `Kernel.runWhole`. */
     public static byte[] run(SparkContext sc, Store store, Outputs outputs, SparkSession session, QueryExecution query, String spec)
             throws Exception {
-        var bound = new Bound(session, query.executedPlan(), query.toRdd(), List.of());
+        var bound = new Bound(session, query.executedPlan(), query.toRdd(), List.of(), null);
         String nonce = Json.read(spec, Spec.class).nonce;
         Outcome made = new Whole(sc, store, Json.read(spec, OutputSpec.class), nonce, bound.partitions()).run(bound, outputs);
         return Runs.pack(List.of(Runs.json("", made)), made.inline() == null ? new byte[0] : made.inline());
@@ -55,7 +55,7 @@ public final class Whole {
             partitions.add(i);
             nonces.put(i, isResult ? nonce + "p" : nonce);
         }
-        var common = new Task.Common("whole/" + nonce, nonces, bound.types());
+        var common = new Task.Common("whole/" + nonce, nonces, bound.types(), null);
         Task task = outputs.task(bound, output, common, new byte[0], null).strict();
         byte[] empty = null;
         if (task instanceof WriteResult result) {

@@ -1,0 +1,78 @@
+"""The plan of a stage as it ran: the operators of a bound plan, with what tasks measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+from onager.errors import StateCorruptError
+
+if TYPE_CHECKING:
+    from onager.execution_graph import OperatorTotals
+
+
+class BoundMetric(BaseModel):
+    """A metric of an operator in a bound plan: its index in reports, or its value if binding told it."""
+
+    name: str
+    """Spark's, such as numOutputRows."""
+    type: str
+    """sum, size (bytes), timing (ms), nsTiming (ns), average (times ten)."""
+    index: int | None = None
+    value: int = 0
+
+
+class BoundNode(BaseModel):
+    """An operator of a bound plan."""
+
+    id: int
+    name: str
+    text: str
+    children: tuple[int, ...]
+    metrics: tuple[BoundMetric, ...]
+
+
+class BoundPlan(BaseModel):
+    """The operators of a stage as an executor bound it; each has a smaller id than its children, which are its own."""
+
+    nodes: tuple[BoundNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of a stage that ran."""
+
+    name: str
+    text: str
+    metrics: dict[str, int]
+    """By name; one without a value is 0."""
+    children: tuple[Operator, ...]
+
+
+def operator_tree(bound_plan: bytes, totals: OperatorTotals | None) -> Operator:
+    """Return the operators of *bound_plan* from the root on; with *totals* None, only what was known when it was bound.
+
+    Raises `StateCorruptError` for bytes that are not a bound plan.
+    """
+    try:
+        nodes = BoundPlan.model_validate_json(bound_plan).nodes
+    except ValidationError as error:
+        raise StateCorruptError(f"a bound plan cannot be read: {error.errors(include_input=False)[:3]}") from error
+    children = [child for node in nodes for child in node.children]
+    is_tree = all(child > node.id for node in nodes for child in node.children) and len(children) == len(set(children))
+    if not nodes or [node.id for node in nodes] != list(range(len(nodes))) or not is_tree:
+        raise StateCorruptError("the operators of a bound plan are not a tree")
+    if any(child >= len(nodes) for child in children):
+        raise StateCorruptError("a bound plan lacks an operator")
+    values = {} if totals is None else {key // 2: value for key, value in totals.values}
+    made: dict[int, Operator] = {}
+    for node in reversed(nodes):
+        metrics = {
+            metric.name: metric.value if metric.index is None else values.get(metric.index, 0)
+            for metric in node.metrics
+            if metric.index is None or totals is not None
+        }
+        made[node.id] = Operator(node.name, node.text, metrics, tuple(made[child] for child in node.children))
+    return made[0]
