@@ -10,6 +10,7 @@ import pytest
 from onager.execution_graph import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.operators import with_reports
 from onager.executor.spark.planning.sizing import HASHED_BYTES
+from onager.executor.spark.stage_plan import SortedOutput
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.operators import Operator, operator_tree
 from tests.support.spark.runner import cut, settings
@@ -148,3 +149,13 @@ def test_what_a_task_reports_is_no_more_than_pairs(spark, job):
     assert report.success.op_metrics[0] == 1
     assert metrics_text(report.success.op_metrics) == base64.b64encode(report.success.op_metrics).decode()
     assert len(report.success.op_metrics) == 5  # the format, the rows of a range and those of a filter
+
+
+def test_rows_that_are_sorted_in_several_tasks(spark, job, table):
+    stages = cut(spark, spark.sql(f"SELECT id FROM {table} WHERE id % 2 = 0 ORDER BY id DESC"), parallel_sort_bytes=0)
+    counted = Counter()
+    for stage in stages:
+        for tree in trees(job.run(stage.stage_id, stage.plan))[0]:
+            counted += rows(all_of(tree))
+    assert isinstance(stages[0].plan.output, SortedOutput)
+    assert counted == Counter([("Scan parquet", 4000), ("ColumnarToRow", 4000), ("Filter", 2000)])
