@@ -9,7 +9,11 @@ import pytest
 
 import onager
 from onager.errors import JobCancelledError, JobFailedError
+from onager.execution_graph import OperatorReport, OperatorTotals
+from onager.execution_graph.operators import with_reports
+from onager.scheduler.api.operators import operator_tree
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
+from tests.integration.spark_runner.test_operators import all_of
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import until
 
@@ -30,6 +34,24 @@ def test_tpch_equals_plain_spark(cluster, spark, tpch, number, conf):
     assert got.column_names == expected.column_names
     assert rows(got) == rows(expected)
     assert (len(job.progress().stages) > 2) == bool(conf)
+
+
+def test_what_operators_measured_is_kept_with_the_job(cluster, tpch):
+    job = cluster.client.sql(query(18), views=tpch, conf=UNFUSED)
+    job.to_arrow()
+    totals: dict[int, tuple[OperatorTotals, ...]] = {}
+    succeeded = [event.fields for event in job.events() if event.type == "task_succeeded"]
+    for event in succeeded:
+        report = OperatorReport(event.get("bound_plan", ""), event["op_metrics"])
+        totals[event["stage_id"]] = with_reports(totals.get(event["stage_id"], ()), [report])
+    assert sum(each.tasks for stage in totals.values() for each in stage) == len(succeeded)
+    scanned: set[int] = set()
+    for first, *_ in totals.values():
+        plan = cluster.client.state.value(f"Plans/{first.bound_plan}/0").json
+        tree = operator_tree(plan.encode(), first)
+        scanned |= {each.metrics["numOutputRows"] for each in all_of(tree) if each.name.startswith("Scan parquet")}
+    lengths = {pq.read_metadata(tpch[name]).num_rows for name in ("lineitem", "orders", "customer")}
+    assert scanned == lengths
 
 
 @pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
