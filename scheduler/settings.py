@@ -56,6 +56,8 @@ class SchedulerSettings(ProcessSettings):
     """How long the result of an ended job can be fetched."""
     record_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
     """How long an ended job stays known; longer than any client repeats its submission."""
+    audit_retention_s: int = Field(default=90 * 24 * _HOUR_S, ge=0)
+    """How long it stays known who changed what (``onager audit``)."""
     sweep_interval_ms: int = Field(default=5_000, ge=50)
     """How often retention, clean-up and stray work are checked."""
     heads_interval_ms: int = Field(default=500, ge=50)
