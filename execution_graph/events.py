@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from onager.execution_graph.failures import Failure, FailureKind
+from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import StageSpec, TaskMetrics, TaskOutput
 
 
@@ -190,6 +191,8 @@ class JobCancelled:
 
     reason: str
     at_ms: int
+    principal: Annotated[str, SPARSE] = ""
+    """The name of the user's token, if it has one."""
     type: Literal["job_cancelled"] = "job_cancelled"
 
 

@@ -142,4 +142,5 @@ def _on_job_cancelled(graph: ExecutionGraph, event: JobCancelled) -> ExecutionGr
             and (stage.running or stage.ledger.attempts)
         ):
             return graph  # too late: the target is being changed, and would be left half-way
-    return replace(graph, outcome=Cancelled(ended_ms=event.at_ms, reason=event.reason))
+    cancelled = Cancelled(ended_ms=event.at_ms, reason=event.reason, principal=event.principal)
+    return replace(graph, outcome=cancelled)

@@ -27,6 +27,7 @@ class Keyspace(StrEnum):
     CompletedJobs = "CompletedJobs"
     FailedJobs = "FailedJobs"
     History = "History"
+    Audit = "Audit"
     Admin = "Admin"
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 

@@ -148,6 +148,8 @@ class JobProgress:
     """Why a job that asked for streaming uses files; empty for other jobs."""
     retry: TaskRetry | None = None
     """Set while failed tasks wait for a retry."""
+    principal: str = ""
+    """The name of the token with which it was submitted; empty without tokens, and for a token without a name."""
 
     @classmethod
     def from_message(cls, message: pb.JobProgress) -> Self:
@@ -169,6 +171,7 @@ class JobProgress:
             exchange=message.exchange or "durable",
             durable_because=message.durable_because,
             retry=TaskRetry.from_message(message.retry) if message.HasField("retry") else None,
+            principal=message.principal,
         )
 
 

@@ -21,6 +21,8 @@ MAX_TASKS_OF_JOB: Final = 500_000
 """Tasks of a job. Each adds a third of a KiB to a scheduler's memory, and costs it 0.1 ms."""
 MAX_TASKS_A_PAGE: Final = 10_000
 """Tasks of a job in one answer about it."""
+MAX_AUDIT_A_PAGE: Final = 500
+"""Records of the audit in one answer."""
 MAX_LOADS: Final = 20_000
 """Jobs whose loads one scheduler sends another in one call."""
 MAX_AMOUNT: Final = 2**43
@@ -157,6 +159,15 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "RemoveStateRequest": {"path": STATE_PATH, "dry_run": PLAIN, "force": PLAIN},
     "CheckStateRequest": _NO_FIELDS,
     "BackupStateRequest": _NO_FIELDS,
+    "ListAuditRequest": {
+        "since_ms": TIME,
+        "until_ms": TIME,
+        "action": WORD,
+        "target": STATE_PATH,
+        "principal": Text(128, is_line=True),
+        "limit": Number(MAX_AUDIT_A_PAGE, is_cut=True),
+        "cursor": STATE_PATH,
+    },
     # ------------------------------------------------------------ executors
     "RegisterExecutorRequest": {
         **_LIFE,
@@ -395,6 +406,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "RemoveState": _SMALL,
     "CheckState": _WITHOUT_FIELDS,
     "BackupState": _WITHOUT_FIELDS,
+    "ListAudit": _SMALL,
     "RegisterExecutor": _LIST,
     "Heartbeat": _LIST,
     "PollWork": replace(_LIST, waits=True),

@@ -261,7 +261,7 @@ class StageInfo(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ...) -> None: ...
 
 class JobProgress(_message.Message):
-    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes", "exchange", "durable_because")
+    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes", "exchange", "durable_because", "principal")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -277,6 +277,7 @@ class JobProgress(_message.Message):
     EXCHANGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     DURABLE_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
     state: JobState
@@ -292,7 +293,8 @@ class JobProgress(_message.Message):
     exchange_bytes: int
     exchange: str
     durable_because: str
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ..., exchange_bytes: _Optional[int] = ..., exchange: _Optional[str] = ..., durable_because: _Optional[str] = ...) -> None: ...
+    principal: str
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ..., exchange_bytes: _Optional[int] = ..., exchange: _Optional[str] = ..., durable_because: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class TaskRetry(_message.Message):
     __slots__ = ("stage_id", "partition", "next_try", "max_tries", "message", "not_before_ms", "tasks")
@@ -709,6 +711,52 @@ class StateBackup(_message.Message):
     header: StateBackupHeader
     records: _containers.RepeatedCompositeFieldContainer[StateRecord]
     def __init__(self, header: _Optional[_Union[StateBackupHeader, _Mapping]] = ..., records: _Optional[_Iterable[_Union[StateRecord, _Mapping]]] = ...) -> None: ...
+
+class ListAuditRequest(_message.Message):
+    __slots__ = ("since_ms", "until_ms", "action", "target", "principal", "limit", "cursor")
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    since_ms: int
+    until_ms: int
+    action: str
+    target: str
+    principal: str
+    limit: int
+    cursor: str
+    def __init__(self, since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., action: _Optional[str] = ..., target: _Optional[str] = ..., principal: _Optional[str] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class ListAuditResponse(_message.Message):
+    __slots__ = ("entries", "next")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[AuditEntry]
+    next: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[AuditEntry, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
+
+class AuditEntry(_message.Message):
+    __slots__ = ("at_ms", "principal", "peer", "scheduler_id", "action", "target", "detail", "outcome")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    principal: str
+    peer: str
+    scheduler_id: str
+    action: str
+    target: str
+    detail: str
+    outcome: str
+    def __init__(self, at_ms: _Optional[int] = ..., principal: _Optional[str] = ..., peer: _Optional[str] = ..., scheduler_id: _Optional[str] = ..., action: _Optional[str] = ..., target: _Optional[str] = ..., detail: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...
 
 class TaskAttempt(_message.Message):
     __slots__ = ("partition", "task_attempt")

@@ -8,6 +8,7 @@ from typing import Final
 from onager.errors import StateCorruptError
 from onager.scheduler.cluster.members import SchedulerRecord
 from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.records import unpack
 from onager.state_admin.checking_blobs import check_blobs
 from onager.state_admin.checking_jobs import Job, check_jobs
@@ -30,6 +31,7 @@ def check_everything(store: StoreContents) -> Iterator[Finding]:
     check_blobs(store, jobs, found)
     _check_executors(store, jobs, found)
     _check_schedulers(store, found)
+    _check_audit(store, found)
     for key, item in store.records[Keyspace.Sessions].items():
         found.read(Keyspace.Sessions, key, partial(_json_of, item, f"Sessions/{key}"))
     yield from found
@@ -53,6 +55,13 @@ def _check_schedulers(store: StoreContents, found: Findings) -> None:
             continue
         if record.scheduler_id != key:
             found.error("misplaced", Keyspace.Schedulers, key, f"is the record of scheduler {record.scheduler_id}")
+
+
+def _check_audit(store: StoreContents, found: Findings) -> None:
+    for key, item in store.records[Keyspace.Audit].items():
+        record = found.read(Keyspace.Audit, key, partial(AuditRecord.decoded, item.value, f"Audit/{key}"))
+        if record is not None and not key.startswith(record.key_prefix):
+            found.error("misplaced", Keyspace.Audit, key, f"is a record of {record.key_prefix[:-1]}")
 
 
 def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> None:

@@ -142,7 +142,7 @@ class JobStore:
             chunks=len(chunks),
             snapshot_bytes=size,
             batch_id=secrets.token_hex(8),
-            **terms.model_dump(include={"weight", "session", "session_max_tasks"}),
+            **terms.terms.model_dump(),
         )
         head = head_of(graph, terms)
         ops = [

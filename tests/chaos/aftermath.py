@@ -63,6 +63,7 @@ class Aftermath:
                 **part.environment,
                 "ONAGER_SCHEDULER_RESULT_RETENTION_S": "0",
                 "ONAGER_SCHEDULER_RECORD_RETENTION_S": "0",
+                "ONAGER_SCHEDULER_AUDIT_RETENTION_S": "0",
                 "ONAGER_SCHEDULER_SWEEP_INTERVAL_MS": "500",
             }
             self._cluster.local.restart(part.name)

@@ -25,6 +25,8 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.on_call: Callable[[str], None] = lambda _: None
         self.progress: list[pb.JobProgress] = []
         self.batches: list[pb.EventBatch] = []
+        self.audit: list[pb.AuditEntry] = []
+        """Told one on a page."""
         self.partitions: list[list[pa.RecordBatch]] = []
         self.schema = pa.schema([("n", pa.int64())])
         self.piece_bytes = 1 << 20
@@ -95,6 +97,12 @@ class FakeScheduler(OnagerSchedulerServicer):
         self._enter("ListSchedulers", request, context)
         one = pb.SchedulerInfo(scheduler_id="s1", address=self.address, version="1", started_ms=1000, answering=True)
         return pb.ListSchedulersResponse(schedulers=[one])
+
+    def ListAudit(self, request, context):  # noqa: N802
+        self._enter("ListAudit", request, context)
+        number = int(request.cursor or 0)
+        following = str(number + 1) if number + 1 < len(self.audit) else ""
+        return pb.ListAuditResponse(entries=self.audit[number : number + 1], next=following)
 
     def ListState(self, request, context):  # noqa: N802
         self._enter("ListState", request, context)

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from onager.protocol.security import Caller
+from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_log import JobHeader
 from onager.scheduler.records import pack
@@ -295,3 +297,17 @@ async def test_tasks_with_an_executor_that_is_gone(store):
 async def test_a_restore_that_was_not_finished(store, clock):
     await store.backend.put(Keyspace.Admin, "restore", new_mark(clock, "b.zst", 3).encoded())
     assert await found_by(store) == {("unfinished", "Admin/restore", False)}
+
+
+async def test_records_of_the_audit_are_readable_and_in_their_places(store, clock):
+    async with Audit(store.backend, clock, "s1").act(Caller("ann"), "cancel", "active"):
+        pass
+    assert await findings(store) == []
+    key = (await store.backend.scan_keys(Keyspace.Audit, limit=1)).items[0]
+    record = await store.backend.get(Keyspace.Audit, key)
+    await store.backend.put(Keyspace.Audit, "000000000000007-s2-x", record.value)
+    await store.backend.put(Keyspace.Audit, key, b"{")
+    assert await found_by(store) == {
+        ("misplaced", "Audit/000000000000007-s2-x", False),
+        ("undecodable", f"Audit/{key}", False),
+    }
