@@ -219,6 +219,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "ended_ms": TIME,
         "success": PART,
         "failure": PART,
+        "failed_metrics": PART,
     },
     "TaskSuccess": {
         "output": PART,
@@ -245,6 +246,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "bytes_in": AMOUNT,
         "spill_bytes": AMOUNT,
         "peak_memory_bytes": AMOUNT,
+        "queued_ms": AMOUNT,
+        "fetch_ms": AMOUNT,
+        "commit_ms": AMOUNT,
     },
     "PlanOutcome": {
         "stages": Many(10_000, PART),

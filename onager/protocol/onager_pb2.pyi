@@ -183,20 +183,26 @@ class Failure(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class TaskMetrics(_message.Message):
-    __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes")
+    __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes", "queued_ms", "fetch_ms", "commit_ms")
     RUN_MS_FIELD_NUMBER: _ClassVar[int]
     ROWS_OUT_FIELD_NUMBER: _ClassVar[int]
     BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
     BYTES_IN_FIELD_NUMBER: _ClassVar[int]
     SPILL_BYTES_FIELD_NUMBER: _ClassVar[int]
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_MS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_MS_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_MS_FIELD_NUMBER: _ClassVar[int]
     run_ms: int
     rows_out: int
     bytes_out: int
     bytes_in: int
     spill_bytes: int
     peak_memory_bytes: int
-    def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ...) -> None: ...
+    queued_ms: int
+    fetch_ms: int
+    commit_ms: int
+    def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ..., queued_ms: _Optional[int] = ..., fetch_ms: _Optional[int] = ..., commit_ms: _Optional[int] = ...) -> None: ...
 
 class TaskInfo(_message.Message):
     __slots__ = ("partition", "state", "attempts", "successes", "executor_id", "failures", "speculated", "speculative_executor_id", "speculative_won")
@@ -221,7 +227,7 @@ class TaskInfo(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., state: _Optional[str] = ..., attempts: _Optional[int] = ..., successes: _Optional[int] = ..., executor_id: _Optional[str] = ..., failures: _Optional[int] = ..., speculated: _Optional[bool] = ..., speculative_executor_id: _Optional[str] = ..., speculative_won: _Optional[bool] = ...) -> None: ...
 
 class StageInfo(_message.Message):
-    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost", "tasks_speculated")
+    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost", "tasks_speculated", "wasted")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
@@ -240,6 +246,7 @@ class StageInfo(_message.Message):
     TASKS_FIELD_NUMBER: _ClassVar[int]
     TASKS_LOST_FIELD_NUMBER: _ClassVar[int]
     TASKS_SPECULATED_FIELD_NUMBER: _ClassVar[int]
+    WASTED_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     name: str
     work: str
@@ -258,7 +265,8 @@ class StageInfo(_message.Message):
     tasks: _containers.RepeatedCompositeFieldContainer[TaskInfo]
     tasks_lost: int
     tasks_speculated: int
-    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ...) -> None: ...
+    wasted: TaskMetrics
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ..., wasted: _Optional[_Union[TaskMetrics, _Mapping]] = ...) -> None: ...
 
 class JobProgress(_message.Message):
     __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes", "exchange", "durable_because")
@@ -899,18 +907,20 @@ class TaskSuccess(_message.Message):
     def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
 
 class TaskReport(_message.Message):
-    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure")
+    __slots__ = ("task", "started_ms", "ended_ms", "success", "failure", "failed_metrics")
     TASK_FIELD_NUMBER: _ClassVar[int]
     STARTED_MS_FIELD_NUMBER: _ClassVar[int]
     ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    FAILED_METRICS_FIELD_NUMBER: _ClassVar[int]
     task: TaskId
     started_ms: int
     ended_ms: int
     success: TaskSuccess
     failure: Failure
-    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    failed_metrics: TaskMetrics
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., success: _Optional[_Union[TaskSuccess, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., failed_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ...) -> None: ...
 
 class CleanUp(_message.Message):
     __slots__ = ("job_id", "keep_result", "keep_files", "sink", "dead_writers", "memory_only")
