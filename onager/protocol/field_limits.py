@@ -183,6 +183,17 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "exchange_files": Many(256, PART, is_cut=True),
         "kept_jobs": JOBS,
         "no_space": REASON,
+        "load": PART,
+    },
+    "ExecutorLoad": {
+        "heap_used_bytes": AMOUNT,
+        "heap_max_bytes": AMOUNT,
+        "rss_bytes": AMOUNT,
+        "cpu_percent": PLAIN,
+        "gc_ms": AMOUNT,
+        "python_workers": PLAIN,
+        "running": PLAIN,
+        "free_slots": PLAIN,
     },
     "ExchangeUse": {
         "bytes": PLAIN,

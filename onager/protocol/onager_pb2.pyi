@@ -451,7 +451,7 @@ class ResultChunk(_message.Message):
     def __init__(self, schema: _Optional[bytes] = ..., partition: _Optional[int] = ..., batch: _Optional[int] = ..., record_batch: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ExecutorInfo(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "exchange", "stream_address", "reason", "set_aside_until_ms")
+    __slots__ = ("executor_id", "incarnation", "host", "slots", "running", "state", "registered_ms", "last_seen_ms", "spark_version", "pid", "mode", "address", "exchange", "stream_address", "reason", "set_aside_until_ms", "load", "load_ms")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -468,6 +468,8 @@ class ExecutorInfo(_message.Message):
     STREAM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    LOAD_MS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -484,7 +486,9 @@ class ExecutorInfo(_message.Message):
     stream_address: str
     reason: str
     set_aside_until_ms: int
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., stream_address: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_until_ms: _Optional[int] = ...) -> None: ...
+    load: ExecutorLoad
+    load_ms: int
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., stream_address: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_until_ms: _Optional[int] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., load_ms: _Optional[int] = ...) -> None: ...
 
 class ListExecutorsRequest(_message.Message):
     __slots__ = ()
@@ -1010,8 +1014,28 @@ class SetAside(_message.Message):
     reason: str
     def __init__(self, until_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class ExecutorLoad(_message.Message):
+    __slots__ = ("heap_used_bytes", "heap_max_bytes", "rss_bytes", "cpu_percent", "gc_ms", "python_workers", "running", "free_slots")
+    HEAP_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HEAP_MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    GC_MS_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_WORKERS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    heap_used_bytes: int
+    heap_max_bytes: int
+    rss_bytes: int
+    cpu_percent: int
+    gc_ms: int
+    python_workers: int
+    running: int
+    free_slots: int
+    def __init__(self, heap_used_bytes: _Optional[int] = ..., heap_max_bytes: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[int] = ..., gc_ms: _Optional[int] = ..., python_workers: _Optional[int] = ..., running: _Optional[int] = ..., free_slots: _Optional[int] = ...) -> None: ...
+
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space")
+    __slots__ = ("executor_id", "incarnation", "draining", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space", "load")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -1021,6 +1045,7 @@ class HeartbeatRequest(_message.Message):
     EXCHANGE_FILES_FIELD_NUMBER: _ClassVar[int]
     KEPT_JOBS_FIELD_NUMBER: _ClassVar[int]
     NO_SPACE_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     draining: bool
@@ -1030,7 +1055,8 @@ class HeartbeatRequest(_message.Message):
     exchange_files: _containers.RepeatedCompositeFieldContainer[ExchangeFiles]
     kept_jobs: _containers.RepeatedScalarFieldContainer[str]
     no_space: str
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ...) -> None: ...
+    load: ExecutorLoad
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("cancel", "clean_ups", "tell_again", "set_aside")

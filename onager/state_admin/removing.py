@@ -127,7 +127,9 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"scheduler {key} is running" for key in keys]
         case Keyspace.Admin:
             return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
-        case Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs | Keyspace.History:
+        case (
+            Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs | Keyspace.History | Keyspace.ExecutorLoads
+        ):
             return []
 
 
