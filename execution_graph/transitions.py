@@ -118,12 +118,12 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
         bytes=0,
     )
     is_fused = event.fused_output is not None
-    planned: list[Stage] = [with_successes(planning, {0: marker}, () if is_fused else (event.metrics,))]
+    planned: list[Stage] = [with_successes(planning, {0: marker}, {} if is_fused else {0: event.metrics})]
     # After a fused plan was lost there is another plan. Its stages begin with another attempt number, so that none of
     # their tasks can be mistaken for one of the earlier plan.
     planned += [UnresolvedStage(spec=spec, attempt=planning.attempt) for spec in event.stages]
     if event.fused_output is not None:
-        ledger = TaskLedger().with_outputs({0: bound(event.fused_output, replace(task, attempt=0))}, (event.metrics,))
+        ledger = TaskLedger().with_outputs({0: bound(event.fused_output, replace(task, attempt=0))}, {0: event.metrics})
         planned[1] = RunningStage(
             spec=event.stages[0],
             attempt=planning.attempt,

@@ -16,6 +16,7 @@ class Keyspace(StrEnum):
 
     Executors = "Executors"
     Heartbeats = "Heartbeats"
+    ExecutorLoads = "ExecutorLoads"
     Schedulers = "Schedulers"
     Sessions = "Sessions"
     JobHeads = "JobHeads"

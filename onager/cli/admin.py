@@ -115,8 +115,8 @@ def executors(scheduler: str, output: str) -> None:
     now_ms = time.time_ns() // 1_000_000
     print_table(
         (
-            *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO"),
-            *("EXCHANGE", "FILES", "FREE", "ADDRESS", "WHY"),
+            *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "HEAP", "RSS", "CPU", "SPARK"),
+            *("SEEN SECONDS AGO", "EXCHANGE", "FILES", "FREE", "ADDRESS", "WHY"),
         ),
         [
             (
@@ -127,6 +127,7 @@ def executors(scheduler: str, output: str) -> None:
                 e.pid,
                 e.slots,
                 e.running,
+                *_load(e.load if e.HasField("load") else None),
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),
                 *_exchange(e.exchange),
@@ -136,6 +137,13 @@ def executors(scheduler: str, output: str) -> None:
             for e in found
         ],
     )
+
+
+def _load(load: pb.ExecutorLoad | None) -> tuple[str, str, str]:
+    """Return the JVM's heap, the memory of all processes, and their share of a core, as the executor last told them."""
+    if load is None:
+        return "", "", ""
+    return f"{size(load.heap_used_bytes)} of {size(load.heap_max_bytes)}", size(load.rss_bytes), f"{load.cpu_percent} %"
 
 
 def _exchange(use: pb.ExchangeUse) -> tuple[object, ...]:

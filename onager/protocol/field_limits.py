@@ -194,6 +194,17 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "exchange_files": Many(256, PART, is_cut=True),
         "kept_jobs": JOBS,
         "no_space": REASON,
+        "load": PART,
+    },
+    "ExecutorLoad": {
+        "heap_used_bytes": AMOUNT,
+        "heap_max_bytes": AMOUNT,
+        "rss_bytes": AMOUNT,
+        "cpu_percent": PLAIN,
+        "gc_ms": AMOUNT,
+        "python_workers": PLAIN,
+        "running": PLAIN,
+        "free_slots": PLAIN,
     },
     "ExchangeUse": {
         "bytes": PLAIN,
@@ -230,6 +241,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "ended_ms": TIME,
         "success": PART,
         "failure": PART,
+        "failed_metrics": PART,
     },
     "TaskSuccess": {
         "output": PART,
@@ -256,6 +268,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "bytes_in": AMOUNT,
         "spill_bytes": AMOUNT,
         "peak_memory_bytes": AMOUNT,
+        "queued_ms": AMOUNT,
+        "fetch_ms": AMOUNT,
+        "commit_ms": AMOUNT,
     },
     "PlanOutcome": {
         "stages": Many(10_000, PART),

@@ -7,6 +7,7 @@ from typing import Final
 
 from onager.errors import StateCorruptError
 from onager.scheduler.cluster.members import SchedulerRecord
+from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.scheduler.executors.records import ExecutorRecord
 from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.records import unpack
@@ -85,8 +86,25 @@ def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> 
         elif record is not None and record.incarnation.encode() != item.value:
             message = f"beats for incarnation {item.value.decode(errors='replace')!r}, but the executor's record says"
             found.error("inconsistent", Keyspace.Heartbeats, key, f"{message} {record.incarnation!r}")
+    _check_loads(store, lives, found)
     for job in jobs:
         _check_lives(job, lives, found)
+
+
+def _check_loads(store: StoreContents, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:
+    for key, item in store.records[Keyspace.ExecutorLoads].items():
+        decode = partial(ExecutorLoadRecord.decoded, item.value, f"ExecutorLoads/{key}")
+        load = found.read(Keyspace.ExecutorLoads, key, decode)
+        if load is None:
+            continue
+        if load.executor_id != key:
+            found.error("misplaced", Keyspace.ExecutorLoads, key, f"is the load of executor {load.executor_id}")
+        if key not in store.records[Keyspace.Executors]:
+            found.warn("orphan", Keyspace.ExecutorLoads, key, "is the load of an executor that has no record")
+        elif key in lives and lives[key].incarnation != load.incarnation:
+            found.warn(
+                "orphan", Keyspace.ExecutorLoads, key, f"is the load of incarnation {load.incarnation!r}, which is over"
+            )
 
 
 def _check_lives(job: Job, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:

@@ -145,7 +145,9 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
         case Keyspace.Audit:
             return ["who changed what, and when, would be forgotten; only this removal itself is recorded"]
-        case Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs | Keyspace.History:
+        case (
+            Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs | Keyspace.History | Keyspace.ExecutorLoads
+        ):
             return []
 
 

@@ -24,6 +24,7 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.calls: list[tuple[str, Any]] = []
         self.on_call: Callable[[str], None] = lambda _: None
         self.progress: list[pb.JobProgress] = []
+        self.load: pb.ExecutorLoad | None = None
         self.batches: list[pb.EventBatch] = []
         self.audit: list[pb.AuditEntry] = []
         """Told one on a page."""
@@ -91,7 +92,8 @@ class FakeScheduler(OnagerSchedulerServicer):
 
     def ListExecutors(self, request, context):  # noqa: N802
         self._enter("ListExecutors", request, context)
-        return pb.ListExecutorsResponse(executors=[pb.ExecutorInfo(executor_id="e1", state="alive", slots=2)])
+        shown = pb.ExecutorInfo(executor_id="e1", state="alive", slots=2, load=self.load)
+        return pb.ListExecutorsResponse(executors=[shown])
 
     def ListSchedulers(self, request, context):  # noqa: N802
         self._enter("ListSchedulers", request, context)

@@ -175,6 +175,9 @@ def test_cancel_executors_and_state(onager, job):
     assert json.loads(onager("cancel", "j", "-o", "json", *where).out) == {"job_id": "j", "state": "cancelled"}
     assert "e1" in onager("executors", *where).out
     assert json.loads(onager("executors", "-o", "json", *where).out)[0]["slots"] == 2
+    job.load = pb.ExecutorLoad(heap_used_bytes=3 << 20, heap_max_bytes=1 << 30, rss_bytes=5 << 30, cpu_percent=170)
+    assert "3.0 MiB of 1.0 GiB  5.0 GiB  170 %" in onager("executors", *where).out
+    assert json.loads(onager("executors", "-o", "json", *where).out)[0]["load"]["cpu_percent"] == 170
     shown = onager("schedulers", *where).out.splitlines()
     assert shown[2].split()[:2] == ["s1", job.address]
     assert shown[2].endswith("yes")

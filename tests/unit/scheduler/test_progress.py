@@ -14,6 +14,7 @@ from onager.execution_graph import (
     RetryLimits,
     SpeculationPolicy,
     StageInput,
+    TaskMetrics,
     apply_all,
     find_stragglers,
     pop_next_tasks,
@@ -109,6 +110,22 @@ def test_each_task_is_told_with_its_successes():
     assert [t.successes for t in tasks] == [0, 1, 0]
     assert [t.attempts for t in tasks] == [1, 1, 0]
     assert (detail.plan, detail.progress.stages[1].plan, detail.log_seq) == ("all", "part", 4)
+
+
+def test_a_stage_is_told_with_what_was_wasted():
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(3)])
+    found = apply_all(found, launches(found, 2))
+
+    def told():
+        return teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress
+
+    assert not told().stages[1].HasField("wasted")
+    cost = TaskMetrics(run_ms=70, fetch_ms=9)
+    found = apply_all(found, [replace(failed(0, 5), metrics=cost), succeeded(1, 1)])
+    assert told().stages[1].wasted == pb.TaskMetrics(run_ms=70, fetch_ms=9)
+    assert JobProgress.from_message(told()).stages[1].wasted_ms == 70
 
 
 def test_a_job_says_how_much_of_it_lies_in_the_exchange():

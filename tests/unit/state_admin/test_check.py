@@ -5,6 +5,7 @@ import json
 import pytest
 
 from onager.protocol.security import Caller
+from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_log import JobHeader
@@ -13,7 +14,7 @@ from onager.state_admin.checking import check_everything
 from onager.state_admin.contents import read_contents
 from onager.state_admin.restoring import new_mark
 from onager.state_backend import Keyspace
-from tests.unit.scheduler.sound_store import SoundStore, plan_of, spec_of
+from tests.unit.scheduler.sound_store import LIFE, SoundStore, plan_of, spec_of
 
 SPEC, PLAN = digest_of(spec_of("active")), digest_of(plan_of("active"))
 NEWER = b'{"schema_version":"2.0"}'
@@ -62,6 +63,7 @@ async def test_an_empty_store_is_sound(backend):
     ("keyspace", "key"),
     [
         (Keyspace.Executors, "e1"),
+        (Keyspace.ExecutorLoads, "e1"),
         (Keyspace.JobHeads, "active"),
         (Keyspace.JobHeads, "done"),
         (Keyspace.ActiveJobs, "active"),
@@ -285,6 +287,21 @@ async def test_heartbeats_that_belong_to_nobody(store):
     assert await found_by(store) == {
         ("inconsistent", "Heartbeats/e1", False),
         ("orphan", "Heartbeats/e2", True),
+    }
+
+
+async def test_loads_that_belong_to_nobody(store):
+    def load(executor_id, incarnation):
+        return ExecutorLoadRecord(executor_id=executor_id, incarnation=incarnation, at_ms=1).encoded()
+
+    await store.backend.put(Keyspace.ExecutorLoads, "e1", load("e1", LIFE))
+    assert await found_by(store) == set()
+    await store.backend.put(Keyspace.ExecutorLoads, "e1", load("e1", "another life"))
+    await store.backend.put(Keyspace.ExecutorLoads, "e2", load("e3", LIFE))
+    assert await found_by(store) == {
+        ("orphan", "ExecutorLoads/e1", True),
+        ("misplaced", "ExecutorLoads/e2", False),
+        ("orphan", "ExecutorLoads/e2", True),
     }
 
 
