@@ -1,6 +1,6 @@
 """Bugs of other systems in records of jobs and executors; see `planted`."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -142,8 +142,8 @@ def _newest_is_written_at_once() -> AbstractContextManager[Any]:
 def _history_lacks_the_last_entry() -> AbstractContextManager[Any]:
     """The batch before that of a snapshot is not kept: the log is read up to the snapshot's position, exclusively."""
 
-    def parts(job_id: str, entries: Sequence[KeyValue], after: int, last: bytes) -> Generator[None, None, list[Put]]:
-        return _history_parts(job_id, entries[:-1], after, last)
+    def parts(job_id: str, log: Iterable[bytes], after: int, last: bytes) -> Generator[None, None, list[Put]]:
+        return _history_parts(job_id, list(log)[:-1], after, last)
 
     return mock.patch.object(history, "parts", parts)
 
