@@ -119,6 +119,9 @@ class BareWorker:
     def check_exchange(self) -> None:
         """There is always space here."""
 
+    def sample_load(self) -> None:
+        """Say that nothing is known."""
+
     def is_alive(self) -> bool:
         """Return true: there is no JVM that could die."""
         return True

@@ -4,8 +4,9 @@ A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer
 a newer minor version added. Each record is written under the lowest version that reads it correctly, so the previous
 version can still read records that use nothing new:
 
-    1.5    all but what follows; with it came who wrote a batch, which a reader of 1.4 does without (1.4: causes of
-           failures; 1.3: that a job says why it streams no more; 1.2: pauses before retries)
+    1.5    all but what follows; with it came who wrote a batch, more metrics, and what was wasted, which a reader of
+           1.4 does without (1.4: causes of failures; 1.3: that a job says why it streams no more; 1.2: pauses before
+           retries)
     2.4    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
     3.2    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.maps import SPARSE
-from onager.execution_graph.stages import StageSpec, TaskMetrics, TaskOutput
+from onager.execution_graph.stages import NO_METRICS, StageSpec, TaskMetrics, TaskOutput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +147,7 @@ class TaskFailed:
     task_attempt: int
     executor_id: str
     failure: Failure
+    metrics: Annotated[TaskMetrics, SPARSE] = NO_METRICS
     at_ms: int
     type: Literal["task_failed"] = "task_failed"
 
@@ -195,6 +196,8 @@ class JobCancelled:
 
     reason: str
     at_ms: int
+    principal: Annotated[str, SPARSE] = ""
+    """The name of the user's token, if it has one."""
     type: Literal["job_cancelled"] = "job_cancelled"
 
 

@@ -73,7 +73,14 @@ class Cancelled:
 
     ended_ms: int
     reason: str
+    principal: Annotated[str, SPARSE] = ""
+    """The name of the user's token, if it has one."""
     type: Literal["cancelled"] = "cancelled"
+
+    @property
+    def told(self) -> str:
+        """Return the reason, and who gave it, for people."""
+        return f"{self.reason}, by {self.principal}" if self.principal else self.reason
 
 
 Outcome = Annotated[Active | Succeeded | Failed | Cancelled, Field(discriminator="type")]

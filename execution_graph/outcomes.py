@@ -32,7 +32,8 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
     if stage is None or stage.spec.work is StageWork.PLAN:  # planning succeeds only by JobPlanned
         return graph
     outputs: dict[int, TaskOutput] = {}
-    metrics: list[TaskMetrics] = []
+    metrics: dict[int, TaskMetrics] = {}
+    stopped: list[TaskMetrics] = []
     operators: list[OperatorReport] = []
     durations_ms: dict[int, int] | None = None if graph.speculation is None else {}
     at_ms = 0
@@ -41,17 +42,28 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
         task = held(stage, event.partition, event.task_attempt, event.executor_id)
         if task is not None and event.partition not in outputs:
             outputs[event.partition] = bound(streamed(event.output) if lies_nowhere else event.output, task)
-            metrics.append(event.metrics)
+            metrics[event.partition] = event.metrics
             if event.op_metrics:
                 operators.append(OperatorReport(event.bound_plan, event.op_metrics))
             at_ms = event.at_ms
+            if stage.speculative and has_another(stage, event.partition):
+                stopped.append(_cost_of_other(stage, event))
             if durations_ms is not None:
                 durations_ms[event.partition] = max(0, at_ms - task.launched_ms)
     if not outputs:
         return graph
     stage = with_successes(stage, outputs, metrics, durations_ms, operators)
+    if stopped:
+        stage = replace(stage, ledger=stage.ledger.after_waste(*stopped))
     graph = with_stage(graph, stage)
     return settled(graph, at_ms) if len(stage.ledger.outputs) == stage.spec.partitions else graph
+
+
+def _cost_of_other(stage: RunningStage, event: TaskSucceeded) -> TaskMetrics:
+    """Return what is known of the attempt that *event* has made superfluous: how long ago it was launched."""
+    both = (stage.running[event.partition], stage.speculative[event.partition])
+    other = next(task for task in both if task.attempt != event.task_attempt)
+    return TaskMetrics(run_ms=max(0, event.at_ms - other.launched_ms))
 
 
 def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
@@ -60,6 +72,9 @@ def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
     if stage is None or held(stage, event.partition, event.task_attempt, event.executor_id) is None:
         return _on_late_fetch_failure(graph, event)
     failure = event.failure
+    if event.metrics:
+        stage = replace(stage, ledger=stage.ledger.after_waste(event.metrics))
+        graph = with_stage(graph, stage)
     if is_streaming(graph, stage) and failure.kind is not FailureKind.USER_ERROR:
         where = f"task {event.partition} of stage {event.stage_id} on {event.executor_id}"
         return abandoned(graph, f"{where}: {failure.message} ({failure.told_kind})", event.at_ms)

@@ -1,6 +1,6 @@
 """What several events share: recording outputs, the consequences of complete outputs, the end of the job."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from onager.execution_graph.failures import Failure
@@ -39,7 +39,7 @@ def bound(output: TaskOutput, task: RunningTask) -> TaskOutput:
 def with_successes(
     stage: RunningStage,
     outputs: Mapping[int, TaskOutput],
-    metrics: Iterable[TaskMetrics],
+    metrics: Mapping[int, TaskMetrics],
     durations_ms: Mapping[int, int] | None = None,
     operators: Sequence[OperatorReport] = (),
 ) -> RunningStage:

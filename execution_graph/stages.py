@@ -10,7 +10,7 @@ Unresolved; lost outputs that are still needed take Successful back to Running, 
 gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
@@ -20,6 +20,7 @@ from pydantic import Field
 
 from onager.execution_graph.failures import Failure
 from onager.execution_graph.maps import SPARSE, PartitionMap, without
+from onager.execution_graph.merging import MAX, SUM, merging
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, with_reports
 
 
@@ -126,27 +127,32 @@ class ExecutorSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetrics:
-    """The cost of running tasks; each field carries its merge rule."""
+    """The cost of running tasks; each field declares how it is merged. Durations are the executor's own."""
 
-    run_ms: Annotated[int, SPARSE] = 0
-    rows_out: Annotated[int, SPARSE] = 0
-    bytes_out: Annotated[int, SPARSE] = 0
-    bytes_in: Annotated[int, SPARSE] = 0
-    spill_bytes: Annotated[int, SPARSE] = 0
-    peak_memory_bytes: Annotated[int, SPARSE] = 0
-    """Merged by maximum, unlike all others, which are summed."""
+    run_ms: Annotated[int, SPARSE, SUM] = 0
+    rows_out: Annotated[int, SPARSE, SUM] = 0
+    bytes_out: Annotated[int, SPARSE, SUM] = 0
+    bytes_in: Annotated[int, SPARSE, SUM] = 0
+    spill_bytes: Annotated[int, SPARSE, SUM] = 0
+    peak_memory_bytes: Annotated[int, SPARSE, MAX] = 0
+    queued_ms: Annotated[int, SPARSE, SUM] = 0
+    """From being accepted by the executor to the task's begin there."""
+    fetch_ms: Annotated[int, SPARSE, SUM] = 0
+    """The part of `run_ms` in which the task waited for rows of other stages."""
+    commit_ms: Annotated[int, SPARSE, SUM] = 0
+    """The part of `run_ms` from the last row to the output under its final name."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to tell."""
+        return self != NO_METRICS
 
     def merge(self, *others: "TaskMetrics") -> "TaskMetrics":
         """Return these metrics merged with *others*."""
-        found = (self, *others)
-        return TaskMetrics(
-            run_ms=sum([m.run_ms for m in found]),
-            rows_out=sum([m.rows_out for m in found]),
-            bytes_out=sum([m.bytes_out for m in found]),
-            bytes_in=sum([m.bytes_in for m in found]),
-            spill_bytes=sum([m.spill_bytes for m in found]),
-            peak_memory_bytes=max([m.peak_memory_bytes for m in found]),
-        )
+        return _merged(self, others)
+
+
+_merged = merging(TaskMetrics)
+NO_METRICS = TaskMetrics()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +217,11 @@ class TaskLedger:
     """The stage attempts in which a fetch failed."""
     tasks_failed: Annotated[int, SPARSE] = 0
     tasks_lost: Annotated[int, SPARSE] = 0
-    metrics: TaskMetrics = field(default_factory=TaskMetrics)
+    metrics: TaskMetrics = NO_METRICS
+    """Of the first success of each partition."""
+    wasted: Annotated[TaskMetrics, SPARSE] = NO_METRICS
+    """Of failed attempts, and of successes of partitions that had succeeded before. Of an attempt that was stopped
+    because another one won there is only `run_ms`: the time since its launch."""
     operators: Annotated[tuple[OperatorTotals, ...], SPARSE] = ()
     """By bound plan, in order of first occurrence."""
 
@@ -230,11 +240,13 @@ class TaskLedger:
     def with_outputs(
         self,
         outputs: Mapping[int, TaskOutput],
-        metrics: Iterable[TaskMetrics],
+        metrics: Mapping[int, TaskMetrics],
         durations_ms: Mapping[int, int] | None = None,
         operators: Sequence[OperatorReport] = (),
     ) -> "TaskLedger":
         """Return the ledger after the partitions in *outputs* succeeded; earlier failures of them are forgiven."""
+        again = [metrics[p] for p in metrics if p in self.successes] if self.successes else []
+        first = [metrics[p] for p in metrics if p not in self.successes] if again else metrics.values()
         return replace(
             self,
             outputs=self.outputs.update(outputs),
@@ -242,9 +254,14 @@ class TaskLedger:
             failures=without(self.failures, outputs),
             failed_on=without(self.failed_on, outputs),
             executor_losses=without(self.executor_losses, outputs),
-            metrics=self.metrics.merge(*metrics),
+            metrics=self.metrics.merge(*first),
+            wasted=self.wasted.merge(*again) if again else self.wasted,
             operators=with_reports(self.operators, operators) if operators else self.operators,
         )
+
+    def after_waste(self, *metrics: TaskMetrics) -> "TaskLedger":
+        """Return the ledger after attempts ended whose work did not count."""
+        return replace(self, wasted=self.wasted.merge(*metrics))
 
     def without_outputs(self, partitions: frozenset[int]) -> "TaskLedger":
         """Return the ledger after the outputs of *partitions*, all present, were lost."""

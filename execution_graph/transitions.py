@@ -118,12 +118,12 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
         bytes=0,
     )
     is_fused = event.fused_output is not None
-    planned: list[Stage] = [with_successes(planning, {0: marker}, () if is_fused else (event.metrics,))]
+    planned: list[Stage] = [with_successes(planning, {0: marker}, {} if is_fused else {0: event.metrics})]
     # After a fused plan was lost there is another plan. Its stages begin with another attempt number, so that none of
     # their tasks can be mistaken for one of the earlier plan.
     planned += [UnresolvedStage(spec=spec, attempt=planning.attempt) for spec in event.stages]
     if event.fused_output is not None:
-        ledger = TaskLedger().with_outputs({0: bound(event.fused_output, replace(task, attempt=0))}, (event.metrics,))
+        ledger = TaskLedger().with_outputs({0: bound(event.fused_output, replace(task, attempt=0))}, {0: event.metrics})
         planned[1] = RunningStage(
             spec=event.stages[0],
             attempt=planning.attempt,
@@ -142,4 +142,5 @@ def _on_job_cancelled(graph: ExecutionGraph, event: JobCancelled) -> ExecutionGr
             and (stage.running or stage.ledger.attempts)
         ):
             return graph  # too late: the target is being changed, and would be left half-way
-    return replace(graph, outcome=Cancelled(ended_ms=event.at_ms, reason=event.reason))
+    cancelled = Cancelled(ended_ms=event.at_ms, reason=event.reason, principal=event.principal)
+    return replace(graph, outcome=cancelled)

@@ -65,6 +65,10 @@ class Worker(Protocol):
         """Raise `ExchangeFullError` while the exchange directory has no space."""
         ...
 
+    def sample_load(self) -> pb.ExecutorLoad | None:
+        """Return what its processes use, apart from tasks and slots; None when that is not known, now or later."""
+        ...
+
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false, it stays false."""
         ...

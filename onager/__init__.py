@@ -14,11 +14,22 @@ from typing import TYPE_CHECKING, Any
 from onager.version import __version__
 
 if TYPE_CHECKING:
-    from onager.client import JobEvent, JobHandle, JobProgress, JobState, OnagerClient, StageProgress, View, connect
+    from onager.client import (
+        AuditEntry,
+        JobEvent,
+        JobHandle,
+        JobProgress,
+        JobState,
+        OnagerClient,
+        StageProgress,
+        View,
+        connect,
+    )
     from onager.errors import JobCancelledError, JobFailedError, OnagerError, SchedulerUnreachableError
     from onager.protocol.security import ClientSecurity
 
 __all__ = [
+    "AuditEntry",
     "ClientSecurity",
     "JobCancelledError",
     "JobEvent",

@@ -33,6 +33,7 @@ from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.quarantine import Quarantine
+from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
@@ -189,6 +190,7 @@ class Replica:
             wait_max_ms=settings.poll_wait_max_ms,
         )
         self.retention = Retention(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
+        audit = Audit(backend, clock, settings.scheduler_id)
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes)
         self.service = SchedulerService(
             settings,
@@ -204,7 +206,8 @@ class Replica:
             JobHistory(backend),
             self.blobs,
             self.results,
-            StateAdmin(backend, clock, without_credentials(settings.backend)),
+            StateAdmin(backend, clock, without_credentials(settings.backend), audit),
+            audit,
             clock,
         )
         self.gateway = ExecutorGateway(
@@ -358,6 +361,7 @@ class Replica:
                     await self.executors.declare_lost(executor_id, incarnation, "it is not registered any more")
         await self.calls.close_gone(self.executors.is_alive)
         await self.retention.sweep()
+        await self.retention.sweep_audit()
         await self.retention.collect_orphans()
         self._clean_wake.set()
         if self.clean_ups.has_clean_ups:

@@ -61,6 +61,8 @@ class SchedulerSettings(ProcessSettings):
     history_dir: Path | None = None
     """A directory for the events of jobs whose retention is over: a compressed file for each job. It may be shared by
     schedulers. While a file cannot be written, its job stays in the store."""
+    audit_retention_s: int = Field(default=90 * 24 * _HOUR_S, ge=0)
+    """How long it stays known who changed what (``onager audit``)."""
     sweep_interval_ms: int = Field(default=5_000, ge=50)
     """How often retention, clean-up and stray work are checked."""
     heads_interval_ms: int = Field(default=500, ge=50)

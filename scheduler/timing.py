@@ -74,6 +74,10 @@ FORGET_MOMENT_MS: Final = 5_000
 LOSSES_REMEMBERED_S: Final = 60.0
 """How long a lost executor is remembered, for jobs that this scheduler begins to drive."""
 QUARANTINE_LOOK_S: Final = 0.5
+LOADS_LOOK_S: Final = 1.0
+"""How often loads that executors have told are written."""
+LOAD_WRITTEN_EVERY_S: Final = 5.0
+"""The least time between two writes of one executor's load."""
 
 # ---------------------------------------------------------------- the store, and the process
 

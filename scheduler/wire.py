@@ -87,6 +87,9 @@ def metrics_from(message: pb.TaskMetrics) -> TaskMetrics:
         bytes_in=message.bytes_in,
         spill_bytes=message.spill_bytes,
         peak_memory_bytes=message.peak_memory_bytes,
+        queued_ms=message.queued_ms,
+        fetch_ms=message.fetch_ms,
+        commit_ms=message.commit_ms,
     )
 
 
@@ -99,6 +102,9 @@ def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
         bytes_in=metrics.bytes_in,
         spill_bytes=metrics.spill_bytes,
         peak_memory_bytes=metrics.peak_memory_bytes,
+        queued_ms=metrics.queued_ms,
+        fetch_ms=metrics.fetch_ms,
+        commit_ms=metrics.commit_ms,
     )
 
 

@@ -16,6 +16,7 @@ class Keyspace(StrEnum):
 
     Executors = "Executors"
     Heartbeats = "Heartbeats"
+    ExecutorLoads = "ExecutorLoads"
     Schedulers = "Schedulers"
     Sessions = "Sessions"
     JobHeads = "JobHeads"
@@ -27,6 +28,7 @@ class Keyspace(StrEnum):
     CompletedJobs = "CompletedJobs"
     FailedJobs = "FailedJobs"
     History = "History"
+    Audit = "Audit"
     Admin = "Admin"
     """Marks of administrative work in progress, such as a restore; empty in normal operation."""
 

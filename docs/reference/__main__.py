@@ -19,7 +19,7 @@ from onager.scheduler.settings import SchedulerSettings
 HERE: Final = Path(__file__).parent
 NOTE: Final = "<!-- Generated from the code by `make reference`; do not change it here. -->\n\n"
 OBJECTS: Final = {
-    "onager.client": ("connect", "OnagerClient", "JobHandle", "JobProgress", "StageProgress", "View"),
+    "onager.client": ("connect", "OnagerClient", "JobHandle", "AuditEntry", "JobProgress", "StageProgress", "View"),
     "onager.errors": ("OnagerError", "JobFailedError", "JobCancelledError", "SchedulerUnreachableError"),
     "onager.protocol.security": ("ClientSecurity",),
 }

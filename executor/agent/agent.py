@@ -20,6 +20,7 @@ from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
+from onager.executor.agent.load_watch import LoadWatch
 from onager.executor.agent.membership import Identity, Membership
 from onager.executor.agent.reporting import Reporter
 from onager.executor.agent.set_aside import SetAsideNotice
@@ -102,6 +103,7 @@ class Agent:
             lambda: self._membership.beat(),  # noqa: PLW0108 - made below
             self._id,
         )
+        self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
         self._membership = Membership(
             settings,
             identity,
@@ -177,6 +179,7 @@ class Agent:
         for name, loop in loops.items():
             self._background.keep(name, self._to_the_end(loop))
         self._background.start("looks at the exchange", self._exchange.run())
+        self._background.start("samples of the load", self._load.run())
         try:
             outcome = await self._ended
         finally:
@@ -376,6 +379,7 @@ class Agent:
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
         request.cleaned_up.extend(self._cleaned_up)
+        self._load.add_to(request, self._attempts.free_slots)
 
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.hear(answer)

@@ -34,6 +34,7 @@ class AttemptState(Enum):
 @dataclass(slots=True)
 class _Attempt:
     state: AttemptState
+    accepted_ms: int
     report: pb.TaskReport | None = None
     reply_to: str = ""
     """The address to which its report goes first; empty for any scheduler."""
@@ -104,6 +105,7 @@ class AttemptTable:
         sent it last.
         """
         accepted, refused, known = [], [], []
+        now_ms = self._clock.now_ms()
         room = self._slots - self._unfinished if task_set.pipelined else 2 * self._slots - len(self._held)
         for key in task_keys(task_set):
             held = self._held.get(key)
@@ -113,7 +115,7 @@ class AttemptTable:
             elif key in self._lately or key in self._before:
                 known.append(key)
             else:
-                self._held[key] = _Attempt(AttemptState.QUEUED, reply_to=task_set.reply_to)
+                self._held[key] = _Attempt(AttemptState.QUEUED, now_ms, reply_to=task_set.reply_to)
                 if refuses_all or room <= 0:
                     refused.append(key)
                     continue
@@ -153,7 +155,10 @@ class AttemptTable:
         return [key for key in keys if key in self._held and self._held[key].state in states]
 
     def finish(self, report: pb.TaskReport) -> bool:
-        """Keep *report* until it is acknowledged; return false when its attempt is not held or had already finished."""
+        """Keep *report* until it is acknowledged; return false when its attempt is not held or had already finished.
+
+        The report gets how long the attempt waited here before it began, and how long a failed one ran.
+        """
         attempt = self._held.get(task_key(report.task))
         if attempt is None or attempt.state is AttemptState.FINISHED:
             return False
@@ -161,7 +166,19 @@ class AttemptTable:
             self._active -= 1
         attempt.state = AttemptState.FINISHED
         attempt.report = report
+        self._note_cost(attempt, report)
         return True
+
+    def _note_cost(self, attempt: _Attempt, report: pb.TaskReport) -> None:
+        if report.HasField("failure"):
+            metrics = report.failed_metrics
+            metrics.run_ms = metrics.run_ms or max(0, report.ended_ms - report.started_ms)
+        elif report.success.plan.HasField("fused_output"):
+            metrics = report.success.plan.fused_metrics
+        else:
+            metrics = report.success.metrics
+        # The task may have run by another machine's clock, so it is at most the time that was spent here.
+        metrics.queued_ms = max(0, min(report.started_ms, self._clock.now_ms()) - attempt.accepted_ms)
 
     def reports(self) -> list[tuple[TaskKey, pb.TaskReport, str]]:
         """Return every report that is not acknowledged, and its first address, in the order of the launches."""

@@ -42,8 +42,11 @@ class Threads:
         """Scans of the exchange directory."""
         self.probes = Calls("probe", 1)
         """Checks for space in it."""
+        self.samples = Calls("sample", 1)
+        """Samples of what the processes use."""
 
     def close(self) -> None:
         """Start nothing more."""
-        for calls in (self.starts, self.cancels, self.clean_ups, self.liveness, self.looks, self.probes):
+        blocking = (self.starts, self.cancels, self.clean_ups, self.liveness, self.looks, self.probes, self.samples)
+        for calls in blocking:
             calls.close()

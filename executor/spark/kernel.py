@@ -107,6 +107,11 @@ class Kernel:
         (event,) = _unpacked(bytes(self._java.runWhole(session, query, json.dumps(spec))))
         return event
 
+    def jvm_use(self) -> dict[str, int]:
+        """Return ``heap_used_bytes``, ``heap_max_bytes``, and ``gc_ms`` since the JVM started."""
+        use: dict[str, int] = json.loads(self._java.jvmUse())
+        return use
+
     # ------------------------------------------------------------ job groups and jobs
 
     def enter_control(self, group: str, description: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from subprocess import TimeoutExpired
 from typing import Any
 
+import psutil
 import pyspark
 import structlog
 from google.protobuf.json_format import Parse
@@ -31,6 +32,7 @@ from onager.executor.spark.control_tasks import Action, ControlTasks
 from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema, check_lookups
+from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.planning import FusedRun, cutter, plan_job, sql_script
 from onager.executor.spark.planning.sizing import check_settings_known
@@ -101,6 +103,7 @@ class SparkWorker:
             pb.PUBLISH: self._publish,
         }
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
+        self._tree = ProcessTree()
         self._control = ControlTasks(self._runner.kernel, actions, clock)
 
     def _check_spark(self) -> None:
@@ -184,6 +187,23 @@ class SparkWorker:
     def check_exchange(self) -> None:
         """Raise when the exchange directory is not writable; see `onager.executor.work.Worker`."""
         check_exchange_dir(self._exchange_dir)
+
+    def sample_load(self) -> pb.ExecutorLoad | None:
+        """Return what this process, its JVM and all below them use; None once the JVM is lost."""
+        try:
+            jvm = self._runner.kernel.jvm_use()
+            tree = self._tree.look()
+        except (Py4JError, OSError, psutil.Error) as e:
+            log.warning("load_not_sampled", error=str(e))
+            return None
+        return pb.ExecutorLoad(
+            heap_used_bytes=jvm["heap_used_bytes"],
+            heap_max_bytes=jvm["heap_max_bytes"],
+            gc_ms=jvm["gc_ms"],
+            rss_bytes=tree.rss_bytes,
+            cpu_percent=tree.cpu_percent,
+            python_workers=tree.python_workers,
+        )
 
     def is_alive(self) -> bool:
         """Return whether the JVM, its Spark and the cluster behind it appear to run."""

@@ -18,10 +18,15 @@ def jobs(scheduler: str, state: str, limit: int, output: str) -> None:
         print_json([plain(job) for job in answer.jobs])
         return
     rows = [JobProgress.from_message(job) for job in answer.jobs]
+    has_names = any(job.principal for job in rows)
     print_table(
-        ("JOB", "STATE", "SUBMITTED", "SECONDS", "NAME"),
+        ("JOB", "STATE", "SUBMITTED", "SECONDS", *(("BY",) if has_names else ()), "NAME"),
         [
-            (job.job_id, job.state, _when(job.submitted_ms), _seconds(job.submitted_ms, job.ended_ms), job.name)
+            (
+                *(job.job_id, job.state, when(job.submitted_ms), _seconds(job.submitted_ms, job.ended_ms)),
+                *((job.principal,) if has_names else ()),
+                job.name,
+            )
             for job in rows
         ],
     )
@@ -37,6 +42,8 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
     progress = JobProgress.from_message(detail.progress)
     seconds = _seconds(progress.submitted_ms, progress.ended_ms)
     print(f"{progress.job_id}  {progress.state}  {seconds} s  {progress.name}")
+    if progress.principal:
+        print(f"submitted by: {progress.principal}")
     if progress.waiting_for:
         print(f"waiting for: {progress.waiting_for}")
     if progress.retry is not None:
@@ -108,8 +115,8 @@ def executors(scheduler: str, output: str) -> None:
     now_ms = time.time_ns() // 1_000_000
     print_table(
         (
-            *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "SPARK", "SEEN SECONDS AGO"),
-            *("EXCHANGE", "FILES", "FREE", "ADDRESS", "WHY"),
+            *("EXECUTOR", "STATE", "MODE", "HOST", "PID", "SLOTS", "RUNNING", "HEAP", "RSS", "CPU", "SPARK"),
+            *("SEEN SECONDS AGO", "EXCHANGE", "FILES", "FREE", "ADDRESS", "WHY"),
         ),
         [
             (
@@ -120,6 +127,7 @@ def executors(scheduler: str, output: str) -> None:
                 e.pid,
                 e.slots,
                 e.running,
+                *_load(e.load if e.HasField("load") else None),
                 e.spark_version,
                 _seconds(e.last_seen_ms, now_ms),
                 *_exchange(e.exchange),
@@ -129,6 +137,13 @@ def executors(scheduler: str, output: str) -> None:
             for e in found
         ],
     )
+
+
+def _load(load: pb.ExecutorLoad | None) -> tuple[str, str, str]:
+    """Return the JVM's heap, the memory of all processes, and their share of a core, as the executor last told them."""
+    if load is None:
+        return "", "", ""
+    return f"{size(load.heap_used_bytes)} of {size(load.heap_max_bytes)}", size(load.rss_bytes), f"{load.cpu_percent} %"
 
 
 def _exchange(use: pb.ExchangeUse) -> tuple[object, ...]:
@@ -159,7 +174,7 @@ def schedulers(scheduler: str, output: str) -> None:
                 s.host,
                 s.pid,
                 s.version,
-                _when(s.started_ms),
+                when(s.started_ms),
                 _seconds(s.started_ms, 0),
                 "yes" if s.answering else "",
             )
@@ -168,7 +183,8 @@ def schedulers(scheduler: str, output: str) -> None:
     )
 
 
-def _when(moment_ms: int) -> str:
+def when(moment_ms: int) -> str:
+    """Return a moment in local time; empty for 0."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment_ms / 1000)) if moment_ms else ""
 
 

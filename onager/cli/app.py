@@ -395,6 +395,24 @@ def cancel(
 
 @app.command()
 @connecting
+def audit(
+    since: Annotated[str, typer.Option(metavar="30m|1h|7d", help="How far back.")] = "1d",
+    action: Annotated[
+        str, typer.Option(metavar="cancel|remove_state|backup|restore", help="Only acts of this kind.")
+    ] = "",
+    target: Annotated[str, typer.Option(metavar="ID|PATH", help="Only what was done to this.")] = "",
+    by: Annotated[str, typer.Option(metavar="NAME", help="Only what the owner of this token did.")] = "",
+    output: Output = "table",
+    scheduler: Scheduler = DEFAULT_ADDRESS,
+) -> None:
+    """Show who changed what, oldest first: cancels, removals of records, backups, restores; for admins."""
+    from onager.cli.audit import audit as show
+
+    show(scheduler, since, action, target, by, one_of("-o", output, ("table", "json")))
+
+
+@app.command()
+@connecting
 def executors(output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS) -> None:
     """List executors."""
     from onager.cli import admin

@@ -1,6 +1,9 @@
 """A state store that the command opens itself, when no scheduler runs; it has the same operations."""
 
 import asyncio
+import getpass
+import os
+import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +13,8 @@ from onager.clock import SystemClock
 from onager.errors import InvalidSettingError, StateLockedError
 from onager.logs import configure_logging
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import Caller
+from onager.scheduler.jobs.audit import Audit
 from onager.state_admin.admin import StateAdmin, without_credentials
 from onager.state_admin.backup_file import BackupFile, BackupReader
 from onager.state_admin.restoring import Target, look_at_target, new_mark, restore_records
@@ -40,7 +45,7 @@ class DirectState:
         except BaseException:
             self._runner.close()
             raise
-        self._admin = StateAdmin(self.backend, self.clock, without_credentials(url))
+        self._admin = StateAdmin(self.backend, self.clock, without_credentials(url), Audit(self.backend, self.clock))
 
     @property
     def is_shared(self) -> bool:
@@ -73,7 +78,7 @@ class DirectState:
     def remove(self, path: str, *, is_dry_run: bool, is_forced: bool = False) -> pb.RemoveStateResponse:
         """Remove a record, or every record below a prefix."""
         request = pb.RemoveStateRequest(path=path, dry_run=is_dry_run, force=is_forced)
-        return self._runner.run(self._admin.remove(request))
+        return self._runner.run(self._admin.remove(request, _user()))
 
     def check(self) -> Iterator[pb.StateCheck]:
         """Yield the findings of a check."""
@@ -90,7 +95,7 @@ class DirectState:
     def restore(self, reader: BackupReader, backup: BackupFile, target: Target) -> int:
         """Replace the store's records with those of a checked backup; return how many were written."""
         mark = new_mark(self.clock, str(backup.path.absolute()), backup.records)
-        return self._runner.run(restore_records(self.backend, target, reader.records(), mark))
+        return self._runner.run(restore_records(self.backend, target, reader.records(), mark, _user()))
 
     def _each(self, start: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, None]:
         stream = start()
@@ -105,6 +110,15 @@ class DirectState:
                 yield item[0]
         finally:
             self._runner.run(stream.aclose())
+
+
+def _user() -> Caller:
+    """Return who runs this command: no scheduler has asked for a token."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in a container
+        name = str(os.getuid())
+    return Caller(name, socket.gethostname())
 
 
 def _as_a_guest(url: str) -> str:

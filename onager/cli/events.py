@@ -54,7 +54,8 @@ def what(event: JobEvent) -> str:  # noqa: PLR0911 - one case a type
         case "not_kept":
             return "what happened up to here is not in the store any more"
         case _:
-            return str(fields.get("reason", ""))
+            by = f", by {fields['principal']}" if "principal" in fields else ""
+            return f"{fields.get('reason', '')}{by}"
 
 
 def _stage(fields: Mapping[str, Any]) -> str:

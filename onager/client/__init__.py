@@ -1,9 +1,20 @@
 """The Python client: submit SQL or functions to a cluster, watch them, and fetch their results as Arrow."""
 
+from onager.client.audit import AuditEntry
 from onager.client.client import OnagerClient, connect
 from onager.client.events import JobEvent
 from onager.client.job import JobHandle
 from onager.client.progress import JobProgress, JobState, StageProgress
 from onager.client.spec import View
 
-__all__ = ["JobEvent", "JobHandle", "JobProgress", "JobState", "OnagerClient", "StageProgress", "View", "connect"]
+__all__ = [
+    "AuditEntry",
+    "JobEvent",
+    "JobHandle",
+    "JobProgress",
+    "JobState",
+    "OnagerClient",
+    "StageProgress",
+    "View",
+    "connect",
+]

@@ -3,9 +3,10 @@
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from onager.client.audit import AuditEntry, list_audit
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
 from onager.client.progress import JobProgress
@@ -176,6 +177,19 @@ class OnagerClient:
         """Return the schedulers of the cluster; `answering` marks the one that answered."""
         answer: pb.ListSchedulersResponse = self._connection.call("ListSchedulers", pb.ListSchedulersRequest())
         return list(answer.schedulers)
+
+    def audit(
+        self, *, since_ms: int = 0, until_ms: int = 0, action: str = "", target: str = "", principal: str = ""
+    ) -> Iterator[AuditEntry]:
+        """Yield who changed what, other than by submitting jobs, oldest first; for admins.
+
+        *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since the Unix epoch. *action*, *target*
+        and *principal* select entries that have exactly these.
+        """
+        request = pb.ListAuditRequest(
+            since_ms=since_ms, until_ms=until_ms, action=action, target=target, principal=principal, limit=500
+        )
+        return list_audit(self._connection, request)
 
     @property
     def state(self) -> ClusterState:

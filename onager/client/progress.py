@@ -51,6 +51,14 @@ class StageProgress:
     rows_out: int
     bytes_out: int
     bytes_in: int
+    queued_ms: int
+    """The sum of what its tasks waited on executors before they began."""
+    fetch_ms: int
+    """The part of `run_ms` in which tasks waited for rows of other stages."""
+    commit_ms: int
+    """The part of `run_ms` from the last row to the output under its final name."""
+    wasted_ms: int
+    """The run time of attempts that failed, were stopped because another one won, or made an output again."""
 
     @classmethod
     def from_message(cls, message: pb.StageInfo) -> Self:
@@ -74,6 +82,10 @@ class StageProgress:
             rows_out=message.metrics.rows_out,
             bytes_out=message.metrics.bytes_out,
             bytes_in=message.metrics.bytes_in,
+            queued_ms=message.metrics.queued_ms,
+            fetch_ms=message.metrics.fetch_ms,
+            commit_ms=message.metrics.commit_ms,
+            wasted_ms=message.wasted.run_ms,
         )
 
 
@@ -148,6 +160,8 @@ class JobProgress:
     """Why a job that asked for streaming uses files; empty for other jobs."""
     retry: TaskRetry | None = None
     """Set while failed tasks wait for a retry."""
+    principal: str = ""
+    """The name of the token with which it was submitted; empty without tokens, and for a token without a name."""
 
     @classmethod
     def from_message(cls, message: pb.JobProgress) -> Self:
@@ -169,6 +183,7 @@ class JobProgress:
             exchange=message.exchange or "durable",
             durable_because=message.durable_because,
             retry=TaskRetry.from_message(message.retry) if message.HasField("retry") else None,
+            principal=message.principal,
         )
 
 

@@ -21,6 +21,8 @@ MAX_TASKS_OF_JOB: Final = 500_000
 """Tasks of a job. Each adds a third of a KiB to a scheduler's memory, and costs it 0.1 ms."""
 MAX_TASKS_A_PAGE: Final = 10_000
 """Tasks of a job in one answer about it."""
+MAX_AUDIT_A_PAGE: Final = 500
+"""Records of the audit in one answer."""
 MAX_LOADS: Final = 20_000
 """Jobs whose loads one scheduler sends another in one call."""
 MAX_AMOUNT: Final = 2**43
@@ -157,6 +159,15 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "RemoveStateRequest": {"path": STATE_PATH, "dry_run": PLAIN, "force": PLAIN},
     "CheckStateRequest": _NO_FIELDS,
     "BackupStateRequest": _NO_FIELDS,
+    "ListAuditRequest": {
+        "since_ms": TIME,
+        "until_ms": TIME,
+        "action": WORD,
+        "target": STATE_PATH,
+        "principal": Text(128, is_line=True),
+        "limit": Number(MAX_AUDIT_A_PAGE, is_cut=True),
+        "cursor": STATE_PATH,
+    },
     # ------------------------------------------------------------ executors
     "RegisterExecutorRequest": {
         **_LIFE,
@@ -183,6 +194,17 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "exchange_files": Many(256, PART, is_cut=True),
         "kept_jobs": JOBS,
         "no_space": REASON,
+        "load": PART,
+    },
+    "ExecutorLoad": {
+        "heap_used_bytes": AMOUNT,
+        "heap_max_bytes": AMOUNT,
+        "rss_bytes": AMOUNT,
+        "cpu_percent": PLAIN,
+        "gc_ms": AMOUNT,
+        "python_workers": PLAIN,
+        "running": PLAIN,
+        "free_slots": PLAIN,
     },
     "ExchangeUse": {
         "bytes": PLAIN,
@@ -219,6 +241,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "ended_ms": TIME,
         "success": PART,
         "failure": PART,
+        "failed_metrics": PART,
     },
     "TaskSuccess": {
         "output": PART,
@@ -247,6 +270,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "bytes_in": AMOUNT,
         "spill_bytes": AMOUNT,
         "peak_memory_bytes": AMOUNT,
+        "queued_ms": AMOUNT,
+        "fetch_ms": AMOUNT,
+        "commit_ms": AMOUNT,
     },
     "PlanOutcome": {
         "stages": Many(10_000, PART),
@@ -397,6 +423,7 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "RemoveState": _SMALL,
     "CheckState": _WITHOUT_FIELDS,
     "BackupState": _WITHOUT_FIELDS,
+    "ListAudit": _SMALL,
     "RegisterExecutor": _LIST,
     "Heartbeat": _LIST,
     "PollWork": replace(_LIST, waits=True),

@@ -111,6 +111,11 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.BackupStateRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.StateBackup.FromString,
                 _registered_method=True)
+        self.ListAudit = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/ListAudit',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.ListAuditRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ListAuditResponse.FromString,
+                _registered_method=True)
 
 
 class OnagerSchedulerServicer:
@@ -219,6 +224,13 @@ class OnagerSchedulerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAudit(self, request, context):
+        """Who changed what, other than by submitting jobs: oldest first, in pages, for an admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OnagerSchedulerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -296,6 +308,11 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.BackupState,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.BackupStateRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.StateBackup.SerializeToString,
+            ),
+            'ListAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAudit,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.ListAuditRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ListAuditResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -705,6 +722,33 @@ class OnagerScheduler:
             '/onager.v1.OnagerScheduler/BackupState',
             onager_dot_protocol_dot_onager__pb2.BackupStateRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.StateBackup.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/ListAudit',
+            onager_dot_protocol_dot_onager__pb2.ListAuditRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ListAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,

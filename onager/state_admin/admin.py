@@ -5,6 +5,9 @@ from collections.abc import AsyncGenerator
 
 from onager.clock import Clock
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import Caller
+from onager.scheduler.jobs.audit import DONE, Audit
+from onager.state_admin.auditing import list_audit
 from onager.state_admin.looking import list_keys, read_record
 from onager.state_admin.removing import remove_records
 from onager.state_admin.watching import watch_records
@@ -16,8 +19,9 @@ _FINDINGS_PER_MESSAGE = 500
 class StateAdmin:
     """What ``onager state`` does, on a store that a scheduler or the command itself has open."""
 
-    def __init__(self, backend: StateBackendClient, clock: Clock, source: str) -> None:
+    def __init__(self, backend: StateBackendClient, clock: Clock, source: str, audit: Audit) -> None:
         self._backend = backend
+        self._audit = audit
         self._clock = clock
         self._source = source
 
@@ -33,9 +37,21 @@ class StateAdmin:
         """Yield changes until closed."""
         return watch_records(self._backend, request.prefix, request.from_revisions)
 
-    async def remove(self, request: pb.RemoveStateRequest) -> pb.RemoveStateResponse:
-        """Remove a record, or all records below a prefix."""
-        return await remove_records(self._backend, request.path, is_dry_run=request.dry_run, is_forced=request.force)
+    async def audit(self, request: pb.ListAuditRequest) -> pb.ListAuditResponse:
+        """Return a page of the audit, oldest first."""
+        return await list_audit(self._backend, request)
+
+    async def remove(self, request: pb.RemoveStateRequest, caller: Caller) -> pb.RemoveStateResponse:
+        """Remove a record, or all records below a prefix, as *caller* asked."""
+        if request.dry_run:
+            return await remove_records(self._backend, request.path, is_dry_run=True, is_forced=request.force)
+        detail = "forced" if request.force else ""
+        async with self._audit.act(caller, "remove_state", request.path, detail) as act:
+            response = await remove_records(
+                self._backend, request.path, is_dry_run=False, is_forced=request.force, spared=act.key
+            )
+            act.outcome = f"{DONE}: {response.keys} removed"
+        return response
 
     async def check(self, request: pb.CheckStateRequest) -> AsyncGenerator[pb.StateCheck, None]:  # noqa: ARG002
         """Yield what is wrong with the store, and a summary at the end; other work goes on meanwhile."""

@@ -7,7 +7,9 @@ from typing import Final
 
 from onager.errors import StateCorruptError
 from onager.scheduler.cluster.members import SchedulerRecord
+from onager.scheduler.executors.loads import ExecutorLoadRecord
 from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.records import unpack
 from onager.state_admin.checking_blobs import check_blobs
 from onager.state_admin.checking_jobs import Job, check_jobs
@@ -30,6 +32,7 @@ def check_everything(store: StoreContents) -> Iterator[Finding]:
     check_blobs(store, jobs, found)
     _check_executors(store, jobs, found)
     _check_schedulers(store, found)
+    _check_audit(store, found)
     for key, item in store.records[Keyspace.Sessions].items():
         found.read(Keyspace.Sessions, key, partial(_json_of, item, f"Sessions/{key}"))
     yield from found
@@ -55,6 +58,13 @@ def _check_schedulers(store: StoreContents, found: Findings) -> None:
             found.error("misplaced", Keyspace.Schedulers, key, f"is the record of scheduler {record.scheduler_id}")
 
 
+def _check_audit(store: StoreContents, found: Findings) -> None:
+    for key, item in store.records[Keyspace.Audit].items():
+        record = found.read(Keyspace.Audit, key, partial(AuditRecord.decoded, item.value, f"Audit/{key}"))
+        if record is not None and not key.startswith(record.key_prefix):
+            found.error("misplaced", Keyspace.Audit, key, f"is a record of {record.key_prefix[:-1]}")
+
+
 def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> None:
     hearts = store.records[Keyspace.Heartbeats]
     lives: dict[str, ExecutorRecord] = {}
@@ -76,8 +86,25 @@ def _check_executors(store: StoreContents, jobs: list[Job], found: Findings) -> 
         elif record is not None and record.incarnation.encode() != item.value:
             message = f"beats for incarnation {item.value.decode(errors='replace')!r}, but the executor's record says"
             found.error("inconsistent", Keyspace.Heartbeats, key, f"{message} {record.incarnation!r}")
+    _check_loads(store, lives, found)
     for job in jobs:
         _check_lives(job, lives, found)
+
+
+def _check_loads(store: StoreContents, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:
+    for key, item in store.records[Keyspace.ExecutorLoads].items():
+        decode = partial(ExecutorLoadRecord.decoded, item.value, f"ExecutorLoads/{key}")
+        load = found.read(Keyspace.ExecutorLoads, key, decode)
+        if load is None:
+            continue
+        if load.executor_id != key:
+            found.error("misplaced", Keyspace.ExecutorLoads, key, f"is the load of executor {load.executor_id}")
+        if key not in store.records[Keyspace.Executors]:
+            found.warn("orphan", Keyspace.ExecutorLoads, key, "is the load of an executor that has no record")
+        elif key in lives and lives[key].incarnation != load.incarnation:
+            found.warn(
+                "orphan", Keyspace.ExecutorLoads, key, f"is the load of incarnation {load.incarnation!r}, which is over"
+            )
 
 
 def _check_lives(job: Job, lives: Mapping[str, ExecutorRecord], found: Findings) -> None:

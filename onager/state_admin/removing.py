@@ -32,22 +32,27 @@ _JOB_RECORDS: Final = {
 
 
 async def remove_records(
-    backend: StateBackendClient, path: str, *, is_dry_run: bool, is_forced: bool
+    backend: StateBackendClient, path: str, *, is_dry_run: bool, is_forced: bool, spared: str = ""
 ) -> pb.RemoveStateResponse:
     """Remove ``Keyspace/key``, or with ``/`` at the end all keys below it in one operation.
 
+    Of the audit, the record *spared* stays, which tells of this very removal; so all others go in portions.
     With *is_dry_run* only return what would be removed. `NotFoundError` when nothing is there; `InvalidRequestError`
     when running jobs or executors need it, unless *is_forced*.
     """
     keyspace, key, is_prefix = _target(path)
     for _ in range(_TRIES):
-        response, revision = await _look(backend, path, keyspace, key, is_prefix=is_prefix)
+        response, revision = await _look(backend, path, keyspace, key, is_prefix=is_prefix, spared=spared)
         if is_dry_run:
             return response
         if response.dangers and not is_forced:
             raise InvalidRequestError(
                 f"{path} is in use: {'; '.join(response.dangers)}. Use --force to remove it all the same"
             )
+        if is_prefix and keyspace is Keyspace.Audit:
+            response.keys = await _remove_each(backend, keyspace, key, spared)
+            response.removed = True
+            return response
         if is_prefix:
             result = await backend.put_txn([DeleteRange(keyspace, key)])
         else:
@@ -75,10 +80,10 @@ def _target(path: str) -> tuple[Keyspace, str, bool]:
 
 
 async def _look(
-    backend: StateBackendClient, path: str, keyspace: Keyspace, key: str, *, is_prefix: bool
+    backend: StateBackendClient, path: str, keyspace: Keyspace, key: str, *, is_prefix: bool, spared: str
 ) -> tuple[pb.RemoveStateResponse, int]:
     if is_prefix:
-        keys = [found async for found in _keys(backend, keyspace, key)]
+        keys = [found async for found in _keys(backend, keyspace, key) if (keyspace, found) != (Keyspace.Audit, spared)]
         revision = 0
     else:
         found = await backend.get(keyspace, key)
@@ -107,7 +112,18 @@ async def _keys(backend: StateBackendClient, keyspace: Keyspace, prefix: str) ->
         start_after = page.items[-1]
 
 
-async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterable[str]) -> list[str]:
+async def _remove_each(backend: StateBackendClient, keyspace: Keyspace, prefix: str, spared: str) -> int:
+    removed = 0
+    keys = [key async for key in _keys(backend, keyspace, prefix) if key != spared]
+    for start in range(0, len(keys), MAX_TXN_OPS):
+        result = await backend.put_txn([Delete(keyspace, key) for key in keys[start : start + MAX_TXN_OPS]])
+        if not isinstance(result, Committed):
+            raise OutcomeUnknownError(f"{removed} of {len(keys)} records are removed, and perhaps more: repeat it")
+        removed += result.deleted
+    return removed
+
+
+async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterable[str]) -> list[str]:  # noqa: PLR0911 - one case a kind
     """Return a sentence for each running job, living executor or running work that needs one of *keys*."""
     match keyspace:
         case Keyspace.ActiveJobs | Keyspace.JobHeads | Keyspace.JobLog | Keyspace.GraphChunks | Keyspace.Results:
@@ -127,7 +143,11 @@ async def _dangers(backend: StateBackendClient, keyspace: Keyspace, keys: Iterab
             return [f"scheduler {key} is running" for key in keys]
         case Keyspace.Admin:
             return [f"{key} marks work that was not finished: see onager state get Admin/{key}" for key in keys]
-        case Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs | Keyspace.History:
+        case Keyspace.Audit:
+            return ["who changed what, and when, would be forgotten; only this removal itself is recorded"]
+        case (
+            Keyspace.Sessions | Keyspace.CompletedJobs | Keyspace.FailedJobs | Keyspace.History | Keyspace.ExecutorLoads
+        ):
             return []
 
 

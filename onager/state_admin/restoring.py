@@ -19,6 +19,8 @@ from onager.errors import (
     StateCorruptError,
 )
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import Caller
+from onager.scheduler.jobs.audit import DONE, AuditRecord
 from onager.scheduler.records import Record, pack, unpack
 from onager.state_admin.paths import keyspace_of
 from onager.state_backend import (
@@ -40,6 +42,7 @@ from onager.state_backend import (
 
 MARK_KEY: Final = "restore"
 _MARK: Final = (Keyspace.Admin, MARK_KEY)
+_KEPT: Final = (Keyspace.Admin, Keyspace.Audit)
 _BATCH_BYTES: Final = MAX_REQUEST_BYTES - 64 * 1024
 """This leaves room for the expectation of the mark."""
 _TRIES: Final = 20
@@ -59,7 +62,7 @@ class Target(NamedTuple):
     """The content of the store before a restore."""
 
     counts: dict[str, int]
-    """Records by keyspace; counting stops at `_COUNTED`."""
+    """Records by keyspace, of those that a restore deletes; counting stops at `_COUNTED`."""
     mark: RestoreMark | None
     mark_revision: int
     living: tuple[str, ...]
@@ -74,7 +77,7 @@ async def look_at_target(backend: StateBackendClient) -> Target:
     counts: dict[str, int] = {}
     for keyspace in Keyspace:
         page = await backend.scan_keys(keyspace, limit=_COUNTED)
-        if page.items and keyspace is not Keyspace.Admin:
+        if page.items and keyspace not in _KEPT:
             counts[keyspace.value] = len(page)
     seen = await backend.read_txn(
         [_MARK], [KeyRange(Keyspace.Heartbeats, limit=10), KeyRange(Keyspace.Schedulers, limit=10)]
@@ -106,13 +109,15 @@ async def restore_records(
     target: Target,
     records: Iterable[pb.StateRecord],
     mark: RestoreMark,
+    caller: Caller,
 ) -> int:
     """Delete the store's content, write *records*, and return how many; *target* is the content that was seen.
 
+    The audit of the store stays, beside that of the backup, and the end of the restore is recorded with the records.
     `InvalidRequestError` when another restore is in progress, or another process wrote meanwhile.
     """
     value = mark.encoded()
-    everything = [DeleteRange(keyspace, "") for keyspace in Keyspace if keyspace is not Keyspace.Admin]
+    everything = [DeleteRange(keyspace, "") for keyspace in Keyspace if keyspace not in _KEPT]
     revision = await _commit(backend, [Put(*_MARK, value), *everything], target.mark_revision, value)
     written = 0
     for batch in _batches(_op(record) for record in records):
@@ -121,8 +126,20 @@ async def restore_records(
         await asyncio.sleep(0)
     if written != mark.records:
         raise StateCorruptError(f"the backup has {written} records where {mark.records} were counted before")
-    await _commit(backend, [Delete(*_MARK)], revision, value)
+    await _commit(backend, [Delete(*_MARK), _audited(mark, caller)], revision, value)
     return written
+
+
+def _audited(mark: RestoreMark, caller: Caller) -> Put:
+    record = AuditRecord(
+        at_ms=mark.started_ms,
+        principal=caller.principal,
+        peer=caller.peer,
+        action="restore",
+        target=mark.file,
+        outcome=f"{DONE}: {mark.records} records",
+    )
+    return Put(Keyspace.Audit, f"{record.key_prefix}{mark.nonce}", record.encoded())
 
 
 async def _commit(backend: StateBackendClient, ops: list[Op], revision: int, mark: bytes) -> int:

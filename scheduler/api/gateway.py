@@ -77,6 +77,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             self._dispatcher.wake()
         if request.exchange.looked_ms:
             session.exchange = request.exchange
+        if request.HasField("load"):
+            session.load = request.load
         answer = pb.HeartbeatResponse(clean_ups=await self._clean_ups.forgotten(request.kept_jobs))
         if not session.is_draining:
             leftovers = await self._clean_ups.leftovers(request.exchange_files, self._executors.registry.lives)

@@ -93,14 +93,15 @@ class ProgressView:
         now_s = self._clock.monotonic_s()
         known = self._told.get(job.header.job_id)
         if known is None or known.seq != job.seq or now_s - known.at_s > timing.PROGRESS_KEPT_S:
-            known = self._told[job.header.job_id] = _Told(job.seq, now_s, self.progress(job.graph))
+            progress = self.progress(job.graph, job.header.principal)
+            known = self._told[job.header.job_id] = _Told(job.seq, now_s, progress)
             self._told.move_to_end(job.header.job_id)
             if len(self._told) > _TOLD_JOBS:
                 self._told.popitem(last=False)
         return known.progress
 
-    def progress(self, graph: ExecutionGraph) -> pb.JobProgress:
-        """Return a job's progress."""
+    def progress(self, graph: ExecutionGraph, principal: str = "") -> pb.JobProgress:
+        """Return the progress of a job that *principal* has submitted."""
         progress = pb.JobProgress(
             job_id=graph.job_id,
             name=graph.name,
@@ -114,12 +115,13 @@ class ProgressView:
             exchange_bytes=self._sizes.of(graph),
             exchange="streaming" if graph.may_stream else "durable",
             durable_because="" if graph.pipeline is None else graph.pipeline.reason,
+            principal=principal,
         )
         match graph.outcome:
             case Failed(failure=failure):
                 progress.failure.CopyFrom(wire.failure_message(failure))
-            case Cancelled(reason=reason):
-                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=reason))
+            case Cancelled(told=told):
+                progress.failure.CopyFrom(pb.Failure(kind=FailureKind.TASK_KILLED.value, message=told))
             case _:
                 pass
         if isinstance(graph.outcome, Failed | Cancelled):
@@ -140,7 +142,7 @@ class ProgressView:
         """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification."""
         page = page or Page()
         graph = job.graph
-        progress = self.progress(graph)
+        progress = self.progress(graph, job.header.principal)
         left = page.limit
         answer = pb.JobDetail(
             spec=spec,
@@ -258,6 +260,7 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
         ended_ms=head.ended_ms or 0,
         result_rows=head.result_rows,
         sink_path=head.sink_path or "",
+        principal=head.principal,
     )
     if head.broken is not None:
         progress.state = pb.FAILED

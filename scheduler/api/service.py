@@ -18,11 +18,12 @@ from onager.errors import (
     StateCorruptError,
     StateUnavailableError,
 )
-from onager.execution_graph import RetryLimits, submit
+from onager.execution_graph import JobState, RetryLimits, submit
 from onager.ids import BlobDigest, JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
+from onager.protocol.security import caller_of, principal
 from onager.protocol.serving import translated, translated_stream
 from onager.scheduler import timing, wire
 from onager.scheduler.api.events import told
@@ -33,6 +34,7 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import Entry, JobHistory
 from onager.scheduler.jobs.job_exchange import pipeline_of
@@ -44,7 +46,7 @@ from onager.scheduler.jobs.places import check_place_apart
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, stream_result
 from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.settings import SchedulerSettings
-from onager.state_admin.admin import StateAdmin
+from onager.state_admin.admin import StateAdmin, without_credentials
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +78,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         blobs: BlobStore,
         results: ResultStore,
         state: StateAdmin,
+        audit: Audit,
         clock: Clock,
     ) -> None:
         self._settings = settings
@@ -93,6 +96,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         self._blobs = blobs
         self._results = results
         self._state = state
+        self._audit = audit
         self._clock = clock
         self._reading_blobs = asyncio.Semaphore(_SPECS_AT_ONCE)
 
@@ -121,14 +125,21 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             pipeline=pipeline_of(request.spec, self._members.writes_major, self._clock.now_ms()),
         )
         try:
-            _, existed = await self._jobs.submit(graph, terms, blob)
+            submitted = terms.model_copy(update={"principal": principal()})
+            _, existed = await self._jobs.submit(graph, submitted, blob)
         except JobConflictError:
             await self._blobs.release(job_id, [digest])
             raise
         except (StateCorruptError, SchemaVersionError):
             existed = True  # it is stored, and GetJob says what is wrong with its record
         if not existed:
-            log.info("job_submitted", job_id=job_id, client_id=request.client_id, bytes=len(content))
+            log.info(
+                "job_submitted",
+                job_id=job_id,
+                client_id=request.client_id,
+                principal=principal(),
+                bytes=len(content),
+            )
         return pb.SubmitJobResponse(job_id=job_id, existed=existed)
 
     @translated
@@ -207,16 +218,21 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                     await self._next_look(job_id, changed)
 
     @translated
-    async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: ARG002, N802
+    async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: N802
         """End a job; one that has ended stays as it is."""
         job_id = _job_id(request.job_id)
         with self._left_to_others():
             before = await self._jobs.fresh(job_id)
             if not before.graph.is_active:
                 return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
-            graph = await self._local.coordinator(job_id).cancel(request.reason or "cancelled on request")
-        log.info("job_cancelled", job_id=job_id, reason=request.reason)
-        return pb.CancelJobResponse(cancelled=graph.state.value == "cancelled", state=wire.STATE[graph.state])
+            async with self._audit.act(caller_of(context), "cancel", job_id, request.reason) as act:
+                reason = request.reason or "cancelled on request"
+                graph = await self._local.coordinator(job_id).cancel(reason, principal())
+                is_cancelled = graph.state is JobState.CANCELLED
+                if not is_cancelled:
+                    act.outcome = f"too late: the job is {graph.state}"
+        log.info("job_cancelled", job_id=job_id, reason=request.reason, principal=principal())
+        return pb.CancelJobResponse(cancelled=is_cancelled, state=wire.STATE[graph.state])
 
     @translated_stream
     async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: ARG002, N802
@@ -260,9 +276,9 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
                 yield change
 
     @translated
-    async def RemoveState(self, request: pb.RemoveStateRequest, context: Context) -> pb.RemoveStateResponse:  # noqa: ARG002, N802
+    async def RemoveState(self, request: pb.RemoveStateRequest, context: Context) -> pb.RemoveStateResponse:  # noqa: N802
         """Remove records by hand."""
-        response = await self._state.remove(request)
+        response = await self._state.remove(request, caller_of(context))
         if response.removed:
             log.warning("state_removed", path=request.path, keys=response.keys, dangers=list(response.dangers))
         return response
@@ -274,10 +290,16 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
             yield part
 
     @translated_stream
-    async def BackupState(self, request: pb.BackupStateRequest, context: Context) -> AsyncIterator[pb.StateBackup]:  # noqa: ARG002, N802
+    async def BackupState(self, request: pb.BackupStateRequest, context: Context) -> AsyncIterator[pb.StateBackup]:  # noqa: N802
         """Send all records as of one revision."""
-        async for part in self._state.backup(request):
-            yield part
+        async with self._audit.act(caller_of(context), "backup", without_credentials(self._settings.backend)):
+            async for part in self._state.backup(request):
+                yield part
+
+    @translated
+    async def ListAudit(self, request: pb.ListAuditRequest, context: Context) -> pb.ListAuditResponse:  # noqa: ARG002, N802
+        """Return who changed what."""
+        return await self._state.audit(request)
 
     async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> bool:
         """Wait for a change, and for `WATCH_EVERY_S` at least: only the job's end is reported at once.

@@ -28,6 +28,8 @@ def stage_info(stage: Stage) -> pb.StageInfo:
         tasks_lost=ledger.tasks_lost,
         tasks_speculated=len(ledger.speculated),
     )
+    if ledger.wasted:
+        info.wasted.CopyFrom(wire.metrics_message(ledger.wasted))
     if isinstance(stage, RunningStage | SuccessfulStage | FailedStage):
         info.started_ms = stage.started_ms
     if isinstance(stage, SuccessfulStage | FailedStage):

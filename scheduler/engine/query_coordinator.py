@@ -141,9 +141,9 @@ class QueryCoordinator:
         """Take back the tasks of an executor that is gone."""
         await self._writers.record(self.job_id, lambda _: Decision([lost]))
 
-    async def cancel(self, reason: str) -> ExecutionGraph:
-        """End the job; one that has ended stays as it is."""
-        cancelled = JobCancelled(reason=reason, at_ms=self._clock.now_ms())
+    async def cancel(self, reason: str, principal: str = "") -> ExecutionGraph:
+        """End the job, as *principal* asked; one that has ended stays as it is."""
+        cancelled = JobCancelled(reason=reason, at_ms=self._clock.now_ms(), principal=principal)
         return (await self._writers.record(self.job_id, lambda _: Decision([cancelled]))).graph
 
     def _revived(self, graph: ExecutionGraph) -> list[Event]:

@@ -121,13 +121,14 @@ class ReportReader:
         """Return the event of one report, with what it names."""
         if not report.HasField("success"):
             failure = self._final(graph, key, executor, wire.failure_from(report.failure))
-            return _failed(key, executor, failure, now_ms), (), None
+            return _failed(key, executor, failure, report.failed_metrics, now_ms), (), None
         if (misplaced := await self._misplaced(report.success.plan)) is not None:
-            return _failed(key, executor, misplaced, now_ms), (), None
+            return _failed(key, executor, misplaced, report.success.metrics, now_ms), (), None
         try:
             return await apart(report.success.ByteSize(), _succeeded, graph, key, executor, report.success, now_ms)
         except (_Unusable, PlanningError) as error:
-            return _failed(key, executor, _refused(key, executor, error), now_ms), (), None
+            failure = _refused(key, executor, error)
+            return _failed(key, executor, failure, report.success.metrics, now_ms), (), None
 
     def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
         """Return *failure*, or one that ends the job if no executor can read a plan, which is never made again."""
@@ -181,7 +182,7 @@ def _may_be_anothers(graph: ExecutionGraph, event: Event) -> bool:
     return isinstance(event, TaskFailed) and is_streaming(graph, graph.stages[event.stage_id])
 
 
-def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, at_ms: int) -> TaskFailed:
+def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, metrics: pb.TaskMetrics, at_ms: int) -> TaskFailed:
     return TaskFailed(
         stage_id=key.stage_id,
         stage_attempt=key.stage_attempt,
@@ -189,6 +190,7 @@ def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, at_ms: int) 
         task_attempt=key.task_attempt,
         executor_id=executor.executor_id,
         failure=failure,
+        metrics=wire.metrics_from(metrics),
         at_ms=at_ms,
     )
 

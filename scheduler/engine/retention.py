@@ -1,4 +1,4 @@
-"""Retention: removes a job's result and history, and later its record and blobs, when their time is over.
+"""Retention: removes a job's result and history, later its record and blobs, and the audit, when their time is over.
 
 The time in the job's head says when. The scheduler whose turn it is does it, for many jobs at once; doing it twice is
 harmless.
@@ -17,13 +17,14 @@ from onager.execution_graph import JobState
 from onager.ids import BlobDigest, JobId
 from onager.scheduler import timing
 from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.jobs import audit
 from onager.scheduler.jobs.archive import HistoryArchive
 from onager.scheduler.jobs.blobs import BlobStore, blobs_of
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import HEADER_KEYSPACES
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.settings import SchedulerSettings
-from onager.state_backend import ABSENT, Committed, Delete, DeleteRange, Keyspace, Op, StateBackendClient
+from onager.state_backend import ABSENT, MAX_TXN_OPS, Committed, Delete, DeleteRange, Keyspace, Op, StateBackendClient
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,8 @@ class Retention:
         self._orphans: tuple[set[tuple[JobId, BlobDigest]], set[BlobDigest]] = (set(), set())
         self._histories: set[str] = set()
         self._orphans_seen_s = -1.0 * timing.ORPHAN_AGE_S
+        self._audit_over_ms = 0
+        """When the retention of the oldest record of the audit is over, as far as known."""
 
     def on_head(self, job_id: JobId, head: JobHead | None) -> None:
         """Take in that a job may have ended."""
@@ -202,6 +205,29 @@ class Retention:
             self._heads.removed(JobId(head.job_id), result.revision)
             log.info("job_removed", job_id=head.job_id)
         return True
+
+    async def sweep_audit(self) -> None:
+        """Remove records of the audit whose time is over, in portions; new ones are younger than those seen."""
+        retention_ms = 1000 * self._settings.audit_retention_s
+        until_s = self._clock.monotonic_s() + self._settings.sweep_interval_ms / 1000
+        now_ms = self._clock.now_ms()
+        waited_ms = now_ms - self._audit_over_ms
+        moment_ms = 2 * self._settings.sweep_interval_ms
+        if waited_ms < 0 or not self._precedence.has_come("audit", waited_ms, moment_ms):
+            return
+        try:
+            while self._clock.monotonic_s() <= until_s:
+                page = await self._backend.scan_keys(Keyspace.Audit, limit=MAX_TXN_OPS)
+                over = [key for key in page if audit.key_ms(key) + retention_ms <= now_ms]
+                if len(over) < len(page) or not over:
+                    oldest_ms = next((audit.key_ms(key) for key in page if key not in over), now_ms)
+                    self._audit_over_ms = oldest_ms + retention_ms
+                if not over:
+                    return
+                await self._backend.put_txn([Delete(Keyspace.Audit, key) for key in over])
+                await asyncio.sleep(0)
+        except OnagerError as error:
+            log.warning("audit_not_removed", error=str(error))
 
     async def collect_orphans(self) -> int:
         """Remove blobs that are unreferenced now and were a while ago; return how many were released.

@@ -21,6 +21,7 @@ from onager.scheduler import timing
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.admission import Admission
 from onager.scheduler.executors.failure_detector import FailureDetector
+from onager.scheduler.executors.loads import ExecutorLoads
 from onager.scheduler.executors.losses import ExecutorLosses, OnLost
 from onager.scheduler.executors.records import (
     ExecutorRecord,
@@ -62,6 +63,7 @@ class ExecutorManager:
         )
         self._registry = ExecutorRegistry(backend, self._on_change, self.watch.bury)
         self._admission = Admission()
+        self.loads = ExecutorLoads(backend, clock, lambda: self.sessions)
 
     def serve(self, *, on_lost: OnLost, on_take_over: Callable[[], Awaitable[None]]) -> None:
         """Tell jobs of losses by *on_lost*; call *on_take_over* before talking with an executor of another scheduler.
@@ -153,7 +155,10 @@ class ExecutorManager:
         found, now_ms = [], self._clock.now_ms()
         for record in sorted(self._registry, key=lambda record: record.executor_id):
             session = self._sessions.get(ExecutorId(record.executor_id))
-            found.append(executor_info(record, now_ms) if session is None else session.info(now_ms))
+            info = executor_info(record, now_ms) if session is None else session.info(now_ms)
+            if (load := self.loads.find(record)) is not None:
+                load.add_to(info)
+            found.append(info)
         return found
 
     # ---------------------------------------------------------------- registration
@@ -447,7 +452,9 @@ class ExecutorManager:
     async def run(self) -> None:
         """Watch over the executors for as long as the scheduler lives."""
         await run_loops(
-            registry=self._registry.run(), watch_over_executors=every(timing.EXECUTORS_LOOK_S, self.watch.look)
+            registry=self._registry.run(),
+            loads=self.loads.run(),
+            watch_over_executors=every(timing.EXECUTORS_LOOK_S, self.watch.look),
         )
 
     def _on_change(self, record: ExecutorRecord, before: ExecutorRecord | None) -> None:

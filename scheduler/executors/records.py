@@ -93,6 +93,10 @@ class ExecutorSession:
     """When all its held tasks were last checked for being wanted."""
     exchange: pb.ExchangeUse | None = None
     """The exchange directory as it last saw it."""
+    load: pb.ExecutorLoad | None = None
+    """What it said of its load, until that is written."""
+    load_due_s: float = 0.0
+    """When its load may be written again, by the monotonic clock."""
     late_task_sets: list[pb.TaskSet] = field(default_factory=list)
     """Launches that other schedulers have repeated, until they are on their way."""
     call_failed_s: float | None = None

@@ -9,8 +9,9 @@ holds the batch that only one of them commits.
 """
 
 from bisect import bisect_right
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from onager.errors import JobNotFoundError
@@ -45,15 +46,15 @@ def key(job_id: str, position: int) -> str:
     return f"{prefix(job_id)}{position:012d}"
 
 
-def parts(job_id: str, entries: Sequence[KeyValue], after: int, last: bytes) -> Generator[None, None, list[Put]]:
-    """Return the parts that hold the log's *entries*, whose positions follow *after*, and *last*, a batch's JSON.
+def parts(job_id: str, log: Iterable[bytes], after: int, last: bytes) -> Generator[None, None, list[Put]]:
+    """Return the parts that hold the batches of a *log*, as JSON, whose positions follow *after*, and *last*.
 
     Works in portions.
     """
     made: list[Put] = []
     lines: list[bytes] = []
     begins, size = after + 1, 0
-    for position, line in enumerate((*_lines(entries), last), after + 1):
+    for position, line in enumerate(chain(log, (last,)), after + 1):
         if size >= _PART_BYTES:
             made.append(_part(job_id, begins, lines))
             begins, lines, size = position, [], 0
@@ -61,11 +62,6 @@ def parts(job_id: str, entries: Sequence[KeyValue], after: int, last: bytes) -> 
         lines.append(line)
         size += len(line)
     return [*made, _part(job_id, begins, lines)]
-
-
-def _lines(entries: Sequence[KeyValue]) -> Generator[bytes, None, None]:
-    for entry in entries:
-        yield unpack(entry.value, f"batch {entry.key}")
 
 
 def _part(job_id: str, begins: int, lines: Sequence[bytes]) -> Put:

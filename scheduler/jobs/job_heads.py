@@ -38,7 +38,7 @@ CleanUpOwed = Literal["none", "intermediate", "all"]
 
 
 class JobTerms(Record):
-    """The terms of a job's submission that decide how many slots it gets beside others."""
+    """The terms of a job's submission: how many slots it gets beside others, and who submitted it."""
 
     weight: float = 1.0
     """Its share of the slots relative to other jobs."""
@@ -46,11 +46,18 @@ class JobTerms(Record):
     """Jobs of the same session share a limit of running tasks."""
     session_max_tasks: int = 0
     """How many tasks the session may have running for this job to get another one; 0 for any number."""
+    principal: str = ""
+    """The name of the token with which it was submitted; empty without tokens, and for a token without a name."""
 
     @property
     def terms(self) -> "JobTerms":
         """Return the terms alone."""
-        return JobTerms(weight=self.weight, session=self.session, session_max_tasks=self.session_max_tasks)
+        return JobTerms(
+            weight=self.weight,
+            session=self.session,
+            session_max_tasks=self.session_max_tasks,
+            principal=self.principal,
+        )
 
 
 class JobHead(JobTerms):
@@ -100,6 +107,7 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         weight=terms.weight,
         session=terms.session,
         session_max_tasks=terms.session_max_tasks,
+        principal=terms.principal,
         stages=len(graph.stages),
         stages_done=sum(isinstance(s, SuccessfulStage) for s in graph.stages),
         has_runnable_work=has_runnable_work(graph),

@@ -62,6 +62,8 @@ class StoredJob:
     keyspace: Keyspace
     log_bytes: int = 0
     """Bytes of log after the snapshot, before compression."""
+    log: tuple[bytes, ...] | None = None
+    """The batches after the snapshot, as JSON, if all are known here and small; else they are read for the history."""
 
 
 def log_prefix(job_id: str, generation: int) -> str:

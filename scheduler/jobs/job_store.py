@@ -31,7 +31,7 @@ from onager.scheduler.jobs.held_tasks import HeldTasks
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
 from onager.scheduler.loops import in_portions
-from onager.scheduler.records import pack
+from onager.scheduler.records import pack, unpack
 from onager.state_backend import (
     ABSENT,
     Conflict,
@@ -69,6 +69,8 @@ COMPRESS_BATCH_ABOVE_BYTES: Final = 2 * 1024
 _INLINE_BYTES: Final = 1024 * 1024
 _INLINE_OPS: Final = 64
 """A snapshot, and history, of up to so many bytes and keys share the transaction of their header."""
+_SMALL_LOG_BYTES: Final = 16 * 1024
+"""A log up to this size is kept beside its graph, so that the end of a small job does not read it."""
 _ENDED_IN_CACHE: Final = 64
 _READ_AT_ONCE: Final = 8
 """Jobs read in one round: each may be a large one."""
@@ -142,7 +144,7 @@ class JobStore:
             chunks=len(chunks),
             snapshot_bytes=size,
             batch_id=secrets.token_hex(8),
-            **terms.model_dump(include={"weight", "session", "session_max_tasks"}),
+            **terms.terms.model_dump(),
         )
         head = head_of(graph, terms)
         ops = [
@@ -166,6 +168,7 @@ class JobStore:
                     header=header,
                     header_revision=result.revision,
                     keyspace=Keyspace.ActiveJobs,
+                    log=(),
                 )
                 self._learn(job, head, result.revision)
                 return job, False
@@ -318,7 +321,8 @@ class JobStore:
         revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch_id))
         if revision is None:
             return Lost()
-        after = replace(job, graph=graph, seq=job.seq + 1, log_bytes=log_bytes)
+        small = None if job.log is None or log_bytes > _SMALL_LOG_BYTES else (*job.log, plain)
+        after = replace(job, graph=graph, seq=job.seq + 1, log_bytes=log_bytes, log=small)
         self._learn(after, head, revision, events)
         return Committed(after)
 
@@ -433,6 +437,8 @@ class JobStore:
         None if another writer has closed it.
         """
         header = job.header
+        if job.log is not None:
+            return await in_portions(history.parts(header.job_id, job.log, header.seq, batch))
         entries: Sequence[KeyValue] = ()
         if job.seq > header.seq:
             prefix = job_log.log_prefix(header.job_id, header.generation)
@@ -440,7 +446,8 @@ class JobStore:
             entries = found.items[: job.seq - header.seq]
             if not entries or entries[-1].key != job_log.log_key(header.job_id, header.generation, job.seq):
                 return None
-        return await in_portions(history.parts(header.job_id, entries, header.seq, batch))
+        log = (unpack(entry.value, f"batch {entry.key}") for entry in entries)
+        return await in_portions(history.parts(header.job_id, log, header.seq, batch))
 
     async def mend_heads(self) -> None:
         """Write unreadable heads again from the jobs' records; where those are unreadable, too, mark the job broken.

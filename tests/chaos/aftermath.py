@@ -17,7 +17,7 @@ from tests.chaos.workload import PATIENCE_S
 _CLEAN_S: Final = 120.0
 _CHECK_S: Final = 120.0
 _OF_ACTIVE_JOBS: Final = ("ActiveJobs/", "JobLog/")
-_OF_NO_JOB: Final = ("Executors", "Heartbeats", "Schedulers", "Sessions", "Locks")
+_OF_NO_JOB: Final = ("Executors", "Heartbeats", "ExecutorLoads", "Schedulers", "Sessions", "Locks")
 _ORPHANS: Final = "Plans"
 """Blobs of an event that lost its race: they are collected after ten to twenty minutes."""
 
@@ -63,6 +63,7 @@ class Aftermath:
                 **part.environment,
                 "ONAGER_SCHEDULER_RESULT_RETENTION_S": "0",
                 "ONAGER_SCHEDULER_RECORD_RETENTION_S": "0",
+                "ONAGER_SCHEDULER_AUDIT_RETENTION_S": "0",
                 "ONAGER_SCHEDULER_SWEEP_INTERVAL_MS": "500",
             }
             self._cluster.local.restart(part.name)

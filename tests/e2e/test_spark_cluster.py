@@ -110,7 +110,7 @@ def test_an_executor_s_share_of_a_stage_is_one_spark_job(cluster, events):
         assert jobs[-1].to_arrow().to_pylist() == [{"n": 100}]
         started = [event for event in told(events) if event["Event"] == "SparkListenerJobStart"]
         runs = {e["Job ID"]: e["Properties"].get("spark.jobGroup.id", "") for e in started}
-        mine = Counter(run for run in runs.values() if run.startswith(tuple(f"{job.id}/1." for job in jobs)))
+        mine = Counter(run for run in runs.values() if any(f"/{job.id}/1." in run for job in jobs))
         assert set(mine.values()) == {1}
         return [e["Stage Infos"][0]["Number of Tasks"] for e in started if runs.get(e["Job ID"]) in mine]
 

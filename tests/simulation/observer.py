@@ -290,7 +290,9 @@ class Observer(RunLedger):
         self._moved(job, graph)
 
     def _history_leads_to(self, job: SeenJob, graph: ExecutionGraph) -> None:
-        """All that led to a snapshot is in the history, and nothing else."""
+        """All that led to a snapshot is in the history, and nothing else, unless the log is damaged."""
+        if job.job_id in self.damaged:
+            return
         found = sorted(self._history.items())
         parts = [KeyValue(key, part, 0) for key, part in found if key.startswith(f"{job.job_id}/")]
         entries = [entry for part in parts for entry in read_part(part)]

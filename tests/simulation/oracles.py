@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from onager.execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.scheduler.jobs.audit import AuditRecord
 from onager.scheduler.jobs.blobs import blobs_of
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.state_backend import KeyRange, Keyspace
@@ -53,10 +54,17 @@ class Oracles:
                 self._check_result(client, job, graph, plan)
             case Cancelled() if job.job_id not in client.cancelled:
                 raise Violation(f"{job.job_id} was cancelled by nobody")
+            case Cancelled() if job.job_id not in self._audited_cancels():
+                raise Violation(f"{job.job_id} was cancelled, and the audit does not tell")
             case Failed(failure=failure):
                 self._check_failure(job, failure.kind, failure.message)
             case _:
                 pass
+
+    def _audited_cancels(self) -> set[str]:
+        keys = self._keys()
+        found = [AuditRecord.decoded(keys[key], key) for key in keys if key.startswith("Audit/")]
+        return {record.target for record in found if record.action == "cancel"}
 
     def _check_failure(self, job: SeenJob, kind: FailureKind, message: str) -> None:
         seen = job.failures[kind.value]
@@ -190,7 +198,7 @@ class Oracles:
         return not any(head.has_result or head.clean_up != "none" for head in found)
 
     def are_records_gone(self) -> bool:
-        """Return whether the store knows of no job any more."""
+        """Return whether the store knows of no job any more, nor of who cancelled one."""
         of_jobs = (
             "JobHeads/",
             "ActiveJobs/",
@@ -200,6 +208,7 @@ class Oracles:
             "GraphChunks/",
             "Results/",
             "History/",
+            "Audit/",
         )
         return not any(key.startswith(of_jobs) for key in self._keys())
 

@@ -4,8 +4,8 @@ Each is a patch that lasts as long as one simulation; the product knows nothing 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -30,6 +30,7 @@ from onager.scheduler.engine.retention import Retention
 from onager.scheduler.executors.failure_detector import FailureDetector
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs import job_heads, job_log
+from onager.scheduler.jobs.audit import Act, Audit
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.held_tasks import HeldTasks
 from onager.scheduler.jobs.job_heads import JobHead
@@ -348,6 +349,25 @@ def _retention_forgets_results() -> AbstractContextManager[Any]:
     return mock.patch.object(Retention, "_remove_records", remove)
 
 
+def _cancels_are_not_recorded() -> AbstractContextManager[Any]:
+    """A job is cancelled, and the audit does not tell."""
+
+    @asynccontextmanager
+    async def act(*_: Any) -> AsyncIterator[Act]:
+        yield Act("")
+
+    return mock.patch.object(Audit, "act", act)
+
+
+def _audit_stays() -> AbstractContextManager[Any]:
+    """The audit outlives its retention."""
+
+    async def sweep_audit(self: Retention) -> None:
+        return None
+
+    return mock.patch.object(Retention, "sweep_audit", sweep_audit)
+
+
 def _poll_waits_for_the_dead() -> AbstractContextManager[Any]:
     """A push executor waits for the scheduler that it has polled, whether that lives or not."""
 
@@ -459,6 +479,8 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "shared-blob-goes": _blob_goes_while_another_job_names_it,
     "other-replicas-not-woken": _other_replicas_are_not_woken,
     "retention-forgets": _retention_forgets_results,
+    "cancels-not-recorded": _cancels_are_not_recorded,
+    "audit-stays": _audit_stays,
     "poll-waits-for-the-dead": _poll_waits_for_the_dead,
     "short-wait-in-silence": _short_wait_ends_in_silence,
     "no-turns": _jobs_take_no_turns,

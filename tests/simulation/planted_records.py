@@ -1,6 +1,6 @@
 """Bugs of other systems in records of jobs and executors; see `planted`."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -13,12 +13,10 @@ from onager.scheduler.engine.query_coordinator import QueryCoordinator
 from onager.scheduler.engine.stage_coordinator import StageCoordinator
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs import history, job_log
-from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.policy.reservations import Launch
-from onager.state_backend import ABSENT, Conflict, KeyValue, Put
+from onager.state_backend import KeyValue, Put
 
-_blob_store = BlobStore.__init__
 _register = ExecutorManager.register
 _decoding_graph = job_log.decoding_graph
 _take = JobHeads._take
@@ -111,29 +109,6 @@ def _one_head_fails_all() -> AbstractContextManager[Any]:
     return mock.patch.object(JobHeads, "_take", take)
 
 
-def _known_blob_is_named_unseen() -> AbstractContextManager[Any]:
-    """A replica that has seen a blob references it without expecting that it still exists."""
-
-    class Unseeing:
-        def __init__(self, backend: Any) -> None:
-            self._backend = backend
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._backend, name)
-
-        async def put_txn(self, ops: Any, *, expect: Any = None) -> Any:
-            seen = {where: at for where, at in (expect or {}).items() if at == ABSENT or where[1].endswith("/meta")}
-            result = await self._backend.put_txn(ops, expect=seen)
-            if not isinstance(result, Conflict):
-                return result
-            return Conflict((await self._backend.read_txn([*expect])).values, result.revision)
-
-    def init(self: BlobStore, backend: Any) -> None:
-        _blob_store(self, Unseeing(backend))  # type: ignore[arg-type]
-
-    return mock.patch.object(BlobStore, "__init__", init)
-
-
 def _newest_is_written_at_once() -> AbstractContextManager[Any]:
     """A scheduler writes what those of the version before, that are still there, cannot read."""
     return mock.patch.object(Members, "writes_major", SCHEMA_MAJOR)
@@ -142,8 +117,8 @@ def _newest_is_written_at_once() -> AbstractContextManager[Any]:
 def _history_lacks_the_last_entry() -> AbstractContextManager[Any]:
     """The batch before that of a snapshot is not kept: the log is read up to the snapshot's position, exclusively."""
 
-    def parts(job_id: str, entries: Sequence[KeyValue], after: int, last: bytes) -> Generator[None, None, list[Put]]:
-        return _history_parts(job_id, entries[:-1], after, last)
+    def parts(job_id: str, log: Iterable[bytes], after: int, last: bytes) -> Generator[None, None, list[Put]]:
+        return _history_parts(job_id, list(log)[:-1], after, last)
 
     return mock.patch.object(history, "parts", parts)
 
@@ -154,7 +129,6 @@ OF_RECORDS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "stage-plans-stay": _stage_plans_stay,
     "partition-one-off": _partition_is_one_off,
     "one-head-fails-all": _one_head_fails_all,
-    "blob-named-unseen": _known_blob_is_named_unseen,
     "history-lacks-an-entry": _history_lacks_the_last_entry,
     "newest-written-at-once": _newest_is_written_at_once,
 }

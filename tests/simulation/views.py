@@ -13,7 +13,13 @@ from onager.state_backend import Keyspace
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-WATCHED = (Keyspace.Schedulers, Keyspace.Executors, Keyspace.Heartbeats, Keyspace.JobHeads)
+WATCHED = (
+    Keyspace.Schedulers,
+    Keyspace.Executors,
+    Keyspace.Heartbeats,
+    Keyspace.ExecutorLoads,
+    Keyspace.JobHeads,
+)
 
 
 class Views:
@@ -52,5 +58,7 @@ def _known(replica: Replica, keyspace: Keyspace) -> dict[str, float]:
             return {key: revision for key, (revision, _) in registry._records.items()}
         case Keyspace.Heartbeats:
             return dict.fromkeys(registry._hearts, float("inf"))  # of which only it is known whether they beat
+        case Keyspace.ExecutorLoads:
+            return {key: revision for key, (revision, _) in replica.executors.loads._known.items()}
         case _:
             return {head.job_id: replica.heads.revision(head.job_id) for head in replica.heads}

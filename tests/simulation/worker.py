@@ -111,6 +111,9 @@ class SimulatedWorker:
     def check_exchange(self) -> None:
         """There is always space here."""
 
+    def sample_load(self) -> pb.ExecutorLoad | None:
+        return pb.ExecutorLoad(heap_used_bytes=len(self._kept) << 20, rss_bytes=1 << 30) if self._is_alive else None
+
     def is_alive(self) -> bool:
         return self._is_alive
 

@@ -294,7 +294,7 @@ class World:
         await self._serve_alone(result_retention_s=0)
         await self._settle(oracles.are_results_gone, "results that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=True)
-        await self._serve_alone(result_retention_s=0, record_retention_s=0)
+        await self._serve_alone(result_retention_s=0, record_retention_s=0, audit_retention_s=0)
         await self._settle(oracles.are_records_gone, "records that are past retention are still there", within_s=60)
         await self._look_back(is_record_there=False)
         for executor in self.executors:

@@ -32,6 +32,7 @@ from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
 from onager.executor.spark.kernel import Kernel
 from onager.executor.spark.running.binder import Binder, BoundPlan, StageKey, stage_key
+from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
@@ -360,7 +361,9 @@ class StageRunner:
         if "failure" in event:
             if event["failure"]["out_of_memory"]:
                 self.binder.spare(run.stage)
-            return _report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
+            report = _report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
+            report.failed_metrics.CopyFrom(metrics_of(event))
+            return report
         if run.is_streamed:
             self._streamed.add(run.stage.job_id)
         report = _report_of(key, started, ended, None)
@@ -374,12 +377,7 @@ class StageRunner:
         success.output.checksum = event["checksum"]
         success.output.files.extend(event["files"])
         success.inline_result = inline
-        success.metrics.run_ms = ended - started
-        success.metrics.rows_out = event["rows"]
-        success.metrics.bytes_out = event["bytes"]
-        success.metrics.bytes_in = event["bytes_in"]
-        success.metrics.spill_bytes = event["spill_bytes"]
-        success.metrics.peak_memory_bytes = event["peak_memory_bytes"]
+        success.metrics.CopyFrom(metrics_of(event))
         self._add_operators(run, success, event.get("op_metrics", ""))
         return report
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from onager.exchange_layout import stage_directory, staging_directory
 from onager.executor.spark.kernel import Kernel, jvm_session
 from onager.executor.spark.planning import FusedRun
+from onager.executor.spark.running.metrics import metrics_of
 from onager.ids import JobId, new_nonce
 from onager.protocol import onager_pb2 as pb
 
@@ -48,12 +49,4 @@ def run_whole(
         checksum=event["checksum"],
         files=event["files"],
     )
-    metrics = pb.TaskMetrics(
-        run_ms=event["ended_ms"] - event["started_ms"],
-        rows_out=event["rows"],
-        bytes_out=event["bytes"],
-        bytes_in=event["bytes_in"],
-        spill_bytes=event["spill_bytes"],
-        peak_memory_bytes=event["peak_memory_bytes"],
-    )
-    return FusedRun(output, metrics, inline)
+    return FusedRun(output, metrics_of(event), inline)

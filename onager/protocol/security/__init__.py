@@ -6,8 +6,20 @@ declares a network trusted (``--insecure``).
 
 from onager.protocol.security.clients import ClientAccess, ClientSecurity
 from onager.protocol.security.places import reached_at
+from onager.protocol.security.principal import Caller, caller_of, principal
 from onager.protocol.security.roles import Role
 from onager.protocol.security.servers import ServerAccess, ServerSecurity
 from onager.protocol.security.tokens import TokenFile
 
-__all__ = ["ClientAccess", "ClientSecurity", "Role", "ServerAccess", "ServerSecurity", "TokenFile", "reached_at"]
+__all__ = [
+    "Caller",
+    "ClientAccess",
+    "ClientSecurity",
+    "Role",
+    "ServerAccess",
+    "ServerSecurity",
+    "TokenFile",
+    "caller_of",
+    "principal",
+    "reached_at",
+]

@@ -39,6 +39,7 @@ _BY_SERVICE: Final = {
         "RemoveState": _ADMINS,
         "CheckState": _ADMINS,
         "BackupState": _ADMINS,
+        "ListAudit": _ADMINS,
     },
     "OnagerExecutorGateway": {
         "RegisterExecutor": _EXECUTORS,

@@ -11,6 +11,7 @@ import structlog
 from onager.errors import InvalidSettingError, OnagerError, RoleRefusedError, TokenMissingError, TokenRefusedError
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
+from onager.protocol.security.principal import note_principal
 from onager.protocol.security.roles import ROLES
 from onager.protocol.security.tokens import HEADER, TokenFile
 from onager.protocol.status import abort
@@ -122,7 +123,7 @@ class _Configuration:
 
 
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses every call, except health, without a valid token, or with one of another role."""
+    """Refuses every call, except health, without a valid token, or with one of another role; notes who calls."""
 
     def __init__(self, token: TokenFile) -> None:
         self._token = token
@@ -142,6 +143,7 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return _refusal(method, TokenRefusedError() if shown else TokenMissingError())
         if found.role is not None and found.role not in (takes := ROLES.get(method, frozenset())):
             return _refusal(method, RoleRefusedError(found.name, found.role, method, sorted(takes)), caller=found.name)
+        note_principal(found.name)
         return await continuation(handler_call_details)
 
 

@@ -82,6 +82,6 @@ async def contents(url):
     return {
         (keyspace, key): item.value
         for keyspace, found in store.records.items()
-        if keyspace not in (*LEASE_BOUND, Keyspace.Executors)
+        if keyspace not in (*LEASE_BOUND, Keyspace.Executors, Keyspace.Audit)
         for key, item in found.items()
     }

@@ -76,6 +76,26 @@ async def test_a_job_submitted_here_is_run_there_and_followed_anywhere(replicas)
     await other.close()
 
 
+async def test_replicas_tell_the_same_load_of_an_executor(replicas):
+    here, there = replicas
+    clients = [Client(here.address), Client(there.address)]
+    said = pb.ExecutorLoad(heap_used_bytes=1 << 20, rss_bytes=2 << 30, cpu_percent=90, running=2, free_slots=1)
+
+    async def told():
+        lists = await asyncio.gather(*(c.stub.ListExecutors(pb.ListExecutorsRequest()) for c in clients))
+        return [(e.executor_id, e.running, e.load) for found in lists for e in found.executors]
+
+    async with executor(there.address, "e1", two_stages()) as scripted:
+        scripted.load = said
+
+        async def is_told_alike():
+            return await told() == [("e1", 2, said)] * 2
+
+        await eventually(is_told_alike)
+    for client in clients:
+        await client.close()
+
+
 async def test_replicas_list_each_other(replicas):
     async def listed(address):
         client = Client(address)

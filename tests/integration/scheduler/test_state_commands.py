@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import getpass
 import json
 import os
 import secrets
 import signal
+import socket
 
 import pytest
 
@@ -48,7 +50,8 @@ async def test_a_store_with_running_jobs_is_looked_after_through_its_scheduler(t
         with BackupReader(tmp_path / "b.zst") as reader:
             found = reader.check()
         assert found.source == backend.partition("?")[0]
-        assert found.counts == {k: n for k, n in checked["records"].items() if k not in LEASE_BOUND}
+        counts = {k: n for k, n in checked["records"].items() if k not in LEASE_BOUND}
+        assert found.counts == counts | {"Audit": 1}, "the record of this backup"
         assert out.splitlines()[0] == (
             f"{found.records} records as of revision {found.revision} are in {tmp_path / 'b.zst'}"
         )
@@ -294,6 +297,13 @@ async def test_everything_works_without_a_scheduler(tmp_path, url):
     assert (await state_json("rm", "JobLog/", "--yes", "--force", *straight))["removed"]
     broken = await state_json("check", *straight, code=1)
     assert broken["errors"] > 0
+    keys = [entry["key"] for entry in await state_json("ls", "Audit", *straight)]
+    acts = [(await state_json("get", key, *straight))["value"] for key in keys]
+    assert {(act["principal"], act["peer"]) for act in acts} == {(getpass.getuser(), socket.gethostname())}
+    assert [(act["target"], act["outcome"].partition(":")[0]) for act in acts] == [
+        ("Heartbeats/", "done"),
+        ("JobLog/", "done"),
+    ]
 
 
 async def test_a_store_is_watched_without_a_scheduler(etcd):

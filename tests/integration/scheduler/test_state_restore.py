@@ -47,7 +47,7 @@ async def test_a_store_that_is_not_empty_is_left_alone_unless_it_is_to_be_replac
     assert "delete 2 records and restore 1? There is no terminal to ask; use --yes" in err
     assert {key for _, key in await contents(target)} == {"old"}
     restored = await state_json(*restore, "--replace", "--yes")
-    assert (restored["records"], restored["errors"]) == ({"Sessions": 1}, 0)
+    assert (restored["records"], restored["errors"]) == ({"Sessions": 1, "Audit": 1}, 0)
     assert {key for _, key in await contents(target)} == {"new"}
 
 

@@ -170,6 +170,22 @@ def test_metrics_are_reported(spark, job):
     assert 0 < sum(r.success.metrics.bytes_in for r in last) < sum(s.output.bytes for s in first)
     assert all(r.success.metrics.peak_memory_bytes > 0 for r in last)
     assert all(r.started_ms and r.ended_ms - r.started_ms == r.success.metrics.run_ms for r in last)
+    for metrics in (r.success.metrics for r in job.reports):
+        assert metrics.fetch_ms + metrics.commit_ms <= metrics.run_ms + 1
+
+
+def test_the_time_to_write_the_end_of_an_output_is_reported(spark, job):
+    rows = spark.range(0, 200_000, 1, 1).selectExpr("id", "sha2(CAST(id AS STRING), 512) h").repartition(150, "id")
+    stage = cut(spark, rows)[0]
+    (report,) = job.run(stage.stage_id, stage.plan)  # all buckets are in memory until the last row
+    assert 0 < report.success.metrics.commit_ms <= report.success.metrics.run_ms
+
+
+def test_a_failure_says_what_the_attempt_cost(spark, job):
+    rows = spark.range(0, 300_000, 1, 1).selectExpr("assert_true(id < 299999, 'too many') ok")
+    (report,) = job.run_all(cut(spark, rows))
+    assert report.failure.message
+    assert report.failed_metrics.run_ms == report.ended_ms - report.started_ms > 0
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])

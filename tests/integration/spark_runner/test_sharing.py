@@ -175,46 +175,6 @@ def test_a_cancel_that_comes_after_the_end_leaves_nothing_behind(spark, runner, 
     assert not [entry for entry in unwanted if entry.startswith(f"{name}/")]
 
 
-SOURCE = """
-    public final class Source implements onager.rows.ExchangeSource {
-        public static int open = 0;
-        private final boolean breaks;
-        private boolean isDone = false;
-        public Source(boolean breaks) { this.breaks = breaks; open++; }
-        public onager.rows.Frame next() throws java.io.IOException {
-            if (breaks) { throw new java.io.IOException("it breaks off"); }
-            isDone = !isDone;
-            return isDone ? new onager.rows.Frame(new byte[8], 8, 1, 8) : null;
-        }
-        public void close() { open--; }
-    }
-"""
-
-
-def test_what_was_opened_to_be_read_whole_is_closed_whatever_happens(spark):
-    jvm = spark._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    held = jvm.java.lang.Class.forName("onager.rows.HeldInput")
-    compiler.setParentClassLoader(held.getClassLoader())
-    compiler.cook(SOURCE)
-    source = compiler.getClassLoader().loadClass("Source")
-    make = source.getConstructor(_array(spark, "java.lang.Class", [jvm.java.lang.Boolean.TYPE]))
-    interface = jvm.java.lang.Class.forName("onager.rows.ExchangeSource")
-    for breaks in ([False] * 3, [False, True, False]):
-        sources = jvm.java.lang.reflect.Array.newInstance(interface, 3)
-        for i, each in enumerate(breaks):
-            jvm.java.lang.reflect.Array.set(sources, i, make.newInstance(_array(spark, "java.lang.Object", [each])))
-        drain = held.getDeclaredMethod("drain", _array(spark, "java.lang.Class", [sources.getClass()]))
-        drain.setAccessible(True)
-        arguments = _array(spark, "java.lang.Object", [sources])
-        if any(breaks):
-            with pytest.raises(Py4JJavaError, match="it breaks off"):
-                drain.invoke(None, arguments)
-        else:
-            drain.invoke(None, arguments)
-        assert source.getField("open").get(None) == 0
-
-
 def test_a_part_of_a_result_is_closed_when_the_whole_cannot_be_written(spark, runner, exchange_dir):
     jvm = spark._jvm
     store = _field(jvm.java.lang.Class.forName("onager.Kernel"), runner.kernel._java, "store")

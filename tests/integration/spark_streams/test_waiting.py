@@ -102,6 +102,9 @@ def test_a_stage_that_waits_for_its_broadcast_is_waited_for(spark, beside, other
         time.sleep(0.1)
     gate.touch()
     assert job.table(stages).num_rows == 10
+    waited = [r.success.metrics for r in job.wait() if r.task.stage_id == stages[-1].stage_id]
+    assert all(0 < metrics.fetch_ms <= metrics.run_ms for metrics in waited)
+    assert max(metrics.fetch_ms for metrics in waited) >= 1_000
 
 
 def test_readers_of_a_stage_that_cannot_be_made_ready_hear_of_it(spark, job):

@@ -63,6 +63,9 @@ class ScriptedWorker:
     def check_exchange(self) -> None:
         """There is always space here."""
 
+    def sample_load(self):
+        return None
+
     def is_alive(self):
         return True
 

@@ -24,7 +24,10 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.calls: list[tuple[str, Any]] = []
         self.on_call: Callable[[str], None] = lambda _: None
         self.progress: list[pb.JobProgress] = []
+        self.load: pb.ExecutorLoad | None = None
         self.batches: list[pb.EventBatch] = []
+        self.audit: list[pb.AuditEntry] = []
+        """Told one on a page."""
         self.partitions: list[list[pa.RecordBatch]] = []
         self.schema = pa.schema([("n", pa.int64())])
         self.piece_bytes = 1 << 20
@@ -89,12 +92,19 @@ class FakeScheduler(OnagerSchedulerServicer):
 
     def ListExecutors(self, request, context):  # noqa: N802
         self._enter("ListExecutors", request, context)
-        return pb.ListExecutorsResponse(executors=[pb.ExecutorInfo(executor_id="e1", state="alive", slots=2)])
+        shown = pb.ExecutorInfo(executor_id="e1", state="alive", slots=2, load=self.load)
+        return pb.ListExecutorsResponse(executors=[shown])
 
     def ListSchedulers(self, request, context):  # noqa: N802
         self._enter("ListSchedulers", request, context)
         one = pb.SchedulerInfo(scheduler_id="s1", address=self.address, version="1", started_ms=1000, answering=True)
         return pb.ListSchedulersResponse(schedulers=[one])
+
+    def ListAudit(self, request, context):  # noqa: N802
+        self._enter("ListAudit", request, context)
+        number = int(request.cursor or 0)
+        following = str(number + 1) if number + 1 < len(self.audit) else ""
+        return pb.ListAuditResponse(entries=self.audit[number : number + 1], next=following)
 
     def ListState(self, request, context):  # noqa: N802
         self._enter("ListState", request, context)

@@ -105,6 +105,7 @@ class ScriptedExecutor:
         self.tasks: list[asyncio.Task[None]] = []
         self._cleaned_up: list[str] = []
         self.is_draining = False
+        self.load: pb.ExecutorLoad | None = None
         self.lose_answers = 0
         """How many answers to polls get lost on their way."""
 
@@ -242,7 +243,7 @@ class ScriptedExecutor:
             if not self.registrations:
                 continue  # it would be told to register, and does so already
             request = pb.HeartbeatRequest(
-                executor_id=self.executor_id, incarnation=self.incarnation, draining=self.is_draining
+                executor_id=self.executor_id, incarnation=self.incarnation, draining=self.is_draining, load=self.load
             )
             try:
                 await self.repeat()

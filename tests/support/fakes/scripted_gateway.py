@@ -172,6 +172,7 @@ class ScriptedWorker:
     streamed: set = field(default_factory=set)
     running: dict = field(default_factory=dict)
     full: str = ""
+    load: pb.ExecutorLoad | None = None
     start_error: Exception | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -207,6 +208,9 @@ class ScriptedWorker:
     def check_exchange(self) -> None:
         if self.full:
             raise ExchangeFullError(self.full)
+
+    def sample_load(self) -> pb.ExecutorLoad | None:
+        return self.load
 
     def is_alive(self) -> bool:
         return self.alive
@@ -249,11 +253,16 @@ async def serve(gateway: ScriptedGateway, address: str = "127.0.0.1:0") -> tuple
 
 @asynccontextmanager
 async def rig(
-    *, slots: int = 2, schedulers: int = 1, contents: Contents | None = None, **settings
+    *,
+    slots: int = 2,
+    schedulers: int = 1,
+    contents: Contents | None = None,
+    load: pb.ExecutorLoad | None = None,
+    **settings,
 ) -> AsyncIterator[Rig]:
     gateways = [ScriptedGateway() for _ in range(schedulers)]
     served = [await serve(gateway) for gateway in gateways]
-    worker = ScriptedWorker(contents=contents)
+    worker = ScriptedWorker(contents=contents, load=load)
     config = ExecutorSettings(
         scheduler=",".join(f"127.0.0.1:{port}" for _, port in served),
         slots=slots,

@@ -9,6 +9,7 @@ import time
 import pyarrow as pa
 import pytest
 
+from onager.clock import SystemClock
 from onager.protocol import onager_pb2 as pb
 from onager.version import __version__
 
@@ -174,6 +175,9 @@ def test_cancel_executors_and_state(onager, job):
     assert json.loads(onager("cancel", "j", "-o", "json", *where).out) == {"job_id": "j", "state": "cancelled"}
     assert "e1" in onager("executors", *where).out
     assert json.loads(onager("executors", "-o", "json", *where).out)[0]["slots"] == 2
+    job.load = pb.ExecutorLoad(heap_used_bytes=3 << 20, heap_max_bytes=1 << 30, rss_bytes=5 << 30, cpu_percent=170)
+    assert "3.0 MiB of 1.0 GiB  5.0 GiB  170 %" in onager("executors", *where).out
+    assert json.loads(onager("executors", "-o", "json", *where).out)[0]["load"]["cpu_percent"] == 170
     shown = onager("schedulers", *where).out.splitlines()
     assert shown[2].split()[:2] == ["s1", job.address]
     assert shown[2].endswith("yes")
@@ -214,6 +218,7 @@ def test_nobody_there_ends_with_3(onager):
         (("submit", "-e", "x", "-o", "arrow=/nowhere/f"), "there is no directory /nowhere"),
         (("submit", "-e", "x", "--scheduler", "nonsense"), "expected host:port"),
         (("jobs", "-o", "xml"), "expected one of table, json"),
+        (("audit", "--since", "yesterday"), "expected a length of time, such as 30m, 1h or 7d"),
         (("nonsense",), "No such command"),
         (("executor", "--scheduler", "h:1", "--slots", "1"), "EXCHANGE_DIR) is not given: give the directory"),
         (("scheduler", "--listen", "nonsense"), "--listen"),
@@ -279,6 +284,36 @@ def test_a_reader_that_leaves_early_is_no_error(job):
         assert process.stdout.readline() == "id\n"
         process.stdout.close()
         assert "Traceback" not in process.stderr.read()
+
+
+def test_who_submitted_is_a_column_where_anybody_has_a_name(onager, job):
+    where = ("--scheduler", job.address)
+    assert "BY" not in onager("jobs", *where).out
+    assert "submitted by" not in onager("job", "j", *where).out
+    job.progress[1].principal = "ann"
+    header, _, nameless, named = onager("jobs", *where).out.splitlines()
+    assert header.split() == ["JOB", "STATE", "SUBMITTED", "SECONDS", "BY", "NAME"]
+    assert "ann" not in nameless
+    assert named.split()[-2:] == ["ann", "n"]
+    assert [each["principal"] for each in json.loads(onager("jobs", "-o", "json", *where).out)] == ["", "ann"]
+    assert "submitted by: ann" in onager("job", "j", *where).out
+
+
+def test_the_audit_is_a_table_for_people_and_objects_for_programs(onager, scheduler):
+    scheduler.audit = [
+        pb.AuditEntry(at_ms=1000, principal="ann", peer="10.0.0.7", scheduler_id="s1", action="cancel", target=f"j{n}")
+        for n in range(3)
+    ]
+    where = ("--scheduler", scheduler.address)
+    done = onager("audit", "--since", "1h", "--action", "cancel", "--by", "ann", *where)
+    assert [line.split()[-1] for line in done.out.splitlines()[2:]] == ["j0", "j1", "j2"]
+    first, *others = [request for method, request in scheduler.calls if method == "ListAudit"]
+    assert (first.action, first.principal, first.target) == ("cancel", "ann", "")
+    assert abs(first.since_ms - (SystemClock().now_ms() - 3_600_000)) < 60_000
+    assert [request.cursor for request in others] == ["1", "2"]
+    assert {request.since_ms for request in others} == {first.since_ms}
+    found = json.loads(onager("audit", "-o", "json", *where).out)
+    assert [each["target"] for each in found] == ["j0", "j1", "j2"]
 
 
 def test_events_are_lines_for_people_and_objects_for_programs(onager, scheduler):

@@ -38,13 +38,15 @@ outputs = st.builds(
     payload_digest=st.none() | st.text("0123456789abcdef", min_size=1),
     incarnation=texts,
 )
-metrics = st.builds(TaskMetrics, run_ms=counts, rows_out=counts, bytes_out=counts, peak_memory_bytes=counts)
+metrics = st.builds(
+    TaskMetrics, run_ms=counts, rows_out=counts, bytes_out=counts, peak_memory_bytes=counts, queued_ms=counts
+)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.integers(0, 10_000), outputs, max_size=5), st.lists(metrics, max_size=3))
 def test_any_output_is(found, spent):
-    ledger = TaskLedger().with_outputs(found, spent)
+    ledger = TaskLedger().with_outputs(found, dict(enumerate(spent)))
     assert encoder(TaskLedger)(ledger).encode() == LEDGERS.dump_json(ledger)
     assert LEDGERS.validate_json(encoder(TaskLedger)(ledger)) == ledger
 

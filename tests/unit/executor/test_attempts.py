@@ -146,3 +146,24 @@ def test_an_acknowledgement_of_a_running_attempt_is_ignored():
     running(table, 0)
     table.acknowledge([key(0)])
     assert table.held() == [key(0)]
+
+
+def test_a_report_gets_how_long_its_attempt_waited():
+    clock = ManualClock()
+    table = AttemptTable(4, clock)
+    begun_ms = clock.now_ms() + 70
+    running(table, 0, 1, 2, 3)
+    clock.advance(500)
+    fused = pb.TaskSuccess(plan=pb.PlanOutcome(fused_output=pb.TaskOutput(nonce="n")))
+    another_clock_ms = clock.now_ms() + 60_000
+    reports = [
+        pb.TaskReport(task=task_id(key(0)), started_ms=begun_ms, success=pb.TaskSuccess()),
+        pb.TaskReport(task=task_id(key(1)), started_ms=begun_ms, ended_ms=begun_ms + 9, failure=pb.Failure()),
+        pb.TaskReport(task=task_id(key(2)), started_ms=begun_ms, success=fused),
+        pb.TaskReport(task=task_id(key(3)), started_ms=another_clock_ms, success=pb.TaskSuccess()),
+    ]
+    assert all(map(table.finish, reports))
+    assert reports[0].success.metrics == pb.TaskMetrics(queued_ms=70)
+    assert reports[1].failed_metrics == pb.TaskMetrics(queued_ms=70, run_ms=9)
+    assert reports[2].success.plan.fused_metrics == pb.TaskMetrics(queued_ms=70)
+    assert reports[3].success.metrics == pb.TaskMetrics(queued_ms=500)

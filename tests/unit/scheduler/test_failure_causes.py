@@ -67,6 +67,16 @@ async def test_it_goes_on_where_another_executor_failed_for_another_reason():
     assert (await read(reader("a", "b"), job, UNREADABLE)).cause is FailureCause.OTHER_VERSION
 
 
+async def test_a_failure_carries_what_the_attempt_cost():
+    job = planned(stage(1, 2))
+    job.launch("a")
+    cost = pb.TaskMetrics(run_ms=70, queued_ms=5)
+    task = pb.TaskId(job_id="job-1", stage_id=1)
+    report = pb.TaskReport(task=task, failure=pb.Failure(kind="io_error", message="it broke"), failed_metrics=cost)
+    (event,) = await reader("a").read(job.graph, SLOT, [report])
+    assert (event.metrics.run_ms, event.metrics.queued_ms) == (70, 5)
+
+
 async def test_a_success_that_cannot_be_used_is_not_the_users_error():
     job = planned(stage(1, 1))
     job.launch("a")

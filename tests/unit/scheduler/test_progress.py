@@ -14,6 +14,7 @@ from onager.execution_graph import (
     RetryLimits,
     SpeculationPolicy,
     StageInput,
+    TaskMetrics,
     apply_all,
     find_stragglers,
     pop_next_tasks,
@@ -26,6 +27,8 @@ from onager.scheduler.jobs.job_specs import decode_spec_shown, encode_spec
 from onager.scheduler.policy.fair_queue import FairQueue
 from tests.unit.scheduler.small_graphs import failed, graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
+
+HEADER = SimpleNamespace(job_id="job-1", principal="ann")
 
 
 def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
@@ -100,13 +103,29 @@ def test_each_task_is_told_with_its_successes():
     found = apply_all(found, [planned(3)])
     found = apply_all(found, launches(found, 2))
     found = apply_all(found, [succeeded(1, 1)])
-    job = SimpleNamespace(graph=found, seq=4)
+    job = SimpleNamespace(header=HEADER, graph=found, seq=4)
     detail = teller().detail(job, pb.JobSpec(), Explained("all", {"1": "part"}))
     tasks = detail.progress.stages[1].tasks
     assert [t.state for t in tasks] == ["running", "successful", "pending"]
     assert [t.successes for t in tasks] == [0, 1, 0]
     assert [t.attempts for t in tasks] == [1, 1, 0]
     assert (detail.plan, detail.progress.stages[1].plan, detail.log_seq) == ("all", "part", 4)
+
+
+def test_a_stage_is_told_with_what_was_wasted():
+    found = graph()
+    found = apply_all(found, launches(found))
+    found = apply_all(found, [planned(3)])
+    found = apply_all(found, launches(found, 2))
+
+    def told():
+        return teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress
+
+    assert not told().stages[1].HasField("wasted")
+    cost = TaskMetrics(run_ms=70, fetch_ms=9)
+    found = apply_all(found, [replace(failed(0, 5), metrics=cost), succeeded(1, 1)])
+    assert told().stages[1].wasted == pb.TaskMetrics(run_ms=70, fetch_ms=9)
+    assert JobProgress.from_message(told()).stages[1].wasted_ms == 70
 
 
 def test_a_job_says_how_much_of_it_lies_in_the_exchange():
@@ -162,14 +181,15 @@ def test_a_task_that_ran_twice_at_once_says_so():
     found = apply_all(found, [pop_next_tasks(found, ExecutorSlot("e2", "life", 1), 1, 99_999)])
 
     def told():
-        stage = teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress.stages[1]
+        job = SimpleNamespace(header=HEADER, graph=found, seq=4)
+        stage = teller().detail(job, pb.JobSpec(), None).progress.stages[1]
         task = stage.tasks[1]
         return stage.tasks_speculated, task.attempts, task.speculated, task.speculative_executor_id
 
     assert told() == (1, 2, True, "e2")
     found = apply_all(found, [replace(succeeded(1, 1, attempt=1), executor_id="e2")])
     assert told() == (1, 2, True, "")
-    stage = teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress.stages[1]
+    stage = teller().detail(SimpleNamespace(header=HEADER, graph=found, seq=4), pb.JobSpec(), None).progress.stages[1]
     assert [t.speculative_won for t in stage.tasks] == [False, True]
 
 
@@ -202,7 +222,7 @@ def wide(*partitions: int):
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 5, 12, 100])
 def test_tasks_are_told_in_pages(limit):
-    job = SimpleNamespace(graph=wide(4, 3, 0, 4), seq=4)
+    job = SimpleNamespace(header=HEADER, graph=wide(4, 3, 0, 4), seq=4)
     page = Page(limit=limit)
     found = []
     while True:
@@ -218,7 +238,9 @@ def test_tasks_are_told_in_pages(limit):
 
 
 def test_a_page_beyond_the_last_task_is_empty():
-    detail = teller().detail(SimpleNamespace(graph=wide(4), seq=4), pb.JobSpec(), None, Page(1, 2**32 - 1, 10))
+    detail = teller().detail(
+        SimpleNamespace(header=HEADER, graph=wide(4), seq=4), pb.JobSpec(), None, Page(1, 2**32 - 1, 10)
+    )
     assert not [t for s in detail.progress.stages for t in s.tasks]
     assert not detail.HasField("next")
 
@@ -262,7 +284,7 @@ def test_a_task_that_found_no_space_is_told_without_a_number_of_tries():
 def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(clock):
     made = teller()
     made._clock = clock
-    job = SimpleNamespace(header=SimpleNamespace(job_id="job-1"), seq=1, graph=graph())
+    job = SimpleNamespace(header=HEADER, seq=1, graph=graph())
     first = made.told(job)
     assert made.told(job) is first
     moved_on = SimpleNamespace(header=job.header, seq=2, graph=apply_all(job.graph, launches(job.graph)))
@@ -270,5 +292,6 @@ def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(c
     clock.advance(51)
     assert made.told(job) is not first
     for number in range(100):
-        made.told(SimpleNamespace(header=SimpleNamespace(job_id=f"j-{number}"), seq=1, graph=graph(f"j-{number}")))
+        header = SimpleNamespace(job_id=f"j-{number}", principal="")
+        made.told(SimpleNamespace(header=header, seq=1, graph=graph(header.job_id)))
     assert len(made._told) == 64

@@ -11,10 +11,13 @@ import zstandard
 from onager.clock import SystemClock
 from onager.errors import InvalidRequestError, SchemaVersionError, StateCorruptError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import Caller
 from onager.scheduler.app import Replica
 from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.records import pack
 from onager.scheduler.settings import SchedulerSettings
+from onager.state_admin.auditing import list_audit
 from onager.state_admin.backing_up import backup_records
 from onager.state_admin.backup_file import BackupReader, BackupWriter
 from onager.state_admin.checking import check_everything
@@ -24,6 +27,7 @@ from onager.state_backend import MAX_TXN_OPS, Committed, Keyspace, OutcomeUnknow
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.unit.scheduler.sound_store import SoundStore
 
+CALLER = Caller("ann", "10.0.0.7")
 ODD = {
     (Keyspace.Sessions, "a\0b/ü/\U0001f40e"): "ключ\0\n{".encode(),
     (Keyspace.Sessions, "empty"): b"",
@@ -51,18 +55,18 @@ async def restore(backend, clock, path):
         found = reader.check()
         target = await look_at_target(backend)
         mark = new_mark(clock, path.name, found.records)
-        return await restore_records(backend, target, reader.records(), mark)
+        return await restore_records(backend, target, reader.records(), mark, CALLER)
 
 
 async def contents(backend):
-    """Return all values but heartbeats, executors without the lease that they had."""
+    """Return all values but heartbeats and the audit, executors without the lease that they had."""
     result = {}
     for keyspace, found in (await read_contents(backend)).records.items():
         for key, item in found.items():
             value = item.value
             if keyspace is Keyspace.Executors:
                 value = ExecutorRecord.decoded(value, key).model_copy(update={"lease_id": 0})
-            if keyspace is not Keyspace.Heartbeats:
+            if keyspace not in (Keyspace.Heartbeats, Keyspace.Audit):
                 result[keyspace, key] = value
     return result
 
@@ -275,7 +279,7 @@ async def test_a_restore_that_breaks_off_is_noticed_and_can_be_repeated(backend,
     count = 3 * MAX_TXN_OPS
     mark = new_mark(clock, "b.zst", count)
     with pytest.raises(OSError, match="unplugged"):
-        await restore_records(backend, await look_at_target(backend), records_of(count, breaks_at=200), mark)
+        await restore_records(backend, await look_at_target(backend), records_of(count, breaks_at=200), mark, CALLER)
 
     target = await look_at_target(backend)
     assert target.counts == {"Sessions": MAX_TXN_OPS}
@@ -288,7 +292,7 @@ async def test_a_restore_that_breaks_off_is_noticed_and_can_be_repeated(backend,
         await back_up(backend, clock, tmp_path / "b.zst")
 
     again = new_mark(clock, "b.zst", count)
-    assert await restore_records(backend, target, records_of(count), again) == count
+    assert await restore_records(backend, target, records_of(count), again, CALLER) == count
     assert len(await backend.scan_keys(Keyspace.Sessions, limit=10_000)) == count
     await check_no_restore_pending(backend)
 
@@ -297,7 +301,7 @@ async def test_of_two_restores_at_once_only_the_later_goes_on(backend, clock):
     count = 3 * MAX_TXN_OPS
     target = await look_at_target(backend)
 
-    first = restore_records(backend, target, records_of(count), new_mark(clock, "first", count))
+    first = restore_records(backend, target, records_of(count), new_mark(clock, "first", count), CALLER)
     # The other one takes the store over as soon as this one has put its mark.
     put_txn = backend.put_txn
     calls = []
@@ -308,7 +312,7 @@ async def test_of_two_restores_at_once_only_the_later_goes_on(backend, clock):
             backend.put_txn = put_txn
             later = new_mark(clock, "second", 1)
             taken = await look_at_target(backend)
-            assert await restore_records(backend, taken, records_of(1), later) == 1
+            assert await restore_records(backend, taken, records_of(1), later, CALLER) == 1
         return await put_txn(ops, **more)
 
     backend.put_txn = counting
@@ -333,7 +337,7 @@ async def test_lost_answers_change_nothing(clock):
     async with LosesAnswers(MemoryStore(clock)) as backend:
         count = 5 * MAX_TXN_OPS + 1
         written = await restore_records(
-            backend, await look_at_target(backend), records_of(count), new_mark(clock, "b", count)
+            backend, await look_at_target(backend), records_of(count), new_mark(clock, "b", count), CALLER
         )
         assert written == count
         assert len(await backend.scan_keys(Keyspace.Sessions, limit=10_000)) == count
@@ -343,5 +347,25 @@ async def test_lost_answers_change_nothing(clock):
 async def test_a_damaged_executor_record_travels_as_it_is(backend, clock):
     damaged = [b"{", b"[]", pack(b'{"lease_id"')]
     records = [pb.StateRecord(keyspace="Executors", key=f"e{n}", value=v) for n, v in enumerate(damaged)]
-    await restore_records(backend, await look_at_target(backend), records, new_mark(clock, "b", 3))
+    await restore_records(backend, await look_at_target(backend), records, new_mark(clock, "b", 3), CALLER)
     assert [item.value for item in await backend.get_from_prefix(Keyspace.Executors, "")] == damaged
+
+
+async def test_the_audit_travels_and_that_of_the_store_stays_and_tells_of_the_restore(store, clock, tmp_path):
+    async with Audit(store.backend, clock, "s1").act(CALLER, "cancel", "job-1"):
+        pass
+    await back_up(store.backend, clock, tmp_path / "b.zst")
+    async with MemoryBackend(MemoryStore(clock)) as other:
+        clock.advance(1)
+        async with Audit(other, clock, "s2").act(CALLER, "cancel", "job-2"):
+            pass
+        assert (await look_at_target(other)).counts == {}, "nothing would be deleted"
+        clock.advance(1)
+        records = await restore(other, clock, tmp_path / "b.zst")
+        entries = (await list_audit(other, pb.ListAuditRequest())).entries
+        assert [(e.scheduler_id, e.action, e.target, e.outcome) for e in entries] == [
+            ("s1", "cancel", "job-1", "done"),
+            ("s2", "cancel", "job-2", "done"),
+            ("", "restore", "b.zst", f"done: {records} records"),
+        ]
+        assert not [f for f in check_everything(await read_contents(other)) if f.keyspace is Keyspace.Audit]

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from onager.protocol.security import Caller
+from onager.scheduler.executors.loads import ExecutorLoadRecord
+from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.jobs.job_log import JobHeader
 from onager.scheduler.records import pack
@@ -11,7 +14,7 @@ from onager.state_admin.checking import check_everything
 from onager.state_admin.contents import read_contents
 from onager.state_admin.restoring import new_mark
 from onager.state_backend import Keyspace
-from tests.unit.scheduler.sound_store import SoundStore, plan_of, spec_of
+from tests.unit.scheduler.sound_store import LIFE, SoundStore, plan_of, spec_of
 
 SPEC, PLAN = digest_of(spec_of("active")), digest_of(plan_of("active"))
 NEWER = b'{"schema_version":"2.0"}'
@@ -60,6 +63,7 @@ async def test_an_empty_store_is_sound(backend):
     ("keyspace", "key"),
     [
         (Keyspace.Executors, "e1"),
+        (Keyspace.ExecutorLoads, "e1"),
         (Keyspace.JobHeads, "active"),
         (Keyspace.JobHeads, "done"),
         (Keyspace.ActiveJobs, "active"),
@@ -286,6 +290,21 @@ async def test_heartbeats_that_belong_to_nobody(store):
     }
 
 
+async def test_loads_that_belong_to_nobody(store):
+    def load(executor_id, incarnation):
+        return ExecutorLoadRecord(executor_id=executor_id, incarnation=incarnation, at_ms=1).encoded()
+
+    await store.backend.put(Keyspace.ExecutorLoads, "e1", load("e1", LIFE))
+    assert await found_by(store) == set()
+    await store.backend.put(Keyspace.ExecutorLoads, "e1", load("e1", "another life"))
+    await store.backend.put(Keyspace.ExecutorLoads, "e2", load("e3", LIFE))
+    assert await found_by(store) == {
+        ("orphan", "ExecutorLoads/e1", True),
+        ("misplaced", "ExecutorLoads/e2", False),
+        ("orphan", "ExecutorLoads/e2", True),
+    }
+
+
 async def test_tasks_with_an_executor_that_is_gone(store):
     await store.backend.delete(Keyspace.Executors, "e1")
     await store.backend.delete(Keyspace.Heartbeats, "e1")
@@ -295,3 +314,17 @@ async def test_tasks_with_an_executor_that_is_gone(store):
 async def test_a_restore_that_was_not_finished(store, clock):
     await store.backend.put(Keyspace.Admin, "restore", new_mark(clock, "b.zst", 3).encoded())
     assert await found_by(store) == {("unfinished", "Admin/restore", False)}
+
+
+async def test_records_of_the_audit_are_readable_and_in_their_places(store, clock):
+    async with Audit(store.backend, clock, "s1").act(Caller("ann"), "cancel", "active"):
+        pass
+    assert await findings(store) == []
+    key = (await store.backend.scan_keys(Keyspace.Audit, limit=1)).items[0]
+    record = await store.backend.get(Keyspace.Audit, key)
+    await store.backend.put(Keyspace.Audit, "000000000000007-s2-x", record.value)
+    await store.backend.put(Keyspace.Audit, key, b"{")
+    assert await found_by(store) == {
+        ("misplaced", "Audit/000000000000007-s2-x", False),
+        ("undecodable", f"Audit/{key}", False),
+    }

@@ -12,6 +12,8 @@ from onager.errors import InvalidRequestError, NotFoundError, StateCorruptError,
 from onager.executor.spark import plan_codec
 from onager.executor.spark.stage_plan import ResultOutput, StagePlan
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.security import Caller
+from onager.scheduler.jobs.audit import Audit
 from onager.scheduler.jobs.blobs import digest_of
 from onager.scheduler.records import pack, pack_blob
 from onager.state_admin import looking
@@ -22,6 +24,7 @@ from onager.state_backend.local import WatchHub
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.unit.scheduler.sound_store import SoundStore, plan_of, result_stream, spec_of
 
+CALLER = Caller("ann", "10.0.0.7")
 SPEC, PLAN = digest_of(spec_of("active")), digest_of(plan_of("active"))
 
 
@@ -34,7 +37,7 @@ async def store(backend, clock):
 
 @pytest.fixture
 async def admin(store, clock):
-    return StateAdmin(store.backend, clock, "memory:")
+    return StateAdmin(store.backend, clock, "memory:", Audit(store.backend, clock, "s1"))
 
 
 async def get(admin, path):
@@ -203,7 +206,7 @@ async def test_a_watch_goes_on_at_given_revisions(admin, store):
 async def test_lost_events_are_told_and_what_is_there_listed(clock):
     memory = MemoryStore(clock)
     async with MemoryBackend(memory, hub=WatchHub(0, history_events=3)) as backend:
-        admin = StateAdmin(backend, clock, "memory:")
+        admin = StateAdmin(backend, clock, "memory:", Audit(backend, clock))
         for n in range(3):
             await backend.put(Keyspace.Sessions, f"s{n}", b"{}")
         async with watching(admin, "Sessions") as changes:
@@ -242,7 +245,7 @@ async def test_a_watch_ends_with_the_store_s_error(admin, store):
 
 
 async def remove(admin, path, **more):
-    return await admin.remove(pb.RemoveStateRequest(path=path, **more))
+    return await admin.remove(pb.RemoveStateRequest(path=path, **more), CALLER)
 
 
 async def test_one_record_is_removed_and_only_that(admin, store):
@@ -256,7 +259,7 @@ async def test_a_prefix_is_removed_in_one_operation(admin, store):
     done = await remove(admin, "Results/done/")
     assert (done.removed, done.keys) == (True, 2)
     after = await store.backend.scan_keys(Keyspace.Results, limit=10)
-    assert after.revision == before + 1
+    assert after.revision == before + 3, "with the record of it, before and after"
     assert not [key for key in after if key.startswith("done/")]
 
 
@@ -315,6 +318,13 @@ async def test_what_ended_jobs_left_is_not_in_use(admin):
 async def test_what_cannot_be_removed(admin, path, error, message):
     with pytest.raises(error, match=message):
         await remove(admin, path)
+
+
+async def test_a_removal_is_recorded_with_who_asked(admin):
+    await remove(admin, "Results/done/")
+    (entry,) = (await admin.audit(pb.ListAuditRequest())).entries
+    assert (entry.principal, entry.peer, entry.scheduler_id) == ("ann", "10.0.0.7", "s1")
+    assert (entry.action, entry.target, entry.outcome) == ("remove_state", "Results/done/", "done: 2 removed")
 
 
 # ---------------------------------------------------------------- checking

@@ -2,7 +2,10 @@ package onager;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryUsage;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeoutException;
 import onager.bind.Bound;
 import onager.bind.Broadcasts;
@@ -122,6 +125,13 @@ public final class Kernel {
     /** Describe an exception, which Python caught, as JSON. */
     public static String describe(Throwable e) throws IOException {
         return Json.text(Failures.describe(e, false));
+    }
+
+    /** Return what this JVM uses, as JSON: {heap_used_bytes, heap_max_bytes, gc_ms}. */
+    public static String jvmUse() throws IOException {
+        MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
+        long gc = ManagementFactory.getGarbageCollectorMXBeans().stream().mapToLong(each -> Math.max(0L, each.getCollectionTime())).sum();
+        return Json.text(Map.of("heap_used_bytes", heap.getUsed(), "heap_max_bytes", Math.max(0L, heap.getMax()), "gc_ms", gc));
     }
 
     // ------------------------------------------------------------ job groups and jobs

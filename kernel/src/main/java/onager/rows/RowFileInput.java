@@ -145,6 +145,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
     private final class Frames implements ExchangeSource {
         private final LZ4SafeDecompressor lz4 = LZ4Factory.fastestInstance().safeDecompressor();
         private final TaskContext context;
+        private final FetchWait wait;
         private final int bucket;
         private final int end;
         private int producer;
@@ -165,6 +166,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         /** *bucket*: -1 for all; producers *from* to *end* (exclusive). */
         Frames(TaskContext context, int bucket, int from, int end) {
             this.context = context;
+            this.wait = new FetchWait(context);
             this.bucket = bucket;
             this.producer = from - 1;
             this.end = end;
@@ -181,6 +183,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         /** Go to the next frame with rows: in this bucket, the next bucket, or the next producer. */
         @Override
         public Frame next() {
+            long begunNs = System.nanoTime();
             try {
                 while (true) {
                     if (framesLeft > 0) {
@@ -202,6 +205,8 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
                 throw e;
             } catch (IOException | RuntimeException e) {
                 throw failure(producer, e); // a damaged block may be an index out of bounds
+            } finally {
+                wait.since(begunNs);
             }
         }
 

@@ -85,6 +85,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
         fields.put("ended_ms", System.currentTimeMillis());
         fields.put("rows_read", m.inputMetrics().recordsRead());
         fields.put("bytes_in", m.shuffleReadMetrics().totalBytesRead());
+        fields.put("fetch_ms", m.shuffleReadMetrics().fetchWaitTime());
         fields.put("spill_bytes", m.diskBytesSpilled());
         fields.put("peak_memory_bytes", m.peakExecutionMemory());
         return new Outcome(partition, fields, inline);

@@ -96,7 +96,7 @@ public final class Whole {
     private Map<String, Object> fields(Written written) {
         var fields = new LinkedHashMap<String, Object>();
         written.into(fields);
-        for (String sum : List.of("rows", "bytes", "bytes_in", "spill_bytes")) {
+        for (String sum : List.of("rows", "bytes", "bytes_in", "fetch_ms", "spill_bytes")) {
             fields.put(sum, Stream.of(outcomes).mapToLong(outcome -> outcome.number(sum)).sum());
         }
         fields.put("peak_memory_bytes", Stream.of(outcomes).mapToLong(outcome -> outcome.number("peak_memory_bytes")).max().orElse(0L));

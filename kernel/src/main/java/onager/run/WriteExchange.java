@@ -55,7 +55,9 @@ final class WriteExchange extends Task {
                 check(context, writer.rows());
             }
             context.killTaskIfInterrupted();
+            long begunNs = System.nanoTime();
             writer.finish();
+            done.committedSince(begunNs);
             done.rows = writer.rows();
             done.bytes = sink.bytes();
         } catch (Throwable e) {

@@ -118,6 +118,7 @@ public final class WriteResult extends Task {
                     context.killTaskIfInterrupted();
                 }
             }
+            long begunNs = System.nanoTime();
             if (held > 0) {
                 flush(batch, stream, out);
             }
@@ -125,6 +126,7 @@ public final class WriteResult extends Task {
             out.endPiece();
             context.killTaskIfInterrupted();
             out.finish(done);
+            done.committedSince(begunNs);
             return done;
         } catch (Throwable e) {
             out.abort();

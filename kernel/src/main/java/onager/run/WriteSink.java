@@ -94,10 +94,12 @@ final class WriteSink extends Task {
             }
             throw e;
         }
+        long begunNs = System.nanoTime();
         told(() -> {
             writer.close();
             return null;
         });
+        done.committedSince(begunNs);
     }
 
     private interface Write<T> {

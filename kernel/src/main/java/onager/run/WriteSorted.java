@@ -47,9 +47,11 @@ final class WriteSorted extends Task {
                 check(context, writer.rows());
             }
             context.killTaskIfInterrupted();
+            long begunNs = System.nanoTime();
             done.rows = writer.rows();
             taken.write(writer, SortedInput.SAMPLES, partition);
             writer.finish();
+            done.committedSince(begunNs);
             done.bytes = sink.bytes();
         } catch (Throwable e) {
             sink.abort(e);

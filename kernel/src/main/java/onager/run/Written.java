@@ -7,15 +7,23 @@ final class Written {
     long rows = 0;
     long bytes = 0;
     String[] files = new String[0];
+    /** Milliseconds from the last row to the output under its final name. */
+    long commitMs = 0;
     /** The result if it is not in a file. */
     byte[] inline = null;
     /** The checksum that seals a result. */
     String checksum = "";
 
+    /** Set how long the commit took that began at *begunNs*, by `System.nanoTime`. */
+    void committedSince(long begunNs) {
+        commitMs = (System.nanoTime() - begunNs) / 1_000_000L;
+    }
+
     void into(Map<String, Object> fields) {
         fields.put("rows", rows);
         fields.put("bytes", bytes);
         fields.put("files", files);
+        fields.put("commit_ms", commitMs);
         fields.put("inline", inline != null);
         fields.put("checksum", checksum);
     }

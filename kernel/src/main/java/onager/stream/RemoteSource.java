@@ -8,6 +8,7 @@ import net.jpountz.lz4.LZ4SafeDecompressor;
 import onager.failure.BrokenStream;
 import onager.failure.Failures;
 import onager.rows.ExchangeSource;
+import onager.rows.FetchWait;
 import onager.rows.Frame;
 import onager.rows.PackedFrame;
 import org.apache.spark.TaskContext;
@@ -33,6 +34,7 @@ public final class RemoteSource implements ExchangeSource {
     private final boolean inOrder;
     private final long prefetchBytes;
     private final TaskContext context;
+    private final FetchWait wait;
     private final List<RemoteChannel> all;
     private final List<RemoteChannel> live; // the channels that are not done
     private final int waitMs;
@@ -60,6 +62,7 @@ public final class RemoteSource implements ExchangeSource {
         this.inOrder = inOrder;
         this.prefetchBytes = prefetchBytes;
         this.context = context;
+        this.wait = new FetchWait(context);
         int atOnce = Math.max(1, Math.min(channels.size(), MOST_ASKED));
         this.waitMs = channels.size() > MOST_ASKED ? TURN_MS : peers.limits().pollMs;
         this.mostBytes = (int) Math.max(LEAST_BYTES, Math.min(MOST_BYTES, prefetchBytes / atOnce));
@@ -67,7 +70,13 @@ public final class RemoteSource implements ExchangeSource {
 
     @Override
     public Frame next() throws IOException, InterruptedException {
-        PackedFrame packed = nextPacked();
+        long begunNs = System.nanoTime();
+        PackedFrame packed;
+        try {
+            packed = nextPacked();
+        } finally {
+            wait.since(begunNs);
+        }
         if (packed == null) {
             return null;
         }

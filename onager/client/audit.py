@@ -1,0 +1,51 @@
+"""Who changed what, as plain values."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onager.client.connection import Connection
+from onager.protocol import onager_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """An act at somebody's request, other than submitting a job."""
+
+    at_ms: int
+    """Since the Unix epoch, by the clock of the scheduler that was asked."""
+    principal: str
+    """The name of the caller's token; empty without tokens, and for a token without a name."""
+    peer: str
+    """The caller's address."""
+    scheduler_id: str
+    """The scheduler that was asked. Empty for a command that opened the store itself; then the principal is a user of
+    the machine that is the peer."""
+    action: str
+    """``cancel``, ``remove_state``, ``backup`` or ``restore``; ``unreadable`` for a damaged record."""
+    target: str
+    """The job, path or file."""
+    detail: str
+    """The reason given."""
+    outcome: str
+    """``done``, with more after a colon; why it was not done; or ``begun``, where nobody knows: the scheduler died, or
+    the caller left."""
+
+
+def list_audit(connection: Connection, request: pb.ListAuditRequest) -> Iterator[AuditEntry]:
+    """Yield what *request* asks for, page by page."""
+    while True:
+        answer: pb.ListAuditResponse = connection.call("ListAudit", request)
+        for entry in answer.entries:
+            yield AuditEntry(
+                at_ms=entry.at_ms,
+                principal=entry.principal,
+                peer=entry.peer,
+                scheduler_id=entry.scheduler_id,
+                action=entry.action,
+                target=entry.target,
+                detail=entry.detail,
+                outcome=entry.outcome,
+            )
+        if not answer.next:
+            return
+        request.cursor = answer.next

@@ -1,0 +1,37 @@
+"""Who makes the call that is being served."""
+
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+_name: Final[ContextVar[str]] = ContextVar("principal", default="")
+
+
+class Caller(NamedTuple):
+    """Who makes a call."""
+
+    principal: str = ""
+    """The name of its token; empty without tokens, and for a token without a name."""
+    peer: str = ""
+    """Its address, without the port."""
+
+
+def note_principal(name: str) -> None:
+    """Keep *name* for the rest of the current call: gRPC runs interceptors and handler of a call in one task."""
+    _name.set(name)
+
+
+def principal() -> str:
+    """Return the name of the token that the current call was made with, or an empty text."""
+    return _name.get()
+
+
+def caller_of(context: Any) -> Caller:
+    """Return who makes the current call, whose gRPC context is *context*."""
+    return Caller(principal(), _address(unquote(context.peer())))
+
+
+def _address(peer: str) -> str:
+    """Return the address in ``ipv4:10.0.0.7:41234``, or in ``ipv6:[::1]:41234``; any other text as it is."""
+    kind, _, rest = peer.partition(":")
+    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
