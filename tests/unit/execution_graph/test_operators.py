@@ -62,7 +62,7 @@ def test_odd_keys_are_merged_by_maximum_and_even_ones_are_summed(found):
 
 @given(st.lists(reports, max_size=8))
 def test_totals_are_written_as_pydantic_writes_them(found):
-    ledger = TaskLedger().with_outputs({}, (), operators=found)
+    ledger = TaskLedger().with_outputs({}, {}, operators=found)
     ledgers = TypeAdapter(TaskLedger)
     assert encoder(TaskLedger)(ledger).encode() == ledgers.dump_json(ledger)
     assert ledgers.validate_json(encoder(TaskLedger)(ledger)) == ledger

@@ -119,7 +119,7 @@ def test_a_stage_is_told_with_what_was_wasted():
     found = apply_all(found, launches(found, 2))
 
     def told():
-        return teller().detail(SimpleNamespace(graph=found, seq=4), pb.JobSpec(), None).progress
+        return teller().detail(SimpleNamespace(graph=found, seq=4, header=JobTerms()), pb.JobSpec(), None).progress
 
     assert not told().stages[1].HasField("wasted")
     cost = TaskMetrics(run_ms=70, fetch_ms=9)
