@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ def fault(kind: str, stage: int) -> Plant:
 
         def faulty(task_set: pb.TaskSet, *arguments: Any, **options: Any) -> Any:
             made = bound(task_set, *arguments, **options)
-            return classes.__getattr__("in")(made, kind) if task_set.stage_id == stage else made
+            if task_set.stage_id != stage:
+                return made
+            return replace(made, java=classes.__getattr__("in")(made.java, kind))
 
         executor.binder.bound = faulty
 
