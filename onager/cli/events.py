@@ -48,7 +48,8 @@ def what(event: JobEvent) -> str:  # noqa: PLR0911 - one case a type
             failure = fields["failure"]
             return f"{_task(fields)}: {failure.get('cause') or failure['kind']}: {failure['message']}"
         case "job_planned":
-            return f"{len(fields['stages'])} stages, by {fields['executor_id']}"
+            stages = len(fields["stages"])
+            return f"{stages} stage{'s' * (stages != 1)}, by {fields['executor_id']}"
         case "executor_lost":
             return f"{fields['executor_id']}: {fields['reason']}"
         case "not_kept":

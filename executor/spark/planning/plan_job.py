@@ -24,7 +24,7 @@ from onager.executor.spark.planning.job_session import (
 )
 from onager.executor.spark.planning.sizing import CUT_SETTINGS, fuses, is_fused, metrics_wanted, setting_bytes, sizes
 from onager.executor.spark.planning.sql_script import plan_script
-from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, buckets_of
+from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, ResultOutput, buckets_of
 from onager.job_settings import SORT_PARALLEL_FROM_BYTES
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
@@ -90,13 +90,14 @@ def plan_job(
     `PlanningError` and its subclasses for a job that cannot be planned, `InvalidSettingError` for its conf, `SinkError`
     for a target that cannot be published or may not be replaced, and Spark's own exceptions.
     """
+    metrics = metrics_wanted(spec.conf)
     with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
         frame, sink = _query(spec, session, call_function, until_planned, private)
         planning = _Planning(session, frame, sink, arrow_schema)
         if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
         try:
-            stages = planning.cut(spec, cluster_slots)
+            stages = planning.cut(spec, cluster_slots, metrics)
             _check_width(stages)
         except UnsupportedPlanError as e:
             if not e.runs_whole:
@@ -255,7 +256,7 @@ class _Planning:
         outcome.fused_inline_result = run.inline_result
         return outcome
 
-    def cut(self, spec: pb.JobSpec, cluster_slots: int) -> list[CutStage]:
+    def cut(self, spec: pb.JobSpec, cluster_slots: int, metrics: MetricsWanted) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
@@ -268,7 +269,7 @@ class _Planning:
                     self._plan,
                     self._column_names,
                     parallel_sort_bytes=setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES),
-                    metrics=metrics_wanted(spec.conf),
+                    metrics=metrics,
                 )
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:

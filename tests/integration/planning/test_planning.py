@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onager.errors import TargetExistsError, UnsupportedPlanError
+from onager.errors import InvalidSettingError, TargetExistsError, UnsupportedPlanError
 from onager.executor.spark.plan_codec import decode
 from onager.executor.spark.stage_plan import LeafInput
 from onager.protocol import onager_pb2 as pb
@@ -25,6 +25,13 @@ def test_a_small_query_runs_whole_in_the_planning_task(executor, tables):
     ((frame, names, sink),) = executor.fused
     assert (list(names), sink) == (["k", "count(1)"], None)
     assert frame.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true"
+
+
+def test_a_word_that_metrics_do_not_know_is_refused_before_anything_runs(executor, tables):
+    executor.fused.clear()
+    with pytest.raises(InvalidSettingError, match=r"onager\.metrics='rowz': give off, rows or full"):
+        executor.plan_sql("select 1", views=tables, conf={"onager.metrics": "rowz"})
+    assert executor.fused == []
 
 
 def test_a_fused_query_is_planned_as_plain_spark_plans_it_even_when_it_was_cut_first(executor, tables):
