@@ -10,7 +10,7 @@ unexport PYTHONPATH
 # The Java that set-up found is known only once set-up has run.
 with_java = JAVA_HOME="$${JAVA_HOME:-$$(cat .venv/java-home)}"
 
-.PHONY: help setup setup-dev demo cluster test test-all test-deploy simulate chaos lint check format reference protocol bench clean
+.PHONY: help setup setup-dev demo cluster test test-all test-deploy simulate chaos lint check format reference protocol page pictures bench clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -20,7 +20,9 @@ help:
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, FROM_VERSION=DIRECTORY)"
 	@echo "make test-all   every test, and TPC-H distributed, and in a Spark cluster, in every way"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
-	@echo "make reference   docs/reference, from the code"
+	@echo "make reference   docs/reference, alert rules and the dashboard, from the code"
+	@echo "make page   scheduler/http/static, from page/; needs Node 20 and npm"
+	@echo "make pictures   the pictures of the page in docs/pictures, with Spark and Chromium"
 	@echo "make setup | protocol | clean"
 
 setup:
@@ -72,9 +74,16 @@ bench: setup
 
 reference: setup-dev
 	@$(PYTHON) -m docs.reference || true
+	@$(PYTHON) -m deploy.monitoring || true
 
 protocol: setup-dev
 	$(PYTHON) -m onager.protocol.generate
+
+page:
+	cd page && npm ci && node build.mjs
+
+pictures: setup-dev
+	$(with_java) $(PYTHON) -m docs.screenshots
 
 # Never touches what standalone clusters keep below ~/.local/share/onager.
 clean:

@@ -14,8 +14,9 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,9 @@ from onager.protocol.task_keys import task_id, task_keys
 
 SPARK_VERSION: Final = "none"
 _SEEN_JOBS: Final = 1_000
+OPERATORS: Final = 14
+METERS: Final = {"off": 0, "rows": 12, "full": 60}
+"""Metrics that a task of a stage with two joins and an aggregate reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class BareJob:
     task_ms: int = 0
     has_rows: bool = False
     """Whether each task returns a row with the number of its partition, and its end is written down."""
+    metrics: str = "off"
+    """What each task reports of operators: ``off``, ``rows`` or ``full``, as a stage with two joins does."""
     tag: str = ""
     """Makes otherwise equal jobs distinct: their specification, plan and explanation."""
 
@@ -69,6 +75,8 @@ class BareWorker:
         self._events = events.open("a", buffering=1)
         self._lock = threading.Lock()
         self._seen: set[str] = set()
+        self._told_plans: set[str] = set()
+        """Jobs whose bound plan was reported."""
         self._going_on: dict[TaskKey, tuple[threading.Timer, OnReport]] = {}
 
     def start(self, assignment: Assignment, on_report: OnReport) -> None:
@@ -122,6 +130,10 @@ class BareWorker:
     def sample_load(self) -> None:
         """Say that nothing is known."""
 
+    def progress(self) -> Sequence[pb.AttemptProgress]:
+        """Return none: tasks take no time."""
+        return ()
+
     def is_alive(self) -> bool:
         """Return true: there is no JVM that could die."""
         return True
@@ -152,10 +164,55 @@ class BareWorker:
             self._events.write(f"finished {key.job_id} {key.partition} {key.task_attempt} {self._executor_id}\n")
             success.inline_result = _row(key.partition)
             success.output.inline, success.output.rows = True, 1
+        self._add_operators(job, key.job_id, success)
         return pb.TaskReport(task=task_id(key), success=success)
+
+    def _add_operators(self, job: BareJob, job_id: str, success: pb.TaskSuccess) -> None:
+        content = bound_plan(job.metrics)
+        if not content:
+            return
+        success.op_metrics, success.bound_plan = op_metrics(job.metrics), hashlib.sha256(content).hexdigest()
+        if job_id not in self._told_plans:
+            if len(self._told_plans) > _SEEN_JOBS:
+                self._told_plans.clear()  # to be told again does no harm
+            self._told_plans.add(job_id)
+            success.blobs.add(digest=success.bound_plan, content=content)
 
     def _output(self) -> pb.TaskOutput:
         return pb.TaskOutput(nonce=secrets.token_hex(8), executor_id=self._executor_id, shared=True)
+
+
+@cache
+def bound_plan(metrics: str) -> bytes:
+    """Return the operators that tasks report *metrics* of; empty if they report none."""
+    count = METERS[metrics]
+    nodes = [
+        {
+            "id": number,
+            "name": "Operator",
+            "text": f"Operator {number}, which does nothing [a#{number}L, b#{number}]",
+            "children": [number + 1] if number + 1 < OPERATORS else [],
+            "metrics": [
+                {"index": index, "name": f"metric{index}", "type": "sum"} for index in range(number, count, OPERATORS)
+            ],
+        }
+        for number in range(OPERATORS)
+    ]
+    return json.dumps({"nodes": nodes}).encode() if count else b""
+
+
+@cache
+def op_metrics(metrics: str) -> bytes:
+    """Return what a task reports: numbers of rows in the ten thousands, each after its key, as varints."""
+    written = bytearray([1])
+    for index in range(METERS[metrics]):
+        for number in (2 * index, 20_000 + index):
+            left = number
+            while left >= 0x80:  # noqa: PLR2004
+                written.append(left & 0x7F | 0x80)
+                left >>= 7
+            written.append(left)
+    return bytes(written)
 
 
 def plan_of(job: BareJob) -> pb.PlanOutcome:
@@ -198,7 +255,7 @@ def main(events: Path) -> int:
     """Run the executor until it is stopped."""
     _schema()  # Arrow takes a quarter of a second to load: not while a job waits for its plan
     settings = ExecutorSettings()  # from its variables
-    return run(settings, lambda known, _: (BareWorker(known.executor_id, events), SPARK_VERSION))
+    return run(settings, lambda known, *_: (BareWorker(known.executor_id, events), SPARK_VERSION))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Cluster:
     """A scheduler and executors, or one standalone process; a context manager that stops all of it.
 
     The state is in *backend*, by default in a LevelDB of its own; the code is that of *checkout*, by default this one;
-    *spark_conf* is that of all executors.
+    *spark_conf* is that of all executors. A standalone process serves its page at *http_address*.
     """
 
     def __init__(
@@ -41,8 +41,10 @@ class Cluster:
         backend: str | None = None,
         checkout: Path | None = None,
         spark_conf: Mapping[str, str] | None = None,
+        http_address: str | None = None,
     ) -> None:
         self.address = free_address()
+        self._http = [] if http_address is None else ["--http-listen", http_address]
         self._backend = backend
         self._checkout = checkout
         self._executor_slots = executor_slots
@@ -74,7 +76,7 @@ class Cluster:
         where = ("--listen", self.address, "--exchange-dir", str(exchange), "--backend", backend)
         if self._is_standalone:
             slots = str(sum(self._executor_slots))
-            self._run("standalone", "standalone", *where, "--slots", slots, *self._spark_conf)
+            self._run("standalone", "standalone", *where, "--slots", slots, *self._http, *self._spark_conf)
         else:
             self._run("scheduler", "scheduler", *where)
             for number, own_slots in enumerate(self._executor_slots):

@@ -1,5 +1,7 @@
 """``make demo [BACKEND=…]``: TPC-H data, a standalone cluster, three queries with live progress, where the time went.
 
+It ends with a job whose scheduler and executor are killed, and a picture of what happened to it.
+
 ``BACKEND=etcd`` starts an etcd of its own for the state; ``BACKEND=etcd://…`` uses one that is there.
 """
 
@@ -15,7 +17,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 import onager
-from benchmarks.cluster import Cluster
+from benchmarks import under_fire
+from benchmarks.cluster import Cluster, free_address
 from benchmarks.etcd_server import EtcdServer
 from benchmarks.tpch import query_text
 from benchmarks.tpch.data import generate, views
@@ -26,6 +29,7 @@ from onager.errors import OnagerError
 SCALE_FACTOR = 0.1
 QUERIES = (1, 3, 18)
 ROWS_SHOWN = 10
+PICTURE = Path("var/demo-timeline.svg")
 # Inputs this small would run as a single stage, at plain Spark's speed; cut them, to show how a large query runs.
 CONF = {"onager.fusion.maxBytes": "0"}
 
@@ -84,12 +88,15 @@ def _queries(data: Path, backend: str | None) -> tuple[list[Timing], float]:
     started_s = time.monotonic()
     kind = "leveldb" if backend is None else backend.partition(":")[0]
     _say(f"starting onager standalone: a scheduler on {kind}, an executor with two slots")
-    with Cluster((2,), is_standalone=True, backend=backend) as cluster:
-        _say(f"ready at {cluster.address} ({_seconds_since(started_s)})")
+    page = free_address()
+    with Cluster((2,), is_standalone=True, backend=backend, http_address=page) as cluster:
+        _say(f"ready at {cluster.address} ({_seconds_since(started_s)}); to watch it: http://{page}")
         with onager.connect(cluster.address) as client:
             tables = views(data)
             try:
                 timings = [_run(client, number, tables) for number in QUERIES]
+                print("\n--- The same without a scheduler and an executor, for a while ---", flush=True)
+                under_fire.run(client, cluster.pids["standalone"], PICTURE)
             except OnagerError as error:
                 sys.exit(f"demo: {error}")
         return timings, time.monotonic()

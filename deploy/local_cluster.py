@@ -1,10 +1,12 @@
 """``make cluster``: a highly available cluster as processes of this machine, the topology of ``docker-compose.yml``.
 
-Three members of etcd, three schedulers, HAProxy in front of them (where it is installed), and two executors. Logs and
-process ids are in ``var/cluster``; what is killed stays dead, for one to see that the rest goes on. Ctrl-C ends all.
+Three members of etcd, three schedulers, HAProxy in front of them (where it is installed), two executors, and Prometheus
+with the alert rules (where it is installed). Logs and process ids are in ``var/cluster``; what is killed stays dead,
+for one to see that the rest goes on. Ctrl-C ends all.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -21,6 +23,7 @@ from typing import Final
 
 import psutil
 
+from deploy.monitoring import programs
 from deploy.parts import HOST, Part, StartError, free_ports, is_free
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -29,7 +32,9 @@ _DRAIN_GRACE_MS: Final = 5_000
 _POLL_S: Final = 0.1
 _ETCD_ADVICE: Final = "etcd is neither on PATH nor in .venv/etcd: run make setup-dev, or install it (apt: etcd-server)"
 
-_OURS: Final = re.compile(r"(etcd|scheduler|executor)-\d+(\.log|\.pid)?|haproxy\.(log|pid)|env|exchange|secrets")
+_OURS: Final = re.compile(
+    r"(etcd|scheduler|executor)-\d+(\.log|\.pid)?|haproxy\.(log|pid)|prometheus(\.log|\.pid|\.json)?|env|exchange|secrets"
+)
 """What a cluster leaves in its directory."""
 
 Way = Callable[[str, str, str], str]
@@ -53,14 +58,17 @@ class LocalCluster:
         *,
         has_tls: bool = False,
         has_proxy: bool = True,
+        has_metrics: bool = False,
         way: Way = _straight,
         environment: Mapping[str, str] | None = None,
         executor_flags: Mapping[str, Sequence[str]] | None = None,
         exchange: Path | None = None,
+        page_listen: str | None = None,
     ) -> None:
         """Lay out the cluster; `StartError` when there is no etcd.
 
-        *environment* goes to all schedulers and executors; *executor_flags*, by the executor's name, to its command.
+        Schedulers serve the page if *page_listen* says where HAProxy does, if it is there. *environment* goes to all
+        schedulers and executors; *executor_flags*, by the executor's name, to its command.
         """
         self.directory = directory
         self.exchange = exchange or directory / "exchange"
@@ -73,8 +81,13 @@ class LocalCluster:
         self._way = way
         self._environment = environment or {}
         self._executor_flags = executor_flags or {}
-        ports = free_ports(4 * len(MEMBERS))
-        self._etcd_ports, self._peer_ports, self._ports, self._health_ports = (ports[i::4] for i in range(4))
+        self._page_listen = page_listen
+        *ports, self._prometheus_port = free_ports(6 * len(MEMBERS) + 1)
+        self._etcd_ports, self._peer_ports, self._ports, self._health_ports, self._page_ports, self._metrics_ports = (
+            ports[i::6] for i in range(6)
+        )
+        self._has_metrics = has_metrics
+        self._prometheus = programs.find("prometheus") if has_metrics else None
         self.parts: dict[str, Part] = {}
         self._lay_out(executors)
 
@@ -86,11 +99,30 @@ class LocalCluster:
         return self.listen if self.proxy else ",".join(f"{HOST}:{port}" for port in self._ports)
 
     @property
+    def pages(self) -> list[str]:
+        """Where the page is: at HAProxy, or at each scheduler."""
+        if self._page_listen is None:
+            return []
+        scheme = "https" if self._has_tls else "http"
+        places = [self._page_listen] if self.proxy else [f"{HOST}:{port}" for port in self._page_ports]
+        return [f"{scheme}://{place}/" for place in places]
+
+    @property
     def environment(self) -> dict[str, str]:
         """What clients and executors have to know."""
         secrets = self.directory / "secrets"
         safe = {"ONAGER_TLS_CA": f"{secrets}/ca.pem", "ONAGER_AUTH_TOKEN_FILE": f"{secrets}/token"}
         return {"ONAGER_SCHEDULER": self.addresses, **(safe if self._has_tls else {})}
+
+    @property
+    def metrics(self) -> list[str]:
+        """Return the addresses of the schedulers' metrics; none where they keep none."""
+        return [f"{HOST}:{port}" for port in self._metrics_ports] if self._has_metrics else []
+
+    @property
+    def prometheus(self) -> str | None:
+        """Where Prometheus answers to browsers, if it is installed."""
+        return f"http://{HOST}:{self._prometheus_port}" if self._prometheus else None
 
     def named(self, kind: str) -> list[Part]:
         """Return the parts of one kind: etcd, scheduler, haproxy, executor."""
@@ -111,8 +143,9 @@ class LocalCluster:
 
     def start(self) -> None:
         """Start everything, and return when executors are there to work; `StartError` says what did not start."""
-        if self.proxy and not is_free(self.listen):
-            raise StartError(f"{self.listen} is taken: is another cluster running? (--listen names another address)")
+        for listen, flag in ((self.listen, "--listen"), (self._page_listen, "--page-listen")):
+            if self.proxy and listen and not is_free(listen):
+                raise StartError(f"{listen} is taken: is another cluster running? ({flag} names another address)")
         _check_disposable(self.directory)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
@@ -126,13 +159,15 @@ class LocalCluster:
                 self.await_ready(part.name)
         for part in self.named("executor"):
             part.start()
+        if self._prometheus:
+            self._start_prometheus()
         lines = [f"export {name}={value}\n" for name, value in self.environment.items()]
         (self.directory / "env").write_text("".join(lines))
         self.await_executors()
 
     def stop(self) -> None:
         """End all processes: executors, proxy, schedulers, etcd."""
-        for kind in ("executor", "haproxy", "scheduler", "etcd"):
+        for kind in ("prometheus", "executor", "haproxy", "scheduler", "etcd"):
             for part in self.named(kind):
                 # etcd would take seconds to hand its leadership over.
                 part.ask_to_end(signal.SIGKILL if kind == "etcd" else signal.SIGTERM)
@@ -150,6 +185,8 @@ class LocalCluster:
             ready = lambda: "listening on " in part.told()  # noqa: E731 - one of several
         elif name.startswith("executor"):
             ready = lambda: part.pid in self._live_executors()  # noqa: E731
+        elif name == "prometheus":
+            ready = partial(_answers, f"{self.prometheus}/-/ready", b"Ready")
         else:
             ready = lambda: not is_free(self.listen)  # noqa: E731
         part.await_sign(ready, lambda: self.is_stopping)
@@ -176,7 +213,8 @@ class LocalCluster:
 
     def _lay_out(self, executors: int) -> None:
         self._lay_out_etcd()
-        for n, port, health in zip(MEMBERS, self._ports, self._health_ports, strict=True):
+        ports = list(zip(MEMBERS, self._ports, self._health_ports, self._page_ports, strict=True))
+        for n, port, health, page in ports:
             name = f"scheduler-{n}"
             members = enumerate(self._etcd_ports, 1)
             backend = "etcd://" + ",".join(self._way(name, f"etcd-{m}", f"{HOST}:{p}") for m, p in members)
@@ -184,12 +222,16 @@ class LocalCluster:
                 name, "scheduler", "--backend", backend, "--listen", f"{HOST}:{port}",
                 "--advertise", self._way("peers", name, f"{HOST}:{port}"),
                 "--health-listen", f"{HOST}:{health}", "--exchange-dir", str(self.exchange),
+                *(("--http-listen", f"{HOST}:{page}") if self._page_listen else ()),
+                *(("--metrics-listen", self.metrics[n - 1]) if self._has_metrics else ()),
                 *(self._server_secrets if self._has_tls else ()), ONAGER_SCHEDULER_SCHEDULER_ID=name,
             )  # fmt: skip
         if self.proxy:
             where = {"ONAGER_LISTEN": self.listen}
-            for n, port, health in zip(MEMBERS, self._ports, self._health_ports, strict=True):
+            where |= {"ONAGER_PAGE_LISTEN": self._page_listen} if self._page_listen else {}
+            for n, port, health, page in ports:
                 where |= {f"ONAGER_SCHEDULER_{n}": f"{HOST}:{port}", f"ONAGER_HEALTH_{n}": str(health)}
+                where |= {f"ONAGER_PAGE_{n}": f"{HOST}:{page}"} if self._page_listen else {}
             self._add("haproxy", self.proxy, "-db", "-f", str(ROOT / "deploy" / "haproxy.cfg"), **where)
         for n in range(1, executors + 1):
             name = f"executor-{n}"
@@ -198,6 +240,29 @@ class LocalCluster:
                 name, "executor", "--scheduler", ",".join(ways), "--slots", str(self._slots),
                 "--executor-id", name, "--exchange-dir", str(self.exchange), *self._executor_flags.get(name, ()),
             )  # fmt: skip
+
+        if self._prometheus:
+            self._add(
+                "prometheus", self._prometheus, f"--config.file={self.directory}/prometheus.json",
+                f"--storage.tsdb.path={self.directory}/prometheus",
+                f"--web.listen-address={HOST}:{self._prometheus_port}",
+            )  # fmt: skip
+
+    def _start_prometheus(self) -> None:
+        scraped = {
+            "onager": self.metrics,
+            "etcd": [f"{HOST}:{port}" for port in self._etcd_ports],
+        }
+        config = {
+            "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
+            "rule_files": [str(ROOT / "deploy" / "prometheus" / "rules.yml")],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in scraped.items()
+            ],
+        }
+        (self.directory / "prometheus.json").write_text(json.dumps(config, indent=1))  # which is YAML, too
+        self.parts["prometheus"].start()
+        self.await_ready("prometheus")
 
     def _lay_out_etcd(self) -> None:
         etcd = shutil.which("etcd") or shutil.which("etcd", path=str(ROOT / ".venv" / "etcd" / "usr" / "bin"))
@@ -250,6 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--directory", type=Path, default=ROOT / "var" / "cluster", help="logs, pids, all data; emptied"
     )
     parser.add_argument("--listen", metavar="H:P", help=f"address of HAProxy, which has to be installed ({HOST}:50050)")
+    parser.add_argument("--page-listen", metavar="H:P", default=f"{HOST}:50080", help="address of the page at HAProxy")
     parser.add_argument("--executors", type=int, default=2)
     parser.add_argument("--slots", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="of each executor")
     parser.add_argument("--tls", action="store_true", help="with certificates and a token")
@@ -261,6 +327,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.executors,
             options.slots,
             has_tls=options.tls,
+            page_listen=options.page_listen,
+            has_metrics=True,
         )
         _check_listens(cluster, options.listen)
     except StartError as error:
@@ -303,9 +371,16 @@ def _say_ready(cluster: LocalCluster) -> None:
         print(f"  {part.name:<12} pid {part.pid}")
     if cluster.proxy is None:
         print("haproxy is not installed (apt: haproxy): clients and executors know all schedulers instead.")
+    if cluster.prometheus is None:
+        print("prometheus is not installed (apt: prometheus): the metrics are there, and nobody collects them.")
+    metrics = " ".join(f"http://{address}/metrics" for address in cluster.metrics)
+    alerts = f"  alerts    {cluster.prometheus}/alerts (Prometheus)\n" if cluster.prometheus else ""
     print(
         f"onager is ready at {cluster.addresses}\n"
+        f"  page      {' '.join(cluster.pages)}\n"
         f"  logs      {cluster.directory}\n"
+        f"  metrics   {metrics}\n"
+        f"{alerts}"
         f"  try       . {ROOT}/.venv/bin/activate && . {cluster.directory}/env\n"
         f'            onager submit -e "SELECT 1 AS one"\n'
         "Ctrl-C ends it.",
@@ -336,10 +411,10 @@ def _check_disposable(directory: Path) -> None:
             )
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, sign: bytes = b'"true"') -> bool:
     try:
         with urllib.request.urlopen(url, timeout=1.0) as answer:  # noqa: S310 - an address of ours
-            return b'"true"' in answer.read()
+            return sign in answer.read()
     except OSError:
         return False
 

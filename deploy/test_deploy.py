@@ -3,6 +3,7 @@
 Needs haproxy, docker-compose and kubectl.
 """
 
+import json
 import os
 import re
 import shlex
@@ -11,14 +12,18 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 import onager
+from deploy.monitoring.alerts import ALERTS
 from onager.client.progress import JobState
 from onager.executor.settings import ExecutorSettings
 from onager.protocol.security import ClientSecurity
@@ -111,9 +116,25 @@ def test_two_of_three_schedulers_and_haproxys_way_to_them_die_in_the_middle_of_a
             assert another.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
 
 
+def test_prometheus_collects_from_all_schedulers_and_has_the_rules(cluster):
+    (address,) = re.findall(r"(http://\S+)/alerts", cluster.told.read_text())
+
+    def asked(path: str) -> Any:
+        with urllib.request.urlopen(f"{address}/api/v1/{path}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def targets_up() -> Counter[str]:
+        return Counter(t["labels"]["job"] for t in asked("targets")["activeTargets"] if t["health"] == "up")
+
+    until(lambda: targets_up() == {"onager": 3, "etcd": 3}, 60.0, "all targets", cluster.told)
+    (group,) = asked("rules")["groups"]
+    assert {rule["name"] for rule in group["rules"]} == {alert.name for alert in ALERTS}
+    assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}
+
+
 def test_ctrl_c_ends_all(cluster):
     pids = [int(file.read_text()) for file in cluster.directory.glob("*.pid")]
-    assert len(pids) == 9
+    assert len(pids) == 10
     cluster.process.send_signal(signal.SIGINT)
     assert cluster.process.wait(60) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -136,8 +157,23 @@ def test_kustomize_accepts_the_manifests():
     assert done.stdout.count("kind: PodDisruptionBudget") == 3
 
 
+def test_kustomize_adds_what_keda_needs(tmp_path):
+    shutil.copytree(ROOT / "deploy" / "kubernetes", tmp_path / "kubernetes")
+    with (tmp_path / "kubernetes" / "kustomization.yaml").open("a") as file:
+        file.write("components: [keda]\n")
+    done = subprocess.run(
+        ["kubectl", "kustomize", tmp_path / "kubernetes"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (scheduler,) = (d for d in done.stdout.split("---\n") if "kind: StatefulSet" in d and "name: scheduler\n" in d)
+    assert "ONAGER_SCHEDULER_SCALER_LISTEN" in scheduler
+    assert "ONAGER_SCHEDULER_BACKEND" in scheduler  # what was there is there
+    assert "name: secrets" in scheduler
+    assert "kind: ScaledObject" in done.stdout
+
+
 def test_whatever_is_set_in_the_files_is_a_setting():
-    files = [ROOT / "docker-compose.yml", ROOT / "Dockerfile", *(ROOT / "deploy" / "kubernetes").glob("*.yaml")]
+    files = [ROOT / "docker-compose.yml", ROOT / "Dockerfile", *(ROOT / "deploy" / "kubernetes").rglob("*.yaml")]
     files += [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     known = {f"ONAGER_SCHEDULER_{field.upper()}" for field in SchedulerSettings.model_fields}
     known |= {f"ONAGER_EXECUTOR_{field.upper()}" for field in ExecutorSettings.model_fields}

@@ -1,12 +1,14 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `speculation`, `outcomes`, `losses`), `operators` what the
-operators of plans measured, `rollback` what follows when something finished
-is lost, `pipelined` what is different where stages run together, `scheduling` what to do next.
+each event changes (`attempts`, `speculation`, `outcomes`, `losses`, `laid_out`), `operators` what the operators of
+plans measured, `rollback` what follows when something finished is lost, `pipelined` what is different where stages run
+together, `layout` how stages that start are laid out, `scheduling` what to do next.
 """
 
+from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
+    ADAPTIVE_MAJOR,
     PIPELINED_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
@@ -29,6 +31,7 @@ from onager.execution_graph.events import (
     PipelineAbandoned,
     PlanSummary,
     SinkSpec,
+    StageLaidOut,
     StagesStarted,
     StragglersFound,
     TaskFailed,
@@ -41,6 +44,7 @@ from onager.execution_graph.failures import Failure, FailureCause, FailureKind, 
 from onager.execution_graph.graph import (
     PLAN_STAGE_ID,
     Active,
+    AdaptivePolicy,
     Cancelled,
     ExecutionGraph,
     Failed,
@@ -52,6 +56,7 @@ from onager.execution_graph.graph import (
     submit,
 )
 from onager.execution_graph.invariants import violations
+from onager.execution_graph.layout import lay_out
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
@@ -75,9 +80,11 @@ from onager.execution_graph.scheduling import (
 )
 from onager.execution_graph.speculation import find_stragglers
 from onager.execution_graph.stages import (
+    NO_METRICS,
     ExecutorLife,
     ExecutorSlot,
     FailedStage,
+    FusedStage,
     OutputLayout,
     ResolvedStage,
     RetryPause,
@@ -85,22 +92,27 @@ from onager.execution_graph.stages import (
     RunningTask,
     Stage,
     StageInput,
+    StageLayout,
     StageSpec,
     StageWork,
     SuccessfulStage,
     TaskLedger,
     TaskMetrics,
     TaskOutput,
+    TaskRead,
     UnresolvedStage,
 )
 from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [
+    "ADAPTIVE_MAJOR",
+    "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
     "Active",
+    "AdaptivePolicy",
     "Cancelled",
     "Event",
     "EventBatch",
@@ -114,6 +126,7 @@ __all__ = [
     "FailureCause",
     "FailureKind",
     "FetchFailure",
+    "FusedStage",
     "HeldTask",
     "JobCancelled",
     "JobPlanned",
@@ -137,6 +150,8 @@ __all__ = [
     "SpeculationPolicy",
     "Stage",
     "StageInput",
+    "StageLaidOut",
+    "StageLayout",
     "StageSpec",
     "StageWork",
     "StagesStarted",
@@ -148,6 +163,7 @@ __all__ = [
     "TaskLedger",
     "TaskMetrics",
     "TaskOutput",
+    "TaskRead",
     "TaskSucceeded",
     "TasksLaunched",
     "TasksLost",
@@ -173,6 +189,7 @@ __all__ = [
     "has_task_for",
     "is_held",
     "is_streaming",
+    "lay_out",
     "lives_at_work",
     "lost_launches",
     "metrics_text",
@@ -181,6 +198,7 @@ __all__ = [
     "pop_next_tasks",
     "revive",
     "running_count",
+    "sizes_text",
     "streams_of",
     "submit",
     "violations",

@@ -4,11 +4,14 @@ A record carries ``schema_version`` as ``major.minor``: a reader refuses a newer
 a newer minor version added. Each record is written under the lowest version that reads it correctly, so the previous
 version can still read records that use nothing new:
 
-    1.5    all but what follows; with it came who wrote a batch, more metrics, and what was wasted, which a reader of
-           1.4 does without (1.4: causes of failures; 1.3: that a job says why it streams no more; 1.2: pauses before
+    1.7    all but what follows; with it came what laying out stages is decided from, which a reader of 1.6 does without
+           (1.6: how durations are distributed, ends of failed attempts' logs; 1.5: who wrote a batch, more metrics,
+           what was wasted; 1.4: causes of failures; 1.3: that a job says why it streams no more; 1.2: pauses before
            retries)
-    2.4    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
-    3.2    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
+    2.6    with second attempts (`speculation`): a reader that does not know them would go on as if they were not there
+    3.4    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
+    4.0    with stages that were laid out by what was measured (`layout`): a reader that does not know that would launch
+           other tasks
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -25,18 +28,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.encoding import encoder
-from onager.execution_graph.events import Event, PipelineAbandoned, StragglersFound, TasksSpeculated
+from onager.execution_graph.events import Event, PipelineAbandoned, StageLaidOut, StragglersFound, TasksSpeculated
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
 
-SCHEMA_MAJOR = 3
+SCHEMA_MAJOR = 4
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
 PIPELINED_MAJOR = 3
 """The version of records of jobs whose stages run together, for as long as they do."""
-_MINORS = {1: 5, 2: 4, 3: 2}
+ADAPTIVE_MAJOR = 4
+"""The version of records with stages that were laid out by what was measured."""
+_MINORS = {1: 7, 2: 6, 3: 4, 4: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -151,6 +156,8 @@ def _has_second_attempts(stage: Stage) -> bool:
 
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
+    if any(s.spec.layout is not None for s in graph.stages):
+        return ADAPTIVE_MAJOR  # a fused stage does not come without the one that it is fused into
     if graph.may_stream and (graph.is_active or any(_was_cut_short(s) for s in graph.stages)):
         return PIPELINED_MAJOR  # also before it is planned: earlier versions would continue from the plan their own way
     return SPECULATION_MAJOR if any(_has_second_attempts(s) for s in graph.stages) else 1
@@ -161,6 +168,8 @@ def _was_cut_short(stage: Stage) -> bool:
 
 
 def _major_of_event(event: Event) -> int:
+    if isinstance(event, StageLaidOut):
+        return ADAPTIVE_MAJOR
     if isinstance(event, PipelineAbandoned):
         return PIPELINED_MAJOR
     return SPECULATION_MAJOR if isinstance(event, StragglersFound | TasksSpeculated) else 1

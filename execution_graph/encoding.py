@@ -16,12 +16,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from immutables import Map
 
 from onager.execution_graph.maps import SPARSE
+from onager.execution_graph.stored import StoredAs
 
 Encoder = Callable[[Any], str]
 
 
 @cache
-def encoder(kind: Any) -> Encoder:
+def encoder(kind: Any) -> Encoder:  # noqa: PLR0911 - one for each kind of type
     """Return the function that writes values of the type *kind*; `TypeError` for a type that no record has."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -34,6 +35,9 @@ def encoder(kind: Any) -> Encoder:
         return _map(encoder(arguments[1]))
     if origin in (tuple, frozenset):
         return _sequence(arguments)
+    if isinstance(kind, type) and issubclass(kind, StoredAs):
+        write = encoder(kind.record_type)
+        return lambda value: write(value.to_record())
     return _dataclass(kind) if is_dataclass(kind) else _simple(kind)
 
 

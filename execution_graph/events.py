@@ -10,7 +10,7 @@ from pydantic import Field
 
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.maps import SPARSE
-from onager.execution_graph.stages import NO_METRICS, StageSpec, TaskMetrics, TaskOutput
+from onager.execution_graph.stages import NO_METRICS, StageSpec, TaskMetrics, TaskOutput, TaskRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,25 @@ class StagesStarted:
     stage_ids: tuple[int, ...]
     at_ms: int
     type: Literal["stages_started"] = "stages_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLaidOut:
+    """A stage that never launched a task gets others than it was planned with, by what its inputs measured.
+
+    Either its one task computes stages before it, too, or its tasks read other ranges of buckets.
+    """
+
+    stage_id: int
+    basis: tuple[tuple[int, int], ...]
+    """(stage, its attempt) of all that this was decided from, ascending: the stage, those that are fused into it, and
+    those that they read. The event changes nothing once one of them has another attempt."""
+    fused: Annotated[tuple[int, ...], SPARSE] = ()
+    """The stages that its one task computes, too, ascending."""
+    reads: Annotated[tuple[TaskRead, ...], SPARSE] = ()
+    """What each task reads, by partition."""
+    at_ms: int
+    type: Literal["stage_laid_out"] = "stage_laid_out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +152,10 @@ class JobPlanned:
     summary: PlanSummary
     fused_output: TaskOutput | None
     metrics: TaskMetrics
+    op_metrics: Annotated[str, SPARSE] = ""
+    """Of a fused output: what the operators of Spark's final plan measured, as in `TaskSucceeded`."""
+    bound_plan: Annotated[str, SPARSE] = ""
+    """That plan, by content."""
     at_ms: int
     type: Literal["job_planned"] = "job_planned"
 
@@ -206,6 +229,7 @@ LaunchEvent = TasksLaunched | TasksSpeculated | LaunchesRepeated
 
 Event = Annotated[
     StagesStarted
+    | StageLaidOut
     | TasksLaunched
     | StragglersFound
     | TasksSpeculated

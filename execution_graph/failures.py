@@ -81,6 +81,9 @@ class Failure:
     cause: Annotated[FailureCause | None, SPARSE] = None
     """Readers before 1.4, 2.3 and 3.1 do not know it, and work without it."""
 
+    log_tail: Annotated[str | None, SPARSE] = None
+    """The end of what the attempt logged, at most 16 KiB. Readers before 1.6, 2.5 and 3.3 drop it."""
+
     @property
     def told_kind(self) -> str:
         """Return the kind of failure that is shown to people."""

@@ -11,6 +11,7 @@ from onager.execution_graph.failures import Failure, RetryLimits
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import (
     ExecutorLife,
+    FailedStage,
     OutputLayout,
     ResolvedStage,
     RunningStage,
@@ -18,7 +19,6 @@ from onager.execution_graph.stages import (
     StageSpec,
     StageWork,
     SuccessfulStage,
-    UnresolvedStage,
 )
 
 PLAN_STAGE_ID = 0
@@ -102,6 +102,16 @@ class SpeculationPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptivePolicy:
+    """By which sizes stages are laid out when they start (`onager.execution_graph.layout`)."""
+
+    fuse_bytes: int = 8 * 1024 * 1024
+    """Stages that read no more than this in all become one task."""
+    target_bytes: int = 64 * 1024 * 1024
+    """What one task after an exchange shall read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """The pipelining of a job that wants its stages to run together, each reading what the others still write."""
 
@@ -132,6 +142,9 @@ class ExecutionGraph:
     """Set for a job whose stragglers get second attempts."""
     pipeline: Annotated[Pipeline | None, SPARSE] = None
     """Set for a job that asked for the streaming exchange."""
+    adaptive: Annotated[AdaptivePolicy | None, SPARSE] = None
+    """Set for a job whose stages are laid out by what was measured. Only decisions depend on it, no event's effect, so
+    a scheduler that does not know the field computes the same graph."""
     lost_lives: Annotated[tuple[ExecutorLife, ...], SPARSE] = ()
     """Lives that ended while outputs that were no longer needed were bound to them: remembered, because a later loss
     may make those outputs needed again, and then they have to be made first."""
@@ -186,7 +199,7 @@ class ExecutionGraph:
     def started_ms(self) -> int | None:
         """Return when the job's planning was first started, or None."""
         planning = self.stages[PLAN_STAGE_ID]
-        return None if isinstance(planning, UnresolvedStage | ResolvedStage) else planning.started_ms
+        return planning.started_ms if isinstance(planning, RunningStage | SuccessfulStage | FailedStage) else None
 
     @property
     def result_stage(self) -> Stage | None:
@@ -204,6 +217,7 @@ def submit(
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
     pipeline: Pipeline | None = None,
+    adaptive: AdaptivePolicy | None = None,
 ) -> ExecutionGraph:
     """Return the graph of a job that was just accepted: one PLAN stage, resolved."""
     planning = StageSpec(
@@ -225,4 +239,5 @@ def submit(
         limits=limits or RetryLimits(),
         speculation=speculation,
         pipeline=pipeline,
+        adaptive=adaptive,
     )

@@ -3,18 +3,23 @@
 from collections.abc import Iterator
 
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
+from onager.execution_graph.laid_out import covers
 from onager.execution_graph.planning import check_stages
 from onager.execution_graph.settling import has_inputs
 from onager.execution_graph.speculation import may_be_speculated
 from onager.execution_graph.stages import (
     FailedStage,
+    FusedStage,
     ResolvedStage,
     RunningStage,
     Stage,
     StageWork,
     SuccessfulStage,
+    TaskLedger,
     UnresolvedStage,
 )
+
+_NO_LEDGER = TaskLedger()
 
 
 def violations(graph: ExecutionGraph) -> tuple[str, ...]:
@@ -29,7 +34,8 @@ def _of_graph(graph: ExecutionGraph) -> Iterator[str]:
     planned = tuple(s.spec for s in graph.stages[1:])
     if (graph.plan is None) != (not planned):
         yield "stages and plan summary do not come together"
-    why = check_stages(planned) if planned else None
+    fused = {s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage)}
+    why = check_stages(planned, fused) if planned else None
     if why is not None:
         yield why
     failed = [s for s in graph.stages if isinstance(s, FailedStage)]
@@ -63,9 +69,33 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C9
         yield f"{name} has a partition that failed more often than is allowed"
     if any(o.is_durable != (not o.incarnation) for o in ledger.outputs.values()):
         yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
+    yield from _of_layout(graph, stage, name)
     if isinstance(stage, RunningStage):
         yield from _of_running(stage, name)
         yield from _of_speculation(graph, stage, name)
+
+
+def _of_layout(graph: ExecutionGraph, stage: Stage, name: str) -> Iterator[str]:
+    spec, layout = stage.spec, stage.spec.layout
+    if isinstance(stage, FusedStage):
+        into = graph.stages[stage.into].spec.layout if 0 <= stage.into < len(graph.stages) else None
+        if into is None or spec.stage_id not in into.fused:
+            yield f"{name} is fused into stage {stage.into}, which does not compute it"
+        if spec.partitions or spec.inputs or stage.ledger != _NO_LEDGER:
+            yield f"{name} is fused, and has tasks or inputs of its own"
+        if any(source.stage_id == spec.stage_id for s in graph.stages for source in s.spec.inputs):
+            yield f"{name} is fused, and something reads it"
+    if layout is None:
+        return
+    lacking = [i for i in layout.fused if not isinstance(graph.stages[i], FusedStage)]
+    if lacking:
+        yield f"{name} computes stages that are not fused into it: {lacking}"
+    tasks = 1 if layout.fused else len(layout.reads)
+    if spec.partitions != tasks or bool(layout.fused) == bool(layout.reads):
+        yield f"{name} has {spec.partitions} tasks, and a layout of {tasks}"
+    partitions = {source.stage_id: graph.stages[source.stage_id].spec.partitions for source in spec.inputs}
+    if layout.reads and not covers(layout.reads, layout.planned_partitions, partitions):
+        yield f"{name} does not read every bucket once"
 
 
 def _of_running(stage: RunningStage, name: str) -> Iterator[str]:

@@ -13,10 +13,13 @@ class MergeRule(Enum):
 
     SUM = "{0} += other.{0}"
     MAX = "{0} = other.{0} if other.{0} > {0} else {0}"
+    SKETCH = "{0} = {0}.merge(other.{0})"
 
 
 SUM = MergeRule.SUM
 MAX = MergeRule.MAX
+SKETCH = MergeRule.SKETCH
+"""For a distribution (`latency`)."""
 
 
 def merging(kind: type[_Metrics]) -> Callable[[_Metrics, Iterable[_Metrics]], _Metrics]:

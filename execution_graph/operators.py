@@ -6,8 +6,9 @@ the metric's index in the bound plan, and one more if it is merged by maximum; o
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 MAX_REPORT_BYTES: Final = 8 * 1024
@@ -28,7 +29,7 @@ class OperatorTotals:
     bound_plan: str
     """The bound plan, by content."""
     tasks: int
-    """How many accepted successes are in it. Successes of the stage that are in no totals were not reported."""
+    """How many partitions are in it, each with its first success; those that are in no totals were not reported."""
     values: Pairs
 
 
@@ -49,56 +50,63 @@ def metrics_text(data: bytes) -> str:
 
 def with_reports(totals: tuple[OperatorTotals, ...], reports: Iterable[OperatorReport]) -> tuple[OperatorTotals, ...]:
     """Return *totals* of a stage with further *reports*; sums stop at 2**63 - 1."""
-    values = {each.bound_plan: dict(each.values) for each in totals}
-    tasks = {each.bound_plan: each.tasks for each in totals}
+    merged = {each.bound_plan: each for each in totals}
+    begun: dict[str, tuple[dict[int, int], int]] = {}
+    """By bound plan that something is added to: its values so far, and how many tasks they are of."""
     for report in reports:
-        name = report.bound_plan or next(iter(values), "")
+        name = report.bound_plan or next(iter(merged), "")
         pairs = _pairs_of_text(report.metrics)
-        if pairs is None or not name or (name not in values and len(values) == MAX_PLANS):
+        if pairs is None or not name or (name not in merged and len(merged) == MAX_PLANS):
             continue
-        found = values.setdefault(name, {})
-        tasks[name] = tasks.get(name, 0) + 1
+        if name not in merged:
+            merged[name] = OperatorTotals(bound_plan=name, tasks=0, values=())
+        found, tasks = begun.get(name) or (dict(merged[name].values), merged[name].tasks)
         for key, value in pairs:
             before = found.get(key, 0)
             found[key] = max(before, value) if key % 2 else min(before + value, _MOST_VALUE)
-    return tuple(
-        OperatorTotals(bound_plan=name, tasks=tasks[name], values=tuple(sorted(found.items())))
-        for name, found in values.items()
-    )
+        begun[name] = found, tasks + 1
+    for name, (found, tasks) in begun.items():
+        is_in_order = len(found) == len(merged[name].values)  # no key is new, and a dict keeps its order
+        values = tuple(found.items() if is_in_order else sorted(found.items()))
+        merged[name] = OperatorTotals(bound_plan=name, tasks=tasks, values=values)
+    return tuple(merged.values())
 
 
-def _pairs_of_text(text: str) -> list[tuple[int, int]] | None:
+def _pairs_of_text(text: str) -> Pairs | None:
     try:
         return _pairs(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
         return None
 
 
-def _pairs(data: bytes) -> list[tuple[int, int]] | None:
+@lru_cache(maxsize=64)  # what was just checked, when its report arrived, is merged right after
+def _pairs(data: bytes) -> Pairs | None:
     """Return what a task reported, or None if it is nothing that this version reads."""
     if not data or data[0] != _FORMAT or len(data) > MAX_REPORT_BYTES:
         return None
-    try:
-        numbers = list(_varints(data[1:]))
-    except ValueError:
+    numbers = _varints(data[1:])
+    if numbers is None or len(numbers) % 2:
         return None
-    if len(numbers) % 2 or any(key >= _MOST_KEY for key in numbers[::2]):
-        return None
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
+    keys, values = numbers[::2], numbers[1::2]
+    return tuple(zip(keys, values, strict=True)) if max(keys, default=0) < _MOST_KEY else None
 
 
-def _varints(data: bytes) -> Iterator[int]:
-    """Yield the numbers in *data*; raises ValueError if one is cut off, or larger than 63 bits."""
+def _varints(data: bytes) -> list[int] | None:
+    """Return the numbers in *data*; None if one is cut off, or larger than 63 bits. It runs for every task."""
+    numbers: list[int] = []
     number = shift = 0
     for byte in data:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
+        if byte >= 0x80:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if shift > 63:
+                return None
+        elif not shift:
+            numbers.append(byte)
+        else:
+            number |= byte << shift
             if number > _MOST_VALUE:
-                raise ValueError(number)
-            yield number
+                return None
+            numbers.append(number)
             number = shift = 0
-        elif shift > 63:
-            raise ValueError(shift)
-    if shift:
-        raise ValueError(data)
+    return None if shift else numbers

@@ -8,6 +8,7 @@ from onager.execution_graph.attempts import has_another, held, returned, running
 from onager.execution_graph.events import TaskFailed, TaskSucceeded
 from onager.execution_graph.failures import UNCOUNTED_PAUSE_MS, Failure, FailureCause, FailureKind
 from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.losses import with_losses
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
@@ -36,23 +37,28 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
     stopped: list[TaskMetrics] = []
     operators: list[OperatorReport] = []
     durations_ms: dict[int, int] | None = None if graph.speculation is None else {}
+    times: dict[int, TaskTimes] | None = {} if stage.spec.partitions > 1 else None
     at_ms = 0
     lies_nowhere = stage.spec.output.kind == "exchange" and is_streaming(graph, stage)
     for event in events:
         task = held(stage, event.partition, event.task_attempt, event.executor_id)
         if task is not None and event.partition not in outputs:
             outputs[event.partition] = bound(streamed(event.output) if lies_nowhere else event.output, task)
-            metrics[event.partition] = event.metrics
-            if event.op_metrics:
+            metrics[event.partition] = cost = event.metrics
+            if event.op_metrics and event.partition not in stage.ledger.successes:  # its rows count once
                 operators.append(OperatorReport(event.bound_plan, event.op_metrics))
             at_ms = event.at_ms
             if stage.speculative and has_another(stage, event.partition):
                 stopped.append(_cost_of_other(stage, event))
+            if times is not None:
+                rest_ms = at_ms - task.launched_ms - cost.queued_ms - cost.run_ms
+                rest_ms = max(0, rest_ms)
+                times[event.partition] = TaskTimes(cost.queued_ms, cost.run_ms, cost.fetch_ms, rest_ms)
             if durations_ms is not None:
                 durations_ms[event.partition] = max(0, at_ms - task.launched_ms)
     if not outputs:
         return graph
-    stage = with_successes(stage, outputs, metrics, durations_ms, operators)
+    stage = with_successes(stage, outputs, metrics, durations_ms, operators, times)
     if stopped:
         stage = replace(stage, ledger=stage.ledger.after_waste(*stopped))
     graph = with_stage(graph, stage)

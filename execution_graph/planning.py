@@ -1,14 +1,17 @@
 """The conditions that a plan must meet before its stages become part of a graph."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from onager.execution_graph.events import JobPlanned
 from onager.execution_graph.stages import StageSpec, StageWork
 
 
-def check_stages(stages: tuple[StageSpec, ...]) -> str | None:
-    """Return why *stages* cannot be a plan (ids not dense from 1, an input that is no earlier stage, …), or None."""
-    return next(_faults_of_stages(stages), None)
+def check_stages(stages: tuple[StageSpec, ...], unread: Collection[int] = ()) -> str | None:
+    """Return why *stages* cannot be a plan (ids not dense from 1, an input that is no earlier stage, …), or None.
+
+    Those whose ids are in *unread* need no reader.
+    """
+    return next(_faults_of_stages(stages, unread), None)
 
 
 def check_plan(event: JobPlanned) -> str | None:
@@ -16,7 +19,7 @@ def check_plan(event: JobPlanned) -> str | None:
     return next(_faults_of_plan(event), None)
 
 
-def _faults_of_stages(stages: tuple[StageSpec, ...]) -> Iterator[str]:
+def _faults_of_stages(stages: tuple[StageSpec, ...], unread: Collection[int] = ()) -> Iterator[str]:
     if not stages:
         yield "a plan needs at least one stage"
     for expected, spec in enumerate(stages, start=1):
@@ -31,7 +34,7 @@ def _faults_of_stages(stages: tuple[StageSpec, ...]) -> Iterator[str]:
                 yield f"stage {spec.stage_id} reads stage {source.stage_id}, which is not an earlier one"
     read = {source.stage_id for spec in stages for source in spec.inputs}
     for spec in stages[:-1]:
-        if spec.stage_id not in read:
+        if spec.stage_id not in read and spec.stage_id not in unread:
             yield f"stage {spec.stage_id} is read by no other, and is not the last"
 
 

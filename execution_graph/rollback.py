@@ -6,6 +6,7 @@ from dataclasses import replace
 from onager.execution_graph.stages import (
     ExecutorLife,
     FailedStage,
+    FusedStage,
     ResolvedStage,
     RunningStage,
     Stage,
@@ -112,7 +113,7 @@ def _after_loss(stage: Stage, ledger: TaskLedger, *, is_lost: bool, has_inputs: 
             after = UnresolvedStage(spec=spec, attempt=attempt, ledger=ledger)
         case ResolvedStage() | UnresolvedStage() if is_lost:
             after = replace(stage, ledger=ledger)
-        case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage() | FailedStage():
+        case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage() | FailedStage() | FusedStage():
             pass  # a successful stage keeps its outputs, whatever became of its inputs
     return after
 

@@ -16,6 +16,7 @@ from onager.execution_graph.speculation import pop_speculative
 from onager.execution_graph.stages import (
     ExecutorLife,
     ExecutorSlot,
+    FusedStage,
     ResolvedStage,
     RunningStage,
     RunningTask,
@@ -220,8 +221,8 @@ def can_judge(graph: ExecutionGraph, task: TaskRef) -> bool:
     if not 0 <= task.stage_id < len(graph.stages):
         return False
     stage = graph.stages[task.stage_id]
-    if task.stage_attempt != stage.attempt:
-        return task.stage_attempt < stage.attempt
+    if isinstance(stage, FusedStage) or task.stage_attempt != stage.attempt:
+        return isinstance(stage, FusedStage) or task.stage_attempt < stage.attempt
     running = stage.running.get(task.partition) if isinstance(stage, RunningStage) else None
     if running is not None:
         return task.task_attempt <= stage.ledger.last_known_attempt(task.partition, running.attempt)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from onager.execution_graph.failures import Failure
 from onager.execution_graph.graph import ExecutionGraph, Failed, Succeeded
+from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.maps import without
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.stages import (
@@ -42,6 +43,7 @@ def with_successes(
     metrics: Mapping[int, TaskMetrics],
     durations_ms: Mapping[int, int] | None = None,
     operators: Sequence[OperatorReport] = (),
+    times: Mapping[int, TaskTimes] | None = None,
 ) -> RunningStage:
     """Return *stage* after *outputs* were written; their tasks no longer run, and need no second attempt."""
     return replace(
@@ -49,7 +51,7 @@ def with_successes(
         running=without(stage.running, outputs),
         speculatable=stage.speculatable and tuple(p for p in stage.speculatable if p not in outputs),
         speculative=without(stage.speculative, outputs),
-        ledger=stage.ledger.with_outputs(outputs, metrics, durations_ms, operators),
+        ledger=stage.ledger.with_outputs(outputs, metrics, durations_ms, operators, times),
     )
 
 
@@ -97,7 +99,11 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
             after = SuccessfulStage(
                 spec=after.spec,
                 attempt=after.attempt,
-                ledger=replace(after.ledger, failed_fetch_attempts=frozenset()),
+                ledger=replace(
+                    after.ledger,
+                    failed_fetch_attempts=frozenset(),
+                    latencies=after.ledger.latencies.with_times((), are_last=True),
+                ),
                 started_ms=after.started_ms if isinstance(after, RunningStage) else at_ms,
                 ended_ms=at_ms,
             )

@@ -8,6 +8,7 @@ A stage is resolved once every producer is successful (in a pipelined job: once 
 launched, see `pipelined`). Back edges: a lost input takes Resolved (same attempt) and Running (attempt + 1) back to
 Unresolved; lost outputs that are still needed take Successful back to Running, or to Unresolved when its own inputs are
 gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
+Unresolved and Resolved, of a stage that never launched a task, also lead to Fused: another stage's task computes it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from immutables import Map
 from pydantic import Field
 
 from onager.execution_graph.failures import Failure
+from onager.execution_graph.latencies import NO_LATENCIES, Latencies, TaskTimes
 from onager.execution_graph.maps import SPARSE, PartitionMap, without
 from onager.execution_graph.merging import MAX, SUM, merging
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, with_reports
@@ -45,6 +47,8 @@ class StageInput:
     read: Literal["bucket", "all"]
     """Whether a task reads one bucket of it or everything; the stage's plan says which bucket (a union, for one, has as
     many tasks as its inputs have buckets together)."""
+    may_split: Annotated[bool, SPARSE] = False
+    """Whether several tasks may read a bucket of it, each what some of its tasks gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,34 @@ class OutputLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRead:
+    """The buckets that a task reads of each input of which it was planned to read one."""
+
+    first_bucket: int
+    end_bucket: int
+    """Exclusive."""
+    split_stage_id: Annotated[int, SPARSE] = 0
+    """The input of whose bucket it reads no more than what some tasks gave; 0: none."""
+    first_producer: Annotated[int, SPARSE] = 0
+    """The first of those tasks, by partition."""
+    end_producer: Annotated[int, SPARSE] = 0
+    """Exclusive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLayout:
+    """How a stage runs otherwise than it was planned, since its inputs were measured (`layout`)."""
+
+    planned_partitions: int
+    fused: Annotated[tuple[int, ...], SPARSE] = ()
+    """The stages that its one task computes, too, ascending; that task reads all of every input."""
+    reads: Annotated[tuple[TaskRead, ...], SPARSE] = ()
+    """What each task reads, by partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
-    """What a stage computes; never changes."""
+    """What a stage computes; changes once at most, when the stage is laid out, before any of its tasks is launched."""
 
     stage_id: int
     name: str
@@ -71,6 +101,14 @@ class StageSpec:
     output: OutputLayout
     is_deterministic: bool = True
     """Whether running a partition again gives the same rows in the same order."""
+    leaf_bytes: Annotated[int, SPARSE] = 0
+    """What its leaves read, without the output of other stages."""
+    may_fuse: Annotated[bool, SPARSE] = False
+    """Whether it gives the same rows when one task does all of it, within the stage that reads it."""
+    may_merge: Annotated[bool, SPARSE] = False
+    """Whether it gives the same rows when a task reads neighbouring buckets."""
+    layout: Annotated[StageLayout | None, SPARSE] = None
+    """Set once it is laid out; then `partitions` and `inputs` are those of the layout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +133,8 @@ class TaskOutput:
     """The executor's life with which the output dies; set by `apply`, empty if it outlives every executor."""
     checksum: Annotated[str, SPARSE] = ""
     """The checksum of a result's index, to recognise what was reported; empty if an older executor wrote none."""
+    bucket_sizes: Annotated[str, SPARSE] = ""
+    """About how large each bucket is (`bucket_sizes`), as Base64; empty: not told."""
 
     @property
     def is_durable(self) -> bool:
@@ -141,6 +181,16 @@ class TaskMetrics:
     """The part of `run_ms` in which the task waited for rows of other stages."""
     commit_ms: Annotated[int, SPARSE, SUM] = 0
     """The part of `run_ms` from the last row to the output under its final name."""
+    executor_rss_bytes: Annotated[int, SPARSE, MAX] = 0
+    """What all processes of an executor held in memory when they were looked at while its tasks ran."""
+    bind_ms: Annotated[int, SPARSE, SUM] = 0
+    """The part of `queued_ms` in which the plan was made executable: code was generated, broadcasts were made."""
+    codegen_ms: Annotated[int, SPARSE, SUM] = 0
+    """The part of `bind_ms` in which Spark generated and compiled code."""
+    plan_ms: Annotated[int, SPARSE, SUM] = 0
+    """Of a query that was run where it was planned: how long planning took, before `run_ms`."""
+    function_ms: Annotated[int, SPARSE, SUM] = 0
+    """The part of `plan_ms`, or of a planning task's `run_ms`, in which the job's Python function ran."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to tell."""
@@ -223,7 +273,9 @@ class TaskLedger:
     """Of failed attempts, and of successes of partitions that had succeeded before. Of an attempt that was stopped
     because another one won there is only `run_ms`: the time since its launch."""
     operators: Annotated[tuple[OperatorTotals, ...], SPARSE] = ()
-    """By bound plan, in order of first occurrence."""
+    """By bound plan, in order of first occurrence; like `metrics`, of the first success of each partition."""
+    latencies: Annotated[Latencies, SPARSE] = NO_LATENCIES
+    """Of the tasks of `metrics`, where the stage has more than one; without those of earlier versions' schedulers."""
 
     def next_attempt(self, partition: int) -> int:
         """Return the number of the next attempt of *partition*."""
@@ -243,6 +295,7 @@ class TaskLedger:
         metrics: Mapping[int, TaskMetrics],
         durations_ms: Mapping[int, int] | None = None,
         operators: Sequence[OperatorReport] = (),
+        times: Mapping[int, TaskTimes] | None = None,
     ) -> "TaskLedger":
         """Return the ledger after the partitions in *outputs* succeeded; earlier failures of them are forgiven."""
         again = [metrics[p] for p in metrics if p in self.successes] if self.successes else []
@@ -257,7 +310,12 @@ class TaskLedger:
             metrics=self.metrics.merge(*first),
             wasted=self.wasted.merge(*again) if again else self.wasted,
             operators=with_reports(self.operators, operators) if operators else self.operators,
+            latencies=self._with_times(times) if times else self.latencies,
         )
+
+    def _with_times(self, times: Mapping[int, TaskTimes]) -> Latencies:
+        first = [times[p] for p in times if p not in self.successes] if self.successes else times.values()
+        return self.latencies.with_times(first) if first else self.latencies
 
     def after_waste(self, *metrics: TaskMetrics) -> "TaskLedger":
         """Return the ledger after attempts ended whose work did not count."""
@@ -384,7 +442,20 @@ class FailedStage:
     state: Literal["failed"] = "failed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedStage:
+    """Another stage's task computes it; terminal. It has no tasks and no inputs any more, and nobody waits for it."""
+
+    spec: StageSpec
+    attempt: int
+    into: int
+    """That stage."""
+    ledger: TaskLedger = field(default_factory=TaskLedger)
+    """Empty."""
+    state: Literal["fused"] = "fused"
+
+
 Stage = Annotated[
-    UnresolvedStage | ResolvedStage | RunningStage | SuccessfulStage | FailedStage,
+    UnresolvedStage | ResolvedStage | RunningStage | SuccessfulStage | FailedStage | FusedStage,
     Field(discriminator="state"),
 ]

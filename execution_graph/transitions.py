@@ -14,6 +14,7 @@ from onager.execution_graph.events import (
     JobPlanned,
     LaunchesRepeated,
     PipelineAbandoned,
+    StageLaidOut,
     StagesStarted,
     StragglersFound,
     TaskFailed,
@@ -24,7 +25,9 @@ from onager.execution_graph.events import (
 )
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, Cancelled, ExecutionGraph
+from onager.execution_graph.laid_out import on_stage_laid_out
 from onager.execution_graph.losses import on_executor_lost
+from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.outcomes import on_task_failed, on_tasks_succeeded
 from onager.execution_graph.pipelined import on_pipeline_abandoned
 from onager.execution_graph.planning import check_plan
@@ -43,6 +46,8 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
     match event:
         case StagesStarted():
             return _on_stages_started(graph, event)
+        case StageLaidOut():
+            return on_stage_laid_out(graph, event)
         case TasksLaunched():
             return on_tasks_launched(graph, event)
         case StragglersFound():
@@ -123,7 +128,9 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
     # their tasks can be mistaken for one of the earlier plan.
     planned += [UnresolvedStage(spec=spec, attempt=planning.attempt) for spec in event.stages]
     if event.fused_output is not None:
-        ledger = TaskLedger().with_outputs({0: bound(event.fused_output, replace(task, attempt=0))}, {0: event.metrics})
+        output = bound(event.fused_output, replace(task, attempt=0))
+        operators = [OperatorReport(event.bound_plan, event.op_metrics)] if event.op_metrics else []
+        ledger = TaskLedger().with_outputs({0: output}, {0: event.metrics}, operators=operators)
         planned[1] = RunningStage(
             spec=event.stages[0],
             attempt=planning.attempt,

@@ -22,6 +22,7 @@ from onager.executor.agent.agent import Agent, Ending, Outcome
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
+from onager.executor.attempt_logs import AttemptLogs, keep_line
 from onager.executor.exchange import check_exchange_dir
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import ClusterAwayError, Worker, WorkerDiedError
@@ -42,8 +43,8 @@ _DEATHS_VARIABLE = "ONAGER_JVM_DEATHS"
 _LONG_LIFE_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 
-StartWorker = Callable[[ExecutorSettings, Incarnation], tuple[Worker, str]]
-"""Returns the worker of this incarnation of the executor, and its version of Spark."""
+StartWorker = Callable[[ExecutorSettings, Incarnation, AttemptLogs], tuple[Worker, str]]
+"""Returns the worker of this incarnation of the executor, which keeps logs as told, and its version of Spark."""
 
 
 def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> int:
@@ -53,7 +54,8 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
     and executor id. *start_worker* starts the worker, by default Spark.
     """
     settings = settings.identified()
-    configure_logging(settings.log_level, settings.log_format)
+    configure_logging(settings.log_level, settings.log_format, keep_line)
+    logs = AttemptLogs()
     log = structlog.get_logger().bind(executor_id=settings.executor_id)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave_at_once)
@@ -67,7 +69,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         await_exchange_dir(settings.exchange_dir, log)
         _warn_of_exchange(settings)
         incarnation = new_incarnation()
-        worker, spark_version = (start_worker or _start_spark)(settings, incarnation)
+        worker, spark_version = (start_worker or _start_spark)(settings, incarnation, logs)
     except (OnagerError, ClusterAwayError) as e:
         if isinstance(e, ClusterAwayError) and _DEATHS_VARIABLE in os.environ:
             log.warning("cluster_away", error=str(e))  # the cluster was there once
@@ -80,7 +82,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         _start_again(settings, lived_s=0.0)
     log.info("spark_started", seconds=round(time.monotonic() - began_s, 1), spark_version=spark_version)
     try:
-        outcome = asyncio.run(_serve(settings, incarnation, access, served, worker, spark_version))
+        outcome = asyncio.run(_serve(settings, incarnation, access, served, worker, spark_version, logs))
     except InvalidSettingError as e:
         log.error("executor_not_started", error=str(e))  # noqa: TRY400 - the message says it all
         sys.stderr.write(f"{e}\n")
@@ -93,7 +95,7 @@ def run(settings: ExecutorSettings, start_worker: StartWorker | None = None) -> 
         return EXIT_FAILED
     log.info("executor_ended", ending=outcome.ending.name.lower(), reason=outcome.message)
     worker.close()
-    if outcome.ending is Ending.WORKER_DIED:
+    if outcome.ending is Ending.WORKER_DIED and not outcome.was_leaving:
         _start_again(settings, lived_s=time.monotonic() - began_s)
     if outcome.ending is Ending.REFUSED:
         sys.stderr.write(f"{outcome.message}\n")
@@ -121,7 +123,7 @@ def _warn_of_exchange(settings: ExecutorSettings) -> None:
         warn_of_others(Path(local_path(settings.exchange_dir)), settings.exchange_access)
 
 
-def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[Worker, str]:
+def _start_spark(settings: ExecutorSettings, incarnation: Incarnation, logs: AttemptLogs) -> tuple[Worker, str]:
     # Imported late, so that a refused setting does not wait for Spark.
     from onager.executor.spark.running.streams import StreamSettings
     from onager.executor.spark.worker import SparkWorker
@@ -136,6 +138,7 @@ def _start_spark(settings: ExecutorSettings, incarnation: Incarnation) -> tuple[
         clock=SystemClock(),
         planning_timeout_s=settings.planning_timeout_ms / 1000,
         private=settings.private,
+        logs=logs,
         streams=StreamSettings(
             listen=settings.stream_listen,
             advertise=settings.stream_advertise or "",
@@ -153,6 +156,7 @@ async def _serve(
     served: ServerAccess | None,
     worker: Worker,
     spark_version: str,
+    logs: AttemptLogs,
 ) -> Outcome:
     identity = Identity(
         incarnation=incarnation,
@@ -165,7 +169,9 @@ async def _serve(
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(SchedulerGateway(settings.scheduler_addresses, access, first=first))
         port = None if served is None else Port(settings, served)
-        agent = Agent(settings, identity, worker, gateway, SystemClock(), address="" if port is None else port.address)
+        agent = Agent(
+            settings, identity, worker, gateway, SystemClock(), address="" if port is None else port.address, logs=logs
+        )
         if port is not None:
             await stack.enter_async_context(port.serving(agent))
         loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """The agent's interface to the worker that runs tasks, and helpers for task sets that both sides use."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,6 +69,10 @@ class Worker(Protocol):
         """Return what its processes use, apart from tasks and slots; None when that is not known, now or later."""
         ...
 
+    def progress(self) -> Sequence[pb.AttemptProgress]:
+        """Return what running tasks have read, as far as it is known."""
+        ...
+
     def is_alive(self) -> bool:
         """Return whether tasks can still run here; once false, it stays false."""
         ...
@@ -95,7 +99,8 @@ def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
         case pb.PLAN:
             return (BlobDigest(task_set.spec_digest),)
         case pb.QUERY:
-            digests = (task_set.plan_digest, task_set.inputs_digest)
+            fused = (stage.plan_digest for stage in task_set.fused)
+            digests = (task_set.plan_digest, task_set.inputs_digest, *fused)
             return tuple(BlobDigest(digest) for digest in digests if digest)
         case pb.PUBLISH:
             manifests = (output.payload_digest for location in task_set.inputs for output in location.outputs)

@@ -15,6 +15,7 @@ from onager.version import __version__
 
 if TYPE_CHECKING:
     from onager.client import (
+        AttemptLog,
         AuditEntry,
         JobEvent,
         JobHandle,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from onager.protocol.security import ClientSecurity
 
 __all__ = [
+    "AttemptLog",
     "AuditEntry",
     "ClientSecurity",
     "JobCancelledError",

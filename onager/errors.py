@@ -8,6 +8,7 @@
     │   ├── JobNotFoundError
     │   └── ResultExpiredError       the job's result is past its retention
     ├── JobConflictError             the job id is taken by a different job
+    ├── JobNotEndedError             the job goes on: what was asked is for ended ones
     ├── ResultNotReadyError
     ├── JobEndedError                the end of a job that did not succeed
     │   ├── JobFailedError
@@ -18,7 +19,11 @@
     │   └── TlsError                 it is there, but no safe connection to it was made
     ├── ExecutorUnreachableError     retryable: one in push mode
     ├── AuthenticationError          a scheduler does not know us, or refuses us
+    │   ├── HostRefusedError         HTTP: the request was sent to a name that is not ours
+    │   ├── LoginsLimitedError       retryable; HTTP: too many wrong tokens at the login
+    │   ├── OriginRefusedError       HTTP: the request comes from a page of somebody else
     │   ├── RoleRefusedError         the token is for other calls
+    │   ├── SessionEndedError        HTTP: the cookie has expired, or its token is not valid any more
     │   ├── TokenMissingError
     │   └── TokenRefusedError
     ├── VersionMismatchError         another protocol or Spark version
@@ -121,6 +126,17 @@ class JobConflictError(OnagerError):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job id {job_id} belongs to another query; submit this one under a new id")
         self.job_id = job_id
+
+
+class JobNotEndedError(OnagerError):
+    """Only a job that has ended can be submitted again."""
+
+    retryable = True
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(f"job {job_id} is {state}: it can be retried once it has ended; onager cancel ends it now")
+        self.job_id = job_id
+        self.state = state
 
 
 class ResultNotReadyError(OnagerError):
@@ -250,6 +266,46 @@ class RoleRefusedError(AuthenticationError):
         self.name = name
         self.role = role
         self.method = method
+
+
+class HostRefusedError(AuthenticationError):
+    """A request over HTTP names a host that is not this scheduler, as a page does that had its own name rebound."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"the request is for the host {host[:_VALUE_CHARS]!r}, which this scheduler does not know as its name: "
+            "call it by an address, or start it with --http-names NAME"
+        )
+        self.host = host
+
+
+class OriginRefusedError(AuthenticationError):
+    """A request over HTTP that changes something was made by a page of another origin."""
+
+    def __init__(self, origin: str, host: str) -> None:
+        told = f"comes from {origin[:_VALUE_CHARS]!r}" if origin else "does not say where it comes from"
+        super().__init__(
+            f"the request {told}, and only pages of {host[:_VALUE_CHARS]!r} may change something here: "
+            "use a token instead of a cookie, or start the scheduler with --http-names NAME"
+        )
+        self.origin = origin
+
+
+class SessionEndedError(AuthenticationError):
+    """The cookie has expired, or the token that it was made with is not valid any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the login has ended, or its token is not valid any more: log in again")
+
+
+class LoginsLimitedError(AuthenticationError):
+    """There were too many logins with wrong tokens."""
+
+    retryable = True
+
+    def __init__(self, again_s: int) -> None:
+        super().__init__(f"there were too many logins with wrong tokens: try again in {again_s} s")
+        self.again_s = again_s
 
 
 class VersionMismatchError(OnagerError):

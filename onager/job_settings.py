@@ -1,6 +1,7 @@
 """The settings of a job that are Onager's own, ``--conf onager.…``: their names, by who reads them."""
 
 import difflib
+from collections.abc import Mapping
 from typing import Final
 
 from onager.errors import InvalidSettingError
@@ -10,7 +11,7 @@ PREFIX: Final = "onager."
 FUSION_MAX_BYTES: Final = "onager.fusion.maxBytes"
 """A query with no more input than this is not cut; of Parquet and ORC files only the columns that it needs count."""
 SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
-"""The input that one task after an exchange shall get."""
+"""The input that one task after an exchange shall get; schedulers read it, too, for what was measured."""
 SORT_PARALLEL_FROM_BYTES: Final = "onager.sort.parallelFromBytes"
 """From this much input on, several tasks sort it; 0: always."""
 METRICS: Final = "onager.metrics"
@@ -26,6 +27,12 @@ SESSION_MAX_TASKS: Final = "onager.session.max-tasks"
 """The most tasks that a job's session may have running for the job to get another one; 0: any number."""
 EXCHANGE: Final = "onager.exchange"
 """How rows go from stage to stage: ``durable``, by files (the default), or ``streaming``, while both run."""
+TRACEPARENT: Final = "onager.traceparent"
+"""The caller's span, as in the header ``traceparent`` of W3C Trace Context: the job's trace is linked to it."""
+ADAPTIVE: Final = "onager.adaptive"
+"""Whether stages are laid out anew when they start, by what was measured: ``on`` or ``off`` (the default)."""
+ADAPTIVE_FUSE_BYTES: Final = "onager.adaptive.fuseBytes"
+"""Stages that read no more than this in all become one task."""
 SPECULATION: Final = "onager.speculation"
 """Whether stragglers get second attempts: ``true`` or ``false``."""
 SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
@@ -35,10 +42,13 @@ SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, METRICS, PLANNING_TIMEOUT)
 """The settings that the planning task reads."""
 SCHEDULERS: Final = (
-    WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE,
+    WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE, TRACEPARENT, ADAPTIVE, ADAPTIVE_FUSE_BYTES,
     SPECULATION, SPECULATION_MULTIPLIER, SPECULATION_QUANTILE, SPECULATION_MIN_RUNTIME,
 )  # fmt: skip
 """The settings that schedulers read when the job is submitted."""
+
+
+_MOST_BYTES: Final = 1 << 62
 
 
 def whole_number(text: str, most: int) -> int | None:
@@ -46,6 +56,22 @@ def whole_number(text: str, most: int) -> int | None:
     digits = text.lstrip("0") or text[:1]
     is_number = len(digits) <= len(str(most)) and text.isascii() and text.isdecimal()
     return int(digits) if is_number and int(digits) <= most else None
+
+
+def bytes_of(conf: Mapping[str, str], key: str, default: int) -> int:
+    """Return the setting *key*, a number of bytes, optionally with k, m or g; *default* if it is not given.
+
+    `InvalidSettingError` when it is not one.
+    """
+    text = conf.get(key, "").strip().lower()
+    if not text:
+        return default
+    digits = text.removesuffix("b").removesuffix("i")
+    factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(digits[-1:], 1)
+    number = whole_number(digits[:-1] if factor > 1 else digits, _MOST_BYTES)
+    if number is None:
+        raise InvalidSettingError(key, conf[key], "give a number of bytes, such as 67108864, 64m or 1g")
+    return number * factor
 
 
 def check_known(key: str, value: str) -> None:

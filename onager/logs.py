@@ -7,7 +7,7 @@ class, text and places in the code are shown.
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,8 +24,15 @@ _CAUSES: Final = 4
 _MESSAGE_CHARS: Final = 400
 
 
-def configure_logging(level: str = "info", style: Literal["console", "json"] = "console") -> None:
-    """Send this process's logs from *level* on to standard error, in *style*; call it once, at the start."""
+def configure_logging(
+    level: str = "info",
+    style: Literal["console", "json"] = "console",
+    on_line: Callable[[Mapping[str, Any]], None] | None = None,
+) -> None:
+    """Send this process's logs from *level* on to standard error, in *style*; call it once, at the start.
+
+    *on_line* gets the fields of each line, too.
+    """
     rendering: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
@@ -38,6 +45,7 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
             structlog.processors.add_log_level,
             stamping,
             bounded,
+            *(() if on_line is None else (_telling(on_line),)),
             rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
@@ -54,6 +62,14 @@ def configure_logging(level: str = "info", style: Literal["console", "json"] = "
     )
     handler.addFilter(_is_not_of_py4j)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def _telling(on_line: Callable[[Mapping[str, Any]], None]) -> structlog.typing.Processor:
+    def tell(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        on_line(event)
+        return event
+
+    return tell
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

@@ -43,6 +43,8 @@ class ProcessSettings(BaseSettings):
         "advertise",
         "metrics_listen",
         "health_listen",
+        "http_listen",
+        "scaler_listen",
         "stream_listen",
         "stream_advertise",
         check_fields=False,

@@ -1,14 +1,25 @@
 """One scheduler: its parts and its loops, wired together."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
 
 from onager.clock import Clock
+from onager.execution_graph import ADAPTIVE_MAJOR
 from onager.ids import ExecutorId, JobId
+from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, Role
+from onager.scheduler.api.exports import JobExports
 from onager.scheduler.api.gateway import ExecutorGateway
+from onager.scheduler.api.job_logs import JobLogs
+from onager.scheduler.api.looking import JobLooks
 from onager.scheduler.api.progress import ProgressView
 from onager.scheduler.api.replica_service import ReplicaService
+from onager.scheduler.api.retrying import Retries
 from onager.scheduler.api.service import SchedulerService
+from onager.scheduler.api.submitting import Submissions
+from onager.scheduler.api.tracing import Tracing
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.cluster.member_calls import MemberCalls
@@ -30,6 +41,9 @@ from onager.scheduler.engine.speculation import Speculation
 from onager.scheduler.engine.stage_inputs import StageInputs
 from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.engine.webhooks import Webhooks
+from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.quarantine import Quarantine
@@ -40,7 +54,9 @@ from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.job_writers import JobWriters
+from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.jobs.results import ResultStore
+from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.loops import every, whenever
 from onager.scheduler.policy.fair_queue import FairQueue
@@ -69,12 +85,21 @@ class Replica:
         self.precedence = Precedence(self.members)
         self.ownership = Ownership(self.members)
         self.heads = JobHeads(backend, clock, interval_ms=settings.heads_interval_ms)
-        self.jobs = JobStore(backend, self.heads, clock, settings.scheduler_id)
-        self.writers = JobWriters(self.jobs, clock, self.ownership.follows)
+        self.webhooks = Webhooks(settings, self.heads, self.precedence, clock)
         self.blobs = BlobStore(backend)
+        self.tracing = Tracing(settings, self.heads, self.precedence, self.blobs, clock)
+        self._owed = [owed for owed in (self.webhooks.owed, self.tracing.owed) if owed.is_on]
+        self.jobs = JobStore(backend, self.heads, clock, settings.scheduler_id, owes=[owed.flag for owed in self._owed])
+        self.writers = JobWriters(self.jobs, clock, self.ownership.follows)
+        self.stopping = asyncio.Event()
+        """Set when the scheduler begins to leave: it takes no more calls."""
+        self.http_requests: Counter[str] = Counter({"2xx": 0, "4xx": 0, "5xx": 0})
+        """Requests over HTTP that were answered, by the kind of their codes."""
+        self.history = JobHistory(backend)
         self.results = ResultStore(backend)
         self.queue = FairQueue()
         self.watchers = JobWatchers()
+        self.live = LiveProgress()
         self.loads = JobLoads(self.queue, self.heads, self.ownership, clock)
         self.executors = ExecutorManager(
             backend,
@@ -114,6 +139,7 @@ class Replica:
             reply_to=self._reply_to,
             streams=streams,
             inputs=StageInputs(self.blobs, self.executors.fetches_inputs),
+            may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
             on_room=self._wake_for_tasks,
         )
         self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
@@ -122,12 +148,7 @@ class Replica:
             self.members,
             self.ownership,
             self.loads,
-            MemberCalls(
-                self.members,
-                peers,
-                clock,
-                timeout_s=settings.forward_timeout_ms / 1000,
-            ),
+            MemberCalls(self.members, peers, clock, timeout_s=settings.forward_timeout_ms / 1000),
         )
         self.member_watch = MemberWatch(
             self.members,
@@ -190,25 +211,52 @@ class Replica:
             wait_max_ms=settings.poll_wait_max_ms,
         )
         self.retention = Retention(settings, backend, self.jobs, self.heads, self.blobs, self.precedence, clock)
+        self.asks = ExecutorAsks(self.executors, clock)
+        self.adoption = Adoption(
+            self.jobs, self.heads, self.writers, self.local, self.ownership, self.executors.recent_losses
+        )
+        self._build_services()
+        self._clean_wake = asyncio.Event()
+        self.jobs.listen(self._on_commit)
+        self.heads.listen(self._on_head)
+        self.loads.listen(self._on_load)
+        self.members.listen(self._on_members)
+
+    def _build_services(self) -> None:
+        """Build what answers calls: of clients, of executors, and of other schedulers."""
+        settings, backend, clock = self.settings, self._backend, self._clock
         audit = Audit(backend, clock, settings.scheduler_id)
-        progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes)
+        self.exports = JobExports(self.jobs, self.history, self.blobs)
+        self.wall_times = WallTimes(self.history, clock)
+        progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live)
+        submissions = Submissions(settings, self.jobs, self.blobs, self.members, clock)
         self.service = SchedulerService(
             settings,
-            self.jobs,
-            self.heads,
+            submissions,
+            Retries(self.jobs, self.blobs, audit, submissions),
+            JobLooks(
+                self.jobs,
+                self.heads,
+                self.ownership,
+                self.forwarding,
+                progress,
+                self.watchers,
+                self.history,
+                self.wall_times,
+                self.blobs,
+                clock,
+            ),
             self.local,
             self.ownership,
-            self.forwarding,
-            self.executors,
-            self.members,
-            progress,
-            self.watchers,
-            JobHistory(backend),
-            self.blobs,
+            self.heads,
+            self.exports,
+            JobLogs(self.jobs, self.history, self.executors, self.asks, self.members, self.forwarding.calls, clock),
             self.results,
+            self.executors,
+            Draining(backend, self.executors, clock),
+            self.members,
             StateAdmin(backend, clock, without_credentials(settings.backend), audit),
             audit,
-            clock,
         )
         self.gateway = ExecutorGateway(
             settings,
@@ -220,18 +268,20 @@ class Replica:
             self.calls,
             self.clean_ups,
             self.blobs,
+            self._hear_progress,
+            self.asks,
         )
         self.for_replicas = ReplicaService(
-            self.local, self.loads, self.forwarding, self.jobs, self.ownership, self.members, progress
+            self.local,
+            self.loads,
+            self.forwarding,
+            self.jobs,
+            self.ownership,
+            self.members,
+            progress,
+            self.live,
+            self.asks,
         )
-        self.adoption = Adoption(
-            self.jobs, self.heads, self.writers, self.local, self.ownership, self.executors.recent_losses
-        )
-        self._clean_wake = asyncio.Event()
-        self.jobs.listen(self._on_commit)
-        self.heads.listen(self._on_head)
-        self.loads.listen(self._on_load)
-        self.members.listen(self._on_members)
 
     # ---------------------------------------------------------------- life
 
@@ -244,7 +294,7 @@ class Replica:
         await self.heads.refresh(is_strict=True)
         await self.members.refresh()
         await self.executors.start()
-        await self.adoption.adopt_all()
+        await self.adoption.begin()
 
     async def run(self) -> None:
         """Run the loops until cancelled; `LoopEndedError` when one has ended, since every loop is needed."""
@@ -260,6 +310,8 @@ class Replica:
             pipelines=self.pipelines.run(),
             polls=self.polls.run(),
             quarantine=self.quarantine.run(),
+            webhooks=self.webhooks.run(),
+            tracing=self.tracing.run(self.exports.timelines),
             adoption=self.adoption.run(),
             cleaning=whenever(self._clean_wake, self._clean),
             sweep=every(self.settings.sweep_interval_ms / 1000, self.sweep),
@@ -269,6 +321,7 @@ class Replica:
         """Answer the calls that wait, so that executors turn to another scheduler, and the other schedulers know."""
         self.dispatcher.nudge(lambda _: True)
         self.for_replicas.release()
+        self.asks.close()
 
     async def close(self) -> None:
         """Finish the writes in flight."""
@@ -276,6 +329,7 @@ class Replica:
         await self.polls.close()
         await self.calls.close()
         await self.forwarding.close()
+        await self.wall_times.close()
 
     # ---------------------------------------------------------------- what follows from changes, in order
 
@@ -288,9 +342,19 @@ class Replica:
             self.ownership.read(job_id)
         else:
             self.ownership.ended(job_id)
+            self.live.forget(job_id)
             self._stop_tasks_of(job_id)
         self.loads.on_commit(job, head)
         self.watchers.changed(job_id)
+
+    def _hear_progress(self, told: Sequence[pb.AttemptProgress]) -> None:
+        """Keep how far attempts are, or leave it to the drivers of their jobs."""
+        for job_id, some in groupby(told, lambda each: JobId(each.task.job_id)):
+            head = self.heads.get(job_id)
+            if head is None or not head.is_active:
+                continue  # its tasks go on until their executor hears that nobody wants them
+            driver = self.forwarding.driver_of(job_id)
+            (self.live.hear if driver is None else driver.note_progress)(some)
 
     def _reply_to(self, job_id: JobId) -> str:
         """Return the address for reports of the job's tasks; empty where any scheduler will do."""
@@ -314,11 +378,14 @@ class Replica:
         """The head of a job has changed in the store, or is gone."""
         for part in (self.pipelines, self.clean_ups, self.retention):
             part.on_head(job_id, head)
+        for owed in self._owed:
+            owed.on_head(job_id, head)
         self.watchers.changed(job_id)
         cached = self.jobs.cached(job_id)
         if head is None or not head.is_active:
             self.ownership.ended(job_id)
             self.local.forget(job_id)
+            self.live.forget(job_id)
             if head is None or (cached is not None and cached.graph.is_active):
                 self.jobs.forget(job_id)  # another scheduler ended it
             self._stop_tasks_of(job_id)

@@ -8,16 +8,18 @@ import os
 import signal
 import sys
 import tempfile
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import structlog
 from grpc_health.v1._async import HealthServicer
 
-from onager.clock import SystemClock
-from onager.errors import ExchangeNotWritableError, OnagerError
+from onager.clock import Clock, SystemClock
+from onager.errors import ExchangeNotWritableError, InvalidSettingError, OnagerError
 from onager.exchange_layout import has_scheme, local_path
 from onager.logs import configure_logging
 from onager.private_files import make_private_directory
@@ -28,7 +30,10 @@ from onager.scheduler.health import serving_health
 from onager.scheduler.server import serve
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import open_backend
-from onager.supervision import EXIT_FAILED, LoopEndedError
+from onager.supervision import EXIT_FAILED, LoopEndedError, run_loops
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 log = structlog.get_logger(__name__)
 
@@ -98,24 +103,28 @@ async def _run(settings: SchedulerSettings) -> int:
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(await open_backend(settings.backend, clock=clock))
         registry = None
-        if settings.metrics_listen is not None:
+        if settings.metrics_listen is not None or settings.http_listen is not None:
             # The metrics server takes a while to load: import it only where it is wanted.
-            from onager.scheduler.metrics import CallMetrics, ExchangeMetrics, PipelineMetrics, serving_metrics
+            from onager.scheduler.metrics import observe, process_registry, serving_metrics
             from onager.state_backend.observed import ObservedBackend, StateMetrics
 
-            registry = stack.enter_context(serving_metrics(settings.metrics_listen))
+            registry = process_registry()
+            if settings.metrics_listen is not None:
+                stack.enter_context(serving_metrics(settings.metrics_listen, registry))
             backend = ObservedBackend(backend, StateMetrics(registry), clock)
         replica = Replica(settings, backend, clock)
-        if registry is not None:
-            replica.calls.observer = CallMetrics(registry)
-            registry.register(ExchangeMetrics(lambda: replica.executors.sessions))
-            registry.register(PipelineMetrics(lambda: replica.pipelines.abandoned))
+        lag = None if registry is None else observe(replica, registry, clock, access.refusals)
         await replica.start()
         checks = HealthServicer()
         await stack.enter_async_context(serving_health(checks, settings.health_listen))
+        if settings.scaler_listen is not None:
+            from onager.scheduler.scaler import serving_scaler
+
+            await stack.enter_async_context(serving_scaler(replica, settings, settings.scaler_listen))
+        await stack.enter_async_context(_serving_http(replica, clock, registry, access.refusals))
         server, port = await serve(replica, settings.listen, access, checks)
         host = settings.listen.rpartition(":")[0]
-        loops = asyncio.create_task(replica.run())
+        loops = asyncio.create_task(replica.run() if lag is None else run_loops(scheduler=replica.run(), lag=lag.run()))
         log.info("scheduler_ready", address=f"{host}:{port}", backend=settings.backend, jobs=len(replica.heads))
         sys.stdout.write(f"listening on {host}:{port}\n")
         sys.stdout.flush()
@@ -138,12 +147,36 @@ async def _run(settings: SchedulerSettings) -> int:
     return EXIT_OK
 
 
+@asynccontextmanager
+async def _serving_http(
+    replica: Replica, clock: Clock, registry: "CollectorRegistry | None", refusals: Counter[str]
+) -> AsyncIterator[None]:
+    """Serve REST and the page inside the block, if that is asked for; say where."""
+    if replica.settings.http_listen is None:
+        yield
+        return
+    # What it needs takes a while to load.
+    try:
+        from onager.scheduler.http.server import serving_http
+    except ModuleNotFoundError as error:
+        raise InvalidSettingError(
+            "--http-listen",
+            replica.settings.http_listen,
+            f"the module {error.name} is not installed: pip install 'onager[http]'",
+        ) from error
+
+    async with serving_http(replica, replica.settings.http_listen, clock, registry, refusals) as url:
+        sys.stdout.write(f"page at {url}\n")
+        yield
+
+
 async def _drain(replica: Replica, server: grpc.aio.Server, loops: "asyncio.Task[None]") -> None:
     """Leave within a second, however slow the store is: the other schedulers can read all that is stored.
 
     New calls are refused. Calls that wait are answered, so that their callers turn elsewhere. Writes in flight are
     finished.
     """
+    replica.stopping.set()
     stopping = asyncio.create_task(server.stop(timing.STOP_GRACE_S))
     await asyncio.sleep(timing.STOP_REFUSING_S)
     replica.release_polls()

@@ -1,18 +1,21 @@
 """What a scheduler process can be told, by flags and by ``ONAGER_SCHEDULER_…`` variables alike."""
 
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from onager.private_paths import PrivatePaths
-from onager.protocol.security import ClientSecurity
+from onager.protocol.security import ClientSecurity, ServerSecurity
 from onager.scheduler.policy.distribution import TaskDistribution
 from onager.settings import ProcessSettings
 
 _HOUR_S = 3600
+_DAY_S = 24 * _HOUR_S
 
 
 class SchedulerSettings(ProcessSettings):
@@ -27,6 +30,18 @@ class SchedulerSettings(ProcessSettings):
     network of your own: anybody who can connect may read them."""
     health_listen: str | None = None
     """``host:port`` to answer gRPC's health protocol on, in plaintext and to anybody: for load balancers and probes."""
+    http_listen: str | None = None
+    """``host:port`` to serve REST, the page, and metrics on; without it they are not served. It is secured by the same
+    certificate and tokens as `listen`."""
+    http_names: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names under which browsers reach `http_listen` through a proxy, separated by commas, besides its own: only their
+    pages may change something, and without tokens no other name is answered."""
+    scaler_listen: str | None = None
+    """``host:port`` to tell KEDA how many slots are wanted: its external scaler. With `tls_cert` it is encrypted. KEDA
+    shows certificates and no tokens: where other machines reach the address, it has to show one of
+    `scaler_tls_client_ca`."""
+    scaler_tls_client_ca: Path | None = None
+    """Certificates of the authorities that issued KEDA's certificate; by default `tls_client_ca`."""
     peer_tls_ca: Path | None = None
     """Certificates of the authorities that issued the certificates of other schedulers and of push executors. With TLS,
     by default those of `tls_client_ca`, else `tls_cert` itself, which suffices if all share that certificate."""
@@ -70,6 +85,19 @@ class SchedulerSettings(ProcessSettings):
     clean_up_repeat_ms: int = Field(default=30_000, ge=100)
     """How long one executor may take for a clean-up before another one is asked."""
 
+    otel_endpoint: str | None = None
+    """``http(s)://HOST:4318``: export each job that has ended as an OpenTelemetry trace, by OTLP over HTTP. Headers and
+    certificates are taken from the variables ``OTEL_EXPORTER_OTLP_…``. All schedulers have to have the same one."""
+    webhook_urls: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses that are told when a job has ended, separated by commas: https, or http on this machine. All schedulers
+    have to have the same ones."""
+    webhook_secret_file: Path | None = None
+    """The file with the secret that signs what they are told: ``whsec_`` and Base64, or a text from 16 bytes on."""
+    webhook_timeout_s: float = Field(default=10.0, gt=0, le=_HOUR_S)
+    """How long a webhook may take to answer before it is tried again."""
+    webhook_give_up_s: int = Field(default=_DAY_S, ge=0)
+    """How long after its end a job is still told to a webhook that does not take it."""
+
     task_distribution: TaskDistribution = TaskDistribution.ROUND_ROBIN
     """Which free slots are filled first: ``bias`` fills one executor before the next, ``round-robin`` takes the
     emptiest, ``locality`` the one that has written most of the stage's input."""
@@ -111,6 +139,34 @@ class SchedulerSettings(ProcessSettings):
         except ValueError:
             raise ValueError("give seconds, separated by commas, such as 0.5,2,6") from None
 
+    @field_validator("http_names", mode="before")
+    @classmethod
+    def _are_names(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        names = tuple(name for part in value.split(",") if (name := part.strip().lower()))
+        if any(set(name) & set("/:@ ") for name in names):
+            raise ValueError("give names of hosts alone, separated by commas, such as onager.example.org")
+        return names
+
+    @field_validator("otel_endpoint")
+    @classmethod
+    def _is_endpoint(cls, value: str | None) -> str | None:
+        if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
+            raise ValueError("give http://HOST:PORT or https://HOST:PORT")
+        return value
+
+    @field_validator("webhook_urls", mode="before")
+    @classmethod
+    def _are_addresses(cls, value: object) -> object:
+        urls = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+        for url in urls if isinstance(urls, list | tuple) else ():
+            parts = urlsplit(str(url))
+            is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+            if not parts.hostname or parts.scheme not in ("https", "http") or (parts.scheme == "http" and not is_local):
+                raise ValueError(f"{url} is no address of a webhook: give https://HOST/PATH, or http on this machine")
+        return urls
+
     @field_validator("backend")
     @classmethod
     def _names_a_store(cls, value: str) -> str:
@@ -128,7 +184,13 @@ class SchedulerSettings(ProcessSettings):
         """Return the files and directories that no job's output may meet."""
         state = self.backend.removeprefix("leveldb:") if self.backend.startswith("leveldb:") else None
         secrets_of = (self.auth_token_file, self.peer_auth_token_file, self.tls_key, self.peer_tls_key)
-        return PrivatePaths([self.exchange_dir, state, *secrets_of])
+        return PrivatePaths([self.exchange_dir, state, *secrets_of, self.webhook_secret_file])
+
+    @property
+    def scaler_security(self) -> ServerSecurity:
+        """Return what the settings say of the port for KEDA."""
+        client_ca = self.scaler_tls_client_ca or self.tls_client_ca
+        return replace(self.server_security, tls_client_ca=client_ca, auth_token_file=None)
 
     @property
     def peer_security(self) -> ClientSecurity:

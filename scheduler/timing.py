@@ -58,8 +58,16 @@ PROGRESS_KEPT_S: Final = 0.05
 """How long the reason why a job waits may be shown unchanged: the rest changes with the position of its log."""
 WATCH_EVERY_S: Final = 0.1
 """The least time between two messages to a watcher of a job."""
+HEARTBEAT_S: Final = 15.0
+"""How often a stream of events over HTTP carries something, so that proxies do not take it for dead."""
+EVENTS_AGAIN_MS: Final = 500
+"""How long a browser waits before it opens a stream of events again."""
 WATCH_LOOK_S: Final = 1.0
 """How often a watched job is looked at when it has not changed."""
+SHARES_KEPT_S: Final = 1.0
+"""How long the shares of a running job's wall time may be shown unchanged."""
+SHARES_WAIT_S: Final = 1.0
+"""How long somebody who looks at a job waits for them."""
 OUTPUT_LOOK_S: Final = 10.0
 """How long the check of an output's path may take."""
 
@@ -74,6 +82,10 @@ FORGET_MOMENT_MS: Final = 5_000
 LOSSES_REMEMBERED_S: Final = 60.0
 """How long a lost executor is remembered, for jobs that this scheduler begins to drive."""
 QUARANTINE_LOOK_S: Final = 0.5
+LOGS_ANSWERED_S: Final = 2.0
+"""How long executors may take to answer what a client wants to read of their logs."""
+LOGS_FOLLOWED_EVERY_S: Final = 0.5
+"""How often a client that follows logs is told what is new."""
 LOADS_LOOK_S: Final = 1.0
 """How often loads that executors have told are written."""
 LOAD_WRITTEN_EVERY_S: Final = 5.0

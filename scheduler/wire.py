@@ -17,7 +17,7 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_CONTEXT_CHARS, MAX_MESSAGE_CHARS
+from onager.protocol.field_limits import MAX_CONTEXT_CHARS, MAX_MESSAGE_CHARS, MAX_TAIL_CHARS
 
 WORK: Final = {
     StageWork.PLAN: pb.PLAN,
@@ -90,6 +90,11 @@ def metrics_from(message: pb.TaskMetrics) -> TaskMetrics:
         queued_ms=message.queued_ms,
         fetch_ms=message.fetch_ms,
         commit_ms=message.commit_ms,
+        executor_rss_bytes=message.executor_rss_bytes,
+        bind_ms=message.bind_ms,
+        codegen_ms=message.codegen_ms,
+        plan_ms=message.plan_ms,
+        function_ms=message.function_ms,
     )
 
 
@@ -105,6 +110,11 @@ def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
         queued_ms=metrics.queued_ms,
         fetch_ms=metrics.fetch_ms,
         commit_ms=metrics.commit_ms,
+        executor_rss_bytes=metrics.executor_rss_bytes,
+        bind_ms=metrics.bind_ms,
+        codegen_ms=metrics.codegen_ms,
+        plan_ms=metrics.plan_ms,
+        function_ms=metrics.function_ms,
     )
 
 
@@ -133,6 +143,7 @@ def failure_from(message: pb.Failure) -> Failure:
         details=message.details[:MAX_MESSAGE_CHARS] or None,
         fetch=fetch,
         cause=cause,
+        log_tail=message.log_tail[-MAX_TAIL_CHARS:] or None,
     )
 
 
@@ -145,6 +156,7 @@ def failure_message(failure: Failure) -> pb.Failure:
         sql_state=failure.sql_state or "",
         query_context=failure.query_context or "",
         details=failure.details or "",
+        log_tail=failure.log_tail or "",
     )
     if failure.fetch is not None:
         message.fetch.CopyFrom(

@@ -13,9 +13,11 @@ from onager.state_backend.port import StateBackendClient
 class KeptLease:
     """A lease that `keep_lease` keeps alive; registrations and locks of the process are bound to *id*."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, asked_s: float) -> None:
         self.id: LeaseId = lease.id
         self.ttl_s = lease.ttl_s
+        self.until_s = asked_s + lease.ttl_s
+        """When it ends if the store does not answer any more, by the monotonic clock."""
         self._lost = asyncio.Event()
 
     @property
@@ -41,8 +43,8 @@ async def keep_lease(backend: StateBackendClient, ttl_s: float, clock: Clock) ->
     """
     asked_s = clock.monotonic_s()
     lease = await backend.lease(ttl_s)
-    kept = KeptLease(lease)
-    keeper = asyncio.create_task(_keep(backend, kept, clock, asked_s), name=f"keep lease {lease.id}")
+    kept = KeptLease(lease, asked_s)
+    keeper = asyncio.create_task(_keep(backend, kept, clock), name=f"keep lease {lease.id}")
     try:
         yield kept
     finally:
@@ -53,26 +55,26 @@ async def keep_lease(backend: StateBackendClient, ttl_s: float, clock: Clock) ->
             await backend.revoke(lease.id)
 
 
-async def _keep(backend: StateBackendClient, kept: KeptLease, clock: Clock, answered_s: float) -> None:
+async def _keep(backend: StateBackendClient, kept: KeptLease, clock: Clock) -> None:
     period_s = kept.ttl_s / 3
     delay_s = period_s
     try:
         while True:
             await asyncio.sleep(delay_s)
             asked_s = clock.monotonic_s()
-            left_s = answered_s + kept.ttl_s - asked_s
+            left_s = kept.until_s - asked_s
             try:
                 # With no time left the request is not even sent.
                 async with asyncio.timeout(left_s):
                     await backend.keep_alive(kept.id)
             except (StateUnavailableError, TimeoutError):
                 delay_s = period_s / 10
-                if clock.monotonic_s() >= answered_s + kept.ttl_s:
+                if clock.monotonic_s() >= kept.until_s:
                     return
             except StateBackendError:  # expired, or the store cannot recover
                 return
             else:
-                answered_s = asked_s
+                kept.until_s = asked_s + kept.ttl_s
                 delay_s = period_s
     finally:
         kept.lose()  # whatever ended this, the lease is no longer kept alive

@@ -1,17 +1,4 @@
-"""Calls to a store, and their results, as Prometheus metrics: a wrapper for any adapter.
-
-``onager_state_request_seconds{operation,outcome}``
-    How long each call took. Its count by outcome says how many met a ``conflict``, were ``fenced``, ended
-    ``unknown``, found the store ``unavailable``, ran into a ``lease_expired`` or a lock's ``timeout``, or
-    were ``cancelled`` by their caller; ``error`` is anything else.
-``onager_state_lock_wait_seconds{outcome}``
-    How long callers waited for locks.
-``onager_state_bytes_total{direction}``
-    Bytes of the values ``read`` and ``written``; a write counts when it is sent, whatever becomes of it.
-``onager_state_watches``, ``onager_state_watch_events_total{keyspace}``, ``onager_state_watch_breaks_total{reason}``
-    Open watches, the events that they yielded, and how often they broke off: ``compacted`` or
-    ``unavailable``.
-"""
+"""Calls to a store, and their results, as Prometheus metrics (`METRICS`): a wrapper for any adapter."""
 
 # ruff: noqa: SLF001 a wrapper stands where the public methods stand, and calls the primitives as they do
 
@@ -30,6 +17,7 @@ from onager.errors import (
     StateUnavailableError,
     WatchCompactedError,
 )
+from onager.metric import Whose, counter, gauge, histogram
 from onager.state_backend.forwarding import ForwardingBackend, read_operation
 from onager.state_backend.model import (
     Conflict,
@@ -60,6 +48,29 @@ REQUEST_BUCKETS_S: Final = (
 )
 LOCK_BUCKETS_S: Final = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
+REQUESTS: Final = histogram(
+    "onager_state_request_seconds",
+    "Time that calls of the store took. Outcomes: ok; conflict, fenced, unknown, unavailable; lease_expired; cancelled "
+    "by the caller; error is anything else.",
+    REQUEST_BUCKETS_S,
+    "operation",
+    "outcome",
+)
+LOCK_WAITS: Final = histogram(
+    "onager_state_lock_wait_seconds", "Time that callers waited for locks of the store.", LOCK_BUCKETS_S, "outcome"
+)
+BYTES: Final = counter(
+    "onager_state_bytes_total",
+    "Bytes of values read and written; a write counts when it is sent, whatever becomes of it.",
+    "direction",
+)
+WATCHES: Final = gauge("onager_state_watches", Whose.PROCESS, "Watches of the store that are open.")
+WATCH_EVENTS: Final = counter("onager_state_watch_events_total", "Events that watches of the store told.", "keyspace")
+WATCH_BREAKS: Final = counter(
+    "onager_state_watch_breaks_total", "Watches of the store that broke off: compacted, or unavailable.", "reason"
+)
+METRICS: Final = (REQUESTS, LOCK_WAITS, BYTES, WATCHES, WATCH_EVENTS, WATCH_BREAKS)
+
 _RESULTS: Final[Mapping[type[object], str]] = {Conflict: "conflict", Fenced: "fenced", OutcomeUnknown: "unknown"}
 _ERRORS: Final[Mapping[type[BaseException], str]] = {
     StateUnavailableError: "unavailable",
@@ -76,31 +87,15 @@ class StateMetrics:
     """The metrics of a process's clients of the store, registered once with *registry*."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = Histogram(
-            "onager_state_request_seconds",
-            "Time that calls of the state backend took, by operation and outcome.",
-            ("operation", "outcome"),
-            registry=registry,
-            buckets=REQUEST_BUCKETS_S,
-        )
-        self._lock_waits = Histogram(
-            "onager_state_lock_wait_seconds",
-            "Time that callers waited for locks, by outcome.",
-            ("outcome",),
-            registry=registry,
-            buckets=LOCK_BUCKETS_S,
-        )
-        transferred = Counter(
-            "onager_state_bytes", "Bytes of values read and written.", ("direction",), registry=registry
-        )
+        self._requests = Histogram(**REQUESTS.arguments, registry=registry)
+        self._lock_waits = Histogram(**LOCK_WAITS.arguments, registry=registry)
+        transferred = Counter(**BYTES.arguments, registry=registry)
         self.bytes_read = transferred.labels("read")
         self.bytes_written = transferred.labels("written")
-        self.watches = Gauge("onager_state_watches", "Watches that are open.", registry=registry)
-        events = Counter("onager_state_watch_events", "Events told by watches.", ("keyspace",), registry=registry)
+        self.watches = Gauge(**WATCHES.arguments, registry=registry)
+        events = Counter(**WATCH_EVENTS.arguments, registry=registry)
         self.watch_events = {keyspace: events.labels(keyspace.value) for keyspace in Keyspace}
-        breaks = Counter(
-            "onager_state_watch_breaks", "Watches that broke off, by reason.", ("reason",), registry=registry
-        )
+        breaks = Counter(**WATCH_BREAKS.arguments, registry=registry)
         self.watch_breaks: Mapping[type[BaseException], Counter] = {
             WatchCompactedError: breaks.labels("compacted"),
             StateUnavailableError: breaks.labels("unavailable"),

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.bare_cluster import BareCluster, store
-from benchmarks.bare_executor import BareJob
+from benchmarks.bare_executor import METERS, BareJob, op_metrics
 from benchmarks.orchestration import BUSY_TASKS, EXECUTOR_SLOTS, PROBES, SAMPLE_TASKS
 from benchmarks.orchestration.measure import (
+    Sample,
     busy_first_task_ms,
     first_task_ms,
     median_row,
@@ -27,6 +28,7 @@ COLUMNS: Final = (
     "mode",
     "schedulers",
     "tasks",
+    "metrics",
     "tasks_per_s",
     "store_writes_per_task",
     "store_bytes_per_task",
@@ -97,19 +99,25 @@ def _measure_all(options: argparse.Namespace, directory: Path, spark: dict[str, 
             busy = busy_first_task_ms(cluster, options.probes // 2, options.busy_tasks)
             for tasks in options.tasks:
                 repeats = options.repeats if tasks <= 10 * options.sample_tasks else 1
-                figures = median_row([sample(cluster, client, tasks, options.sample_tasks) for _ in range(repeats)])
-                yield {
-                    "backend": backend,
-                    "mode": mode,
-                    "schedulers": count,
-                    "tasks": tasks,
-                    **figures,
-                    "first_task_ms_p50": quantile(idle, 0.5),
-                    "first_task_ms_p99": quantile(idle, 0.99),
-                    "busy_first_task_ms_p50": quantile(busy, 0.5),
-                    "busy_first_task_ms_p99": quantile(busy, 0.99),
-                    "spark_tasks_per_s": spark.get(str(tasks)),
-                }
+                samples: dict[str, list[Sample]] = {metrics: [] for metrics in options.metrics}
+                for _ in range(repeats):
+                    for metrics, some in samples.items():  # in turns, so that what disturbs disturbs all
+                        some.append(sample(cluster, client, tasks, options.sample_tasks, metrics=metrics))
+                for metrics, some in samples.items():
+                    yield {
+                        "backend": backend,
+                        "mode": mode,
+                        "schedulers": count,
+                        "tasks": tasks,
+                        "metrics": metrics,
+                        "metrics_bytes_per_task": len(op_metrics(metrics)) if METERS[metrics] else 0,
+                        **median_row(some),
+                        "first_task_ms_p50": quantile(idle, 0.5),
+                        "first_task_ms_p99": quantile(idle, 0.99),
+                        "busy_first_task_ms_p50": quantile(busy, 0.5),
+                        "busy_first_task_ms_p99": quantile(busy, 0.99),
+                        "spark_tasks_per_s": spark.get(str(tasks)),
+                    }
 
 
 def _plain_spark(options: argparse.Namespace) -> dict[str, float]:
@@ -124,6 +132,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.orchestration", description=__doc__)
     parser.add_argument("--backends", type=_names("leveldb", "etcd"), default=["leveldb", "etcd"], help="with commas")
     parser.add_argument("--modes", type=_names("pull", "push"), default=["pull"], help="with commas")
+    parser.add_argument(
+        "--metrics", type=_names(*METERS), default=["off"], help="what tasks report of operators, in turns; with commas"
+    )
     parser.add_argument("--schedulers", type=_numbers, default=[1, 2, 3], help="how many; numbers with commas")
     parser.add_argument("--tasks", type=_numbers, default=[100, 1_000, 10_000, 100_000], help="of a job; with commas")
     parser.add_argument("--slots", type=_numbers, default=list(EXECUTOR_SLOTS), help="of each executor; with commas")
@@ -155,7 +166,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _line(cells: Sequence[object]) -> str:
-    widths = (8, 5, 11, 7, 12, 22, 21, 26, 10, 18, 18, 18)
+    widths = (8, 5, 11, 7, 8, 12, 22, 21, 26, 10, 18, 18, 18)
     return "".join(f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 

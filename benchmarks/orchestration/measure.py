@@ -46,13 +46,15 @@ def median_row(samples: Sequence[Sample]) -> dict[str, float]:
     return {name: statistics.median(row[name] for row in rows) for name in rows[0]}
 
 
-def sample(cluster: BareCluster, client: OnagerClient, tasks: int, at_least: int = SAMPLE_TASKS) -> Sample:
-    """Run jobs of *tasks* tasks until there are *at_least* tasks in total."""
+def sample(
+    cluster: BareCluster, client: OnagerClient, tasks: int, at_least: int = SAMPLE_TASKS, *, metrics: str = "off"
+) -> Sample:
+    """Run jobs of *tasks* tasks, which report *metrics*, until there are *at_least* tasks in total."""
     jobs = max(1, at_least // tasks)
     before = settled(cluster)
     begun_s = time.perf_counter()
     for _ in range(jobs):
-        client.submit(BareJob(tasks).spec).wait()
+        client.submit(BareJob(tasks, metrics=metrics).spec).wait()
     elapsed_s = time.perf_counter() - begun_s
     return Sample(jobs * tasks, elapsed_s, settled(cluster).since(before))
 

@@ -1,4 +1,4 @@
-"""Write the reference of the command line, of Python and of the settings: ``python -m docs.reference``."""
+"""Write the reference of the command line, Python, settings and metrics: ``python -m docs.reference``."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,12 +14,24 @@ from typer.cli import get_docs_for_click
 
 from onager.cli.app import app
 from onager.executor.settings import ExecutorSettings
+from onager.metric import Whose
+from onager.scheduler.metrics.catalog import SECTIONS
 from onager.scheduler.settings import SchedulerSettings
 
 HERE: Final = Path(__file__).parent
 NOTE: Final = "<!-- Generated from the code by `make reference`; do not change it here. -->\n\n"
 OBJECTS: Final = {
-    "onager.client": ("connect", "OnagerClient", "JobHandle", "AuditEntry", "JobProgress", "StageProgress", "View"),
+    "onager.client": (
+        "connect",
+        "OnagerClient",
+        "JobHandle",
+        "AuditEntry",
+        "JobProgress",
+        "StageProgress",
+        "Latency",
+        "TimeShare",
+        "View",
+    ),
     "onager.errors": ("OnagerError", "JobFailedError", "JobCancelledError", "SchedulerUnreachableError"),
     "onager.protocol.security": ("ClientSecurity",),
 }
@@ -65,6 +77,30 @@ def settings() -> str:
     return NOTE + "# Settings\n\nEach is a variable, and many are a flag, too.\n\n" + "\n\n".join(parts) + "\n"
 
 
+HOW: Final = {
+    Whose.CLUSTER: "the same of the whole cluster: take the largest",
+    Whose.PART: "its own part: add them up",
+    Whose.PROCESS: "itself",
+}
+"""What each scheduler tells, and so how to put several together."""
+
+
+def metrics() -> str:
+    """Return every metric of a scheduler."""
+    parts = [
+        "# Metrics",
+        "",
+        "Each scheduler serves all of these (`--metrics-listen`), besides `process_…` and `python_…`.",
+    ]
+    for title, section in SECTIONS.items():
+        parts += ["", f"## {title}", "", "| metric | type | | each scheduler tells |", "|---|---|---|---|"]
+        for metric in section:
+            labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
+            told = f"| `{metric.name}{labels}` | {metric.kind} | {_cell(metric.about)} | {HOW[metric.whose]} |"
+            parts.append(told)
+    return NOTE + "\n".join(parts) + "\n"
+
+
 def _fields(model: type[BaseSettings]) -> Iterator[tuple[str, str, str]]:
     told: dict[str, str] = {}
     for base in (*reversed(model.__mro__[1:]), model):
@@ -92,7 +128,12 @@ def _loaded(module: str) -> Any:
     return griffe.load(module, search_paths=[str(HERE.parents[1])], resolve_aliases=True)
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"cli.md": command_line, "python.md": python, "settings.md": settings}
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "cli.md": command_line,
+    "python.md": python,
+    "settings.md": settings,
+    "metrics.md": metrics,
+}
 
 
 def main() -> int:

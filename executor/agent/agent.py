@@ -15,6 +15,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError, UnknownExecutorError
+from onager.executor.agent.asks import Asks
 from onager.executor.agent.attempts import AttemptTable
 from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
@@ -22,11 +23,13 @@ from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
 from onager.executor.agent.load_watch import LoadWatch
 from onager.executor.agent.membership import Identity, Membership
+from onager.executor.agent.progress_watch import ProgressWatch
 from onager.executor.agent.reporting import Reporter
 from onager.executor.agent.set_aside import SetAsideNotice
 from onager.executor.agent.space import SpaceWatch
 from onager.executor.agent.tasks_in_hand import DEATH_NOTICE, TasksInHand
 from onager.executor.agent.threads import Threads
+from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import Worker
 from onager.ids import BlobDigest, JobId
@@ -65,6 +68,8 @@ class Outcome:
 
     ending: Ending
     message: str = ""
+    was_leaving: bool = False
+    """Whether it took no more work by then."""
 
 
 class Agent:
@@ -79,8 +84,9 @@ class Agent:
         clock: Clock,
         *,
         address: str = "",
+        logs: AttemptLogs | None = None,
     ) -> None:
-        """Make an agent that polls, or in push mode one that is called at *address*."""
+        """Make an agent that polls, or in push mode one that is called at *address*; *logs*: what tasks log."""
         self._settings = settings
         self._identity = identity
         self._worker = worker
@@ -88,7 +94,7 @@ class Agent:
         self._clock = clock
         self._id = settings.executor_id
         self._log = structlog.get_logger().bind(executor_id=self._id)
-        self._attempts = AttemptTable(settings.slots, clock)
+        self._attempts = AttemptTable(settings.slots, clock, lambda key: self._load.rss_bytes(key))  # noqa: PLW0108 - made below
         self._set_aside = SetAsideNotice(self._id)
         self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
         self._threads = Threads()
@@ -104,6 +110,9 @@ class Agent:
             self._id,
         )
         self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
+        self._progress = ProgressWatch(
+            lambda: self._threads.samples(worker.progress), lambda: self._attempts.active > 0
+        )
         self._membership = Membership(
             settings,
             identity,
@@ -131,7 +140,19 @@ class Agent:
         """The poll answers that may come as a call, by the number of the poll's list."""
         self._changed = asyncio.Event()
         """Set whenever slots may have become free, or a poll has something else to say."""
+        logs = logs or AttemptLogs()
+        self._asks = Asks(
+            gateway,
+            logs,
+            executor_id=self._id,
+            incarnation=identity.incarnation,
+            is_draining=lambda: self._draining.is_set(),  # noqa: PLW0108 - made below
+            on_drain=self._drain_on_request,
+            read=self._threads.logs,
+        )
         self._draining = asyncio.Event()
+        self._is_pressed = asyncio.Event()
+        """Set when running tasks have only the grace period left: at a signal, not when schedulers drain it."""
         self._must_stop = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -157,6 +178,7 @@ class Agent:
             on_report=self._reporter.wake,
             on_no_space=self._space.doubt,
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
+            logs=logs,
         )
 
     # ---------------------------------------------------------------- life
@@ -175,11 +197,13 @@ class Agent:
             "watch over the worker": self._watch_worker(),
             "space in the exchange": self._space.run(),
             "drain": self._drain(),
+            "asks": self._await_asks(),
         }
         for name, loop in loops.items():
             self._background.keep(name, self._to_the_end(loop))
         self._background.start("looks at the exchange", self._exchange.run())
         self._background.start("samples of the load", self._load.run())
+        self._background.start("looks at running tasks", self._progress.run())
         try:
             outcome = await self._ended
         finally:
@@ -192,8 +216,18 @@ class Agent:
     def request_drain(self) -> None:
         """Take no more work, finish the running tasks, and end; a second call stops the running tasks."""
         self._log.info("drain_requested", running=self._attempts.active)
-        if self._draining.is_set():
+        if self._is_pressed.is_set():
             self._must_stop.set()
+        self._is_pressed.set()
+        self._begin_to_leave()
+
+    def _drain_on_request(self) -> None:
+        """Take no more work, finish the running tasks however long they take, and end."""
+        if not self._draining.is_set():
+            self._log.info("drain_requested", running=self._attempts.active, by="a scheduler")
+            self._begin_to_leave()
+
+    def _begin_to_leave(self) -> None:
         self._draining.set()
         self._reporter.refills = False
         self._membership.announce_drain()
@@ -201,7 +235,7 @@ class Agent:
 
     def _end(self, ending: Ending, message: str) -> None:
         if not self._ended.done():
-            self._ended.set_result(Outcome(ending, message))
+            self._ended.set_result(Outcome(ending, message, was_leaving=self._draining.is_set()))
 
     async def _say_goodbye(self, reason: str) -> None:
         await self._reporter.flush(_LAST_WORDS_S)
@@ -380,6 +414,7 @@ class Agent:
         request.running.extend(self._held())
         request.cleaned_up.extend(self._cleaned_up)
         self._load.add_to(request, self._attempts.free_slots)
+        self._progress.add_to(request)
 
     def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.hear(answer)
@@ -429,10 +464,13 @@ class Agent:
     async def _drain(self) -> None:
         await self._draining.wait()
         grace_s = self._settings.drain_grace_ms / 1000
-        done, stop = (asyncio.create_task(wait) for wait in (self._until_unneeded(), self._must_stop.wait()))
-        await asyncio.wait([done, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        done.cancel()
+        waits = (self._until_unneeded(), self._must_stop.wait(), self._is_pressed.wait())
+        done, stop, pressed = (asyncio.create_task(wait) for wait in waits)
+        await asyncio.wait([done, stop, pressed], return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            await asyncio.wait([done, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        for wait in (stop, pressed, done):
+            wait.cancel()
         if self._empty.is_set():
             if jobs := self._worker.streamed_jobs():
                 self._log.warning("streams_given_up", jobs=sorted(jobs), grace_s=grace_s)
@@ -444,6 +482,11 @@ class Agent:
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self._empty.wait()
         self._end(Ending.STOPPED, "stopped while tasks were running")
+
+    async def _await_asks(self) -> None:
+        while True:
+            await self._membership.wait_until_registered()
+            await self._asks.serve_once()
 
     async def _until_unneeded(self) -> None:
         """Wait until nothing is held, and no running job reads what was streamed here: it would begin again.

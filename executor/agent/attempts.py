@@ -1,7 +1,7 @@
 """Every task attempt of this executor, from launch to acknowledged report: no I/O, one thread."""
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -59,7 +59,9 @@ class AttemptTable:
     attempts are remembered for a while.
     """
 
-    def __init__(self, slots: int, clock: Clock) -> None:
+    def __init__(self, slots: int, clock: Clock, rss_bytes: Callable[[TaskKey], int] = lambda _: 0) -> None:
+        """Make it; *rss_bytes* returns the memory in use, if it is to be reported with a task."""
+        self._rss_bytes = rss_bytes
         self._slots = slots
         self._clock = clock
         self._held: dict[TaskKey, _Attempt] = {}
@@ -159,17 +161,18 @@ class AttemptTable:
 
         The report gets how long the attempt waited here before it began, and how long a failed one ran.
         """
-        attempt = self._held.get(task_key(report.task))
+        key = task_key(report.task)
+        attempt = self._held.get(key)
         if attempt is None or attempt.state is AttemptState.FINISHED:
             return False
         if attempt.state is not AttemptState.QUEUED:
             self._active -= 1
         attempt.state = AttemptState.FINISHED
         attempt.report = report
-        self._note_cost(attempt, report)
+        self._note_cost(key, attempt, report)
         return True
 
-    def _note_cost(self, attempt: _Attempt, report: pb.TaskReport) -> None:
+    def _note_cost(self, key: TaskKey, attempt: _Attempt, report: pb.TaskReport) -> None:
         if report.HasField("failure"):
             metrics = report.failed_metrics
             metrics.run_ms = metrics.run_ms or max(0, report.ended_ms - report.started_ms)
@@ -179,6 +182,10 @@ class AttemptTable:
             metrics = report.success.metrics
         # The task may have run by another machine's clock, so it is at most the time that was spent here.
         metrics.queued_ms = max(0, min(report.started_ms, self._clock.now_ms()) - attempt.accepted_ms)
+        metrics.bind_ms = min(metrics.bind_ms, metrics.queued_ms)
+        metrics.codegen_ms = min(metrics.codegen_ms, metrics.bind_ms)
+        if rss_bytes := self._rss_bytes(key):
+            metrics.executor_rss_bytes = rss_bytes
 
     def reports(self) -> list[tuple[TaskKey, pb.TaskReport, str]]:
         """Return every report that is not acknowledged, and its first address, in the order of the launches."""

@@ -120,6 +120,11 @@ class SchedulerGateway:
         """Report outcomes to the scheduler at *address*; None when it does not answer."""
         return await self._replies.report(address, request)
 
+    async def await_asks(self, request: pb.AwaitAsksRequest, timeout_s: float) -> pb.AwaitAsksResponse:
+        """Wait for what is asked of this executor besides tasks; `VersionMismatchError`: nothing is, ever."""
+        answer: pb.AwaitAsksResponse = await self._call("AwaitAsks", request, timeout_s)
+        return answer
+
     async def deregister(self, request: pb.DeregisterExecutorRequest, timeout_s: float) -> None:
         """Say that this incarnation is over."""
         await self._call("DeregisterExecutor", request, timeout_s)

@@ -15,6 +15,7 @@ from onager.executor.agent.blobs import BlobCache
 from onager.executor.agent.gateway import tell
 from onager.executor.agent.reporting import killed, within_limits
 from onager.executor.agent.threads import Threads
+from onager.executor.attempt_logs import AttemptLogs, working_on
 from onager.executor.work import Assignment, Worker, blobs_needed, part_of
 from onager.ids import BlobDigest, JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -41,11 +42,13 @@ class TasksInHand:
         on_report: Callable[[], None],
         on_no_space: Callable[[], None],
         on_death: Callable[[str], None],
+        logs: AttemptLogs,
     ) -> None:
         """Make it.
 
         *spawn* runs work in the background. *on_report* is called when there is a report to send, *on_no_space* when a
         task found no space to write into, and *on_death* with the reason why the worker cannot run anything any more.
+        *logs* has what attempts logged, of which the end goes with the report of a failed one.
         """
         self._attempts = attempts
         self._worker = worker
@@ -56,6 +59,7 @@ class TasksInHand:
         self._on_report = on_report
         self._on_no_space = on_no_space
         self._on_death = on_death
+        self._logs = logs
         self._log = structlog.get_logger().bind(executor_id=executor_id)
         self._reported: deque[pb.TaskReport] = deque()
         """Reports of the worker's threads that are not processed yet."""
@@ -182,7 +186,10 @@ class TasksInHand:
         await asyncio.sleep(_DEATH_RATTLE_S)
         if await self._threads.liveness(self._worker.is_alive):
             kind = report.failure.cause or report.failure.kind
-            self._log.info("task_failed", task=str(task_key(report.task)), kind=kind)
+            key = task_key(report.task)
+            report.failure.log_tail = self._logs.tail(key)
+            with working_on(self._logs, key):
+                self._log.info("task_failed", task=str(key), kind=kind)
             if kind == FailureCause.NO_SPACE:
                 self._on_no_space()
             self._finish_all([report])
@@ -191,6 +198,7 @@ class TasksInHand:
 
     def _finish_all(self, reports: Iterable[pb.TaskReport]) -> None:
         for report in reports:
+            self._logs.end(task_key(report.task))
             if self._attempts.finish(within_limits(report)):
                 self._on_report()
         self.start()

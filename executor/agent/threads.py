@@ -44,9 +44,11 @@ class Threads:
         """Checks for space in it."""
         self.samples = Calls("sample", 1)
         """Samples of what the processes use."""
+        self.logs = Calls("logs", 1)
+        """Reads of what tasks logged."""
 
     def close(self) -> None:
         """Start nothing more."""
         blocking = (self.starts, self.cancels, self.clean_ups, self.liveness, self.looks, self.probes, self.samples)
-        for calls in blocking:
+        for calls in (*blocking, self.logs):
             calls.close()

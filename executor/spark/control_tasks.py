@@ -8,6 +8,7 @@ import structlog
 from py4j.protocol import Py4JError
 
 from onager.clock import Clock
+from onager.executor.attempt_logs import AttemptLogs, working_on
 from onager.executor.spark import failures
 from onager.executor.spark.cancellation import Cancellation
 from onager.executor.spark.kernel import Kernel
@@ -42,10 +43,12 @@ class ControlTasks:
         kernel: Kernel,
         actions: Mapping[int, Action],
         clock: Clock,
+        logs: AttemptLogs | None = None,
     ) -> None:
         self._kernel = kernel
         self._actions = actions
         self._clock = clock
+        self._logs = logs
         self._changed = threading.Condition()
         self._running: dict[TaskKey, _Running] = {}
 
@@ -73,6 +76,11 @@ class ControlTasks:
             except (Py4JError, OSError) as e:  # the JVM is gone, and the task with it
                 log.warning("cancel_failed", task=str(key), error=str(e))
 
+    def groups(self) -> dict[str, TaskKey]:
+        """Return the running tasks, by the job groups of their Spark jobs."""
+        with self._changed:
+            return {_group(key): key for key in self._running}
+
     def close_job(self, job_id: JobId) -> bool:
         """Cancel the running tasks of a job, and return whether they ended within 5 s."""
         with self._changed:
@@ -85,7 +93,8 @@ class ControlTasks:
         with self._changed:
             cancellation = self._running[key].cancellation
         try:
-            success = self._act(key, action, task_set, blobs, cancellation)
+            with working_on(self._logs, key):
+                success = self._act(key, action, task_set, blobs, cancellation)
         except BaseException as e:  # noqa: BLE001 - every error belongs in the report
             failure = (
                 failures.killed("cancelled") if cancellation.is_cancelled else failures.from_exception(self._kernel, e)
@@ -103,7 +112,7 @@ class ControlTasks:
         cancellation: Cancellation,
     ) -> pb.TaskSuccess:
         """Do the work on a JVM thread with the task's own job group and scheduler pool."""
-        self._kernel.enter_control(_group(key), f"onager {key}")
+        self._kernel.enter_control(_group(key), f"onager {key}", str(key))
         try:
             cancellation.check()  # a later cancellation reaches the job group
             return action(key, task_set, blobs, cancellation)

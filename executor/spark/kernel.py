@@ -80,10 +80,19 @@ class Kernel:
         return self._java.session(jvm_session(base), json.dumps(conf))
 
     def bind(
-        self, session: JavaObject, fragment: bytes, spec: Spec, leaves: Iterable[JavaObject | None]
+        self,
+        session: JavaObject,
+        fragment: bytes,
+        spec: Spec,
+        leaves: Iterable[JavaObject | None],
+        fused: Iterable[bytes] = (),
     ) -> "JavaObject":
-        """Return the bound stage of *spec* (Java's `StageSpec`); *leaves* has a plan for each input that is None."""
-        return self._java.bind(session, fragment, json.dumps(spec), self._jvm.java_list(leaves))
+        """Return the bound stage of *spec* (Java's `StageSpec`); *leaves* has a plan for each input that is None.
+
+        *fused*: the fragments of the stages that it names as fused.
+        """
+        made = self._jvm.java_list
+        return self._java.bind(session, fragment, json.dumps(spec), made(leaves), made(fused))
 
     def operators(self, bound: JavaObject) -> list[dict[str, Any]] | None:
         """Return the operators of a bound stage (Java's `BoundPlan.nodes`), or None if its tasks report no metrics."""
@@ -103,9 +112,21 @@ class Kernel:
         return _unpacked(bytes(self._java.take(wait_ms)))
 
     def run_whole(self, session: JavaObject, query: JavaObject, spec: Spec) -> Event:
-        """Run the QueryExecution *query* with plain Spark on this thread; *spec*: `OutputSpec` and nonce."""
+        """Run the QueryExecution *query* with plain Spark on this thread; *spec*: `OutputSpec`, nonce and metrics.
+
+        With metrics, the event has ``operators`` (Java's `BoundPlan.nodes`) and ``op_metrics``, as Base64.
+        """
         (event,) = _unpacked(bytes(self._java.runWhole(session, query, json.dumps(spec))))
         return event
+
+    def readings(self, most: int) -> list[dict[str, Any]]:
+        """Return what running tasks, *most* at most, and queries that run whole have read (Java's `Runs.readings`)."""
+        found: list[dict[str, Any]] = json.loads(self._java.readings(most))
+        return found
+
+    def codegen_ms(self, bound: JavaObject) -> int:
+        """Return how long the JVM generated and compiled code while a stage was bound."""
+        return int(self._java.codegenMs(bound))
 
     def jvm_use(self) -> dict[str, int]:
         """Return ``heap_used_bytes``, ``heap_max_bytes``, and ``gc_ms`` since the JVM started."""
@@ -114,9 +135,9 @@ class Kernel:
 
     # ------------------------------------------------------------ job groups and jobs
 
-    def enter_control(self, group: str, description: str) -> None:
-        """Put this thread's Spark jobs into the job group *group* until `leave_control`."""
-        self._java.enterControl(group, description)
+    def enter_control(self, group: str, description: str, attempt: str) -> None:
+        """Put this thread's Spark jobs into the job group *group* until `leave_control`; they log as *attempt*."""
+        self._java.enterControl(group, description, attempt)
 
     def leave_control(self, group: str) -> None:
         """End `enter_control`: this thread's Spark jobs belong to no job group."""
@@ -198,7 +219,10 @@ class QueryTools:
         self._scripts = jvm.java_class("onager.plan.Scripts")
 
     def statements(self, script: str) -> list[str]:
-        """Return a line for each statement: begin, end, line, column, and ``procedure`` or ``plain``."""
+        """Return a line for each statement: begin, end, line, column, and its kind.
+
+        That is ``procedure``, ``plain``, or ``analyze:END``, where END is that of the words EXPLAIN ANALYZE.
+        """
         return str(self._scripts.statements(script)).splitlines()
 
     def named(self, plan: JavaObject) -> JavaObject:
@@ -227,11 +251,16 @@ class PlanTools:
         self._fragments = jvm.java_class("onager.plan.Fragments")
         self._buckets = jvm.java_class("onager.plan.Buckets")
         self._leaves = jvm.java_class("onager.plan.Leaves")
+        self._queries = jvm.java_class("onager.plan.Queries")
 
     def outline(self, plan: JavaObject) -> tuple[list[str], Callable[[int], JavaObject]]:
         """Return a line for each node (see Java's `Outline.of`), and a function from a line's index to its node."""
         text, nodes = self._outline.of(plan)
         return str(text).splitlines(), nodes.get
+
+    def expected_rows(self, node: JavaObject) -> int:
+        """Return how many rows Spark expected of *node* when it planned it; -1 where it had no idea."""
+        return int(self._queries.expectedRows(node))
 
     def python_functions(self, node: JavaObject) -> list[tuple[str, int, bool]]:
         """Return the Python functions of *node*: name, number of broadcast variables, whether it has an accumulator."""

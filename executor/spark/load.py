@@ -7,8 +7,8 @@ from typing import Final
 
 import psutil
 
-_DAEMON: Final = "pyspark.daemon"
-"""The module of the process that forks Spark's Python workers, which keep its command line."""
+_DAEMONS: Final = frozenset({"pyspark.daemon", "onager.executor.spark.worker_daemon"})
+"""Modules of the process that forks Spark's Python workers, which keep its command line."""
 _WORKER: Final = "pyspark.worker"
 """The module of a Python worker that was not forked."""
 
@@ -60,6 +60,9 @@ class ProcessTree:
             spent_s = sum(max(0.0, seen.cpu_s - before.get(key, 0.0)) for key, seen in found.items())
             percent = round(100 * spent_s / (now_s - self._looked_s))
         self._looked_s, self._cpu_s = now_s, {key: seen.cpu_s for key, seen in found.items()}
-        daemons = {pid for (pid, _), seen in found.items() if _DAEMON in seen.command}
-        workers = sum(seen.parent in daemons or _WORKER in seen.command for seen in found.values())
+        daemons = {pid for (pid, _), seen in found.items() if not _DAEMONS.isdisjoint(seen.command)}
+        workers = sum(
+            seen.parent in daemons or (_WORKER in seen.command and pid not in daemons)
+            for (pid, _), seen in found.items()
+        )
         return TreeUse(sum(seen.rss_bytes for seen in found.values()), percent, workers)

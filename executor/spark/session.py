@@ -18,7 +18,9 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
 from onager.errors import OnagerError, VersionMismatchError
+from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.spark import cluster
+from onager.executor.spark.jvm_output import JvmOutput
 from onager.executor.spark.kernel import GUARD, answer_promptly
 from onager.executor.spark.kernel_jar import kernel_jar
 from onager.executor.spark.starting import StartingJvm, started_jvms
@@ -41,6 +43,9 @@ _JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"
 _LOOPBACK = "127.0.0.1"
 _DEATH_S = 2.0
 """How long a process whose connection broke may take to exit."""
+_DAEMON: Final = "onager.executor.spark.worker_daemon"
+_CALM: Final = ("INFO", "WARN", "ERROR", "FATAL", "OFF")
+_VERBOSE: Final = ("ALL", "TRACE", "DEBUG")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -51,6 +56,7 @@ def start_session(
     *,
     exchange_shared: bool = False,
     private: PrivatePaths = NO_PATHS,
+    logs: AttemptLogs | None = None,
 ) -> SparkSession:
     """Start this process's Spark, by default ``local[slots]`` on the loopback interface, without the web UI.
 
@@ -58,6 +64,8 @@ def start_session(
     shipped to the cluster's processes, which must share *exchange_dir*. Raises `InvalidSettingError` when the settings
     do not say that they do, `ClusterAwayError` when the cluster does not answer or starts no process for this executor,
     and `VersionMismatchError` when another version of Spark is installed.
+
+    What tasks log goes to *logs*; standard error gets only what is at the level `spark.log.level`, by default ERROR.
     """
     check_spark_version()
     settings = _defaults(slots) | dict(conf)
@@ -74,7 +82,8 @@ def start_session(
     given = settings.get("spark.driver.extraClassPath")
     settings["spark.driver.extraClassPath"] = jar if not given else f"{jar}{os.pathsep}{given}"
     given_options = settings.get("spark.driver.extraJavaOptions", "")
-    options = (f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", collector(settings), given_options)
+    level = conf.get("spark.log.level", "ERROR").upper()
+    options = (_logging(settings, level, is_cluster=is_cluster), collector(settings), given_options)
     settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
     others = settings.get("spark.sql.extensions")
     settings["spark.sql.extensions"] = GUARD if not others else f"{GUARD},{others}"
@@ -87,7 +96,7 @@ def start_session(
     for key, value in settings.items():
         if key.startswith("spark."):
             builder = builder.config(key, value)
-    with started_jvms() as started:
+    with started_jvms(JvmOutput(logs, level)) as started:
         try:
             spark = builder.getOrCreate()
         except Exception as e:
@@ -100,6 +109,21 @@ def start_session(
             raise
     answer_promptly(spark.sparkContext._gateway)  # noqa: SLF001  (PySpark keeps it nowhere else)
     return spark
+
+
+def _logging(settings: dict[str, str], level: str, *, is_cluster: bool) -> str:
+    """Return the JVM's options for its logs, and change *settings* so that tasks log for their attempts.
+
+    *level* is what standard error shows. Of Spark's own lines warnings, at least, are kept with attempts.
+    """
+    if not is_cluster:
+        if level in _CALM:
+            # The level of all but what log4j2.properties names: attempts get what standard error leaves out.
+            settings["spark.log.level"] = "INFO"
+        if "spark.pyspark.python" not in settings:  # another Python may not have our daemon
+            settings.setdefault("spark.python.daemon.module", _DAEMON)
+    kept = level if level in (*_VERBOSE, "INFO") else "WARN"
+    return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -Donager.log.level={kept}"
 
 
 def check_spark_version() -> None:

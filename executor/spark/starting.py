@@ -14,6 +14,7 @@ from typing import Any, Final
 from pyspark import java_gateway
 
 from onager.errors import OnagerError
+from onager.executor.spark.jvm_output import JvmOutput
 from onager.executor.work import WorkerDiedError
 
 _DEATH_S: Final = 2.0
@@ -34,20 +35,22 @@ _IS_MISSING: Final = re.compile(r"JAVA_HOME is not set|java: (No such file|not f
 class StartingJvm:
     """A process that PySpark starts, and its last lines of standard error."""
 
-    def __init__(self, process: Popen[bytes]) -> None:
+    def __init__(self, process: Popen[bytes], output: JvmOutput) -> None:
         self.process = process
+        self._output = output
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._reader = Thread(target=self._forward, name="stderr of Spark's JVM", daemon=True)
         self._reader.start()
 
     def _forward(self) -> None:
-        """Forward the process's standard error until it ends."""
+        """Forward the process's standard error until it ends: to this process's own, and to the logs of attempts."""
         assert self.process.stderr is not None
         with self.process.stderr as lines:
             for line in lines:
-                sys.stderr.write(text := line.decode(errors="replace"))
-                sys.stderr.flush()
-                self._lines.append(text.rstrip())
+                if text := self._output.take(line.decode(errors="replace")):
+                    sys.stderr.write(text)
+                    sys.stderr.flush()
+                    self._lines.extend(text.rstrip().split("\n"))
 
     def error(self, error: Exception) -> Exception:
         """Return the error to raise when PySpark raised *error*: `WorkerDiedError` when a restart may help."""
@@ -74,12 +77,15 @@ class StartingJvm:
 
 
 @contextmanager
-def started_jvms() -> Iterator[list[StartingJvm]]:
-    """Yield the processes that PySpark starts within the context; PySpark hides a JVM until it has its port."""
+def started_jvms(output: JvmOutput) -> Iterator[list[StartingJvm]]:
+    """Yield the processes that PySpark starts within the context; PySpark hides a JVM until it has its port.
+
+    What they write, for as long as they live, goes through *output*.
+    """
     started: list[StartingJvm] = []
 
     def start(*arguments: Any, **options: Any) -> Popen[bytes]:
-        started.append(StartingJvm(Popen(*arguments, **{**options, "stderr": PIPE})))  # noqa: S603 - PySpark's own
+        started.append(StartingJvm(Popen(*arguments, **{**options, "stderr": PIPE}), output))  # noqa: S603 - PySpark's own
         return started[-1].process
 
     java_gateway.Popen = start

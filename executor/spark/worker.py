@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from onager.clock import Clock
 from onager.errors import VersionMismatchError
 from onager.exchange_layout import has_scheme
+from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import (
     Contents,
     Manifest,
@@ -34,14 +35,16 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema, check_lookups
 from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
+from onager.executor.spark.plan_times import PlanTimes
 from onager.executor.spark.planning import FusedRun, cutter, plan_job, sql_script
 from onager.executor.spark.planning.sizing import check_settings_known
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import has_died, is_alive, start_session, warm_up
+from onager.executor.spark.stage_plan import MetricsWanted
 from onager.executor.work import Assignment, OnReport, WorkerDiedError
-from onager.ids import BlobDigest, JobId, TaskKey, new_nonce
+from onager.ids import BlobDigest, JobId, StageId, TaskKey, new_nonce
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 
@@ -69,13 +72,16 @@ class SparkWorker:
         streams: StreamSettings | None = None,
         planning_timeout_s: float = 0.0,
         private: PrivatePaths = NO_PATHS,
+        logs: AttemptLogs | None = None,
     ) -> None:
-        """*planning_timeout_s*: the default limit for the function of a job; 0: none."""
+        """*planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log."""
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
         self._private = PrivatePaths([exchange_dir, *private.paths])
-        self._spark = start_session(slots, conf, exchange_dir, exchange_shared=exchange_shared, private=self._private)
+        self._spark = start_session(
+            slots, conf, exchange_dir, exchange_shared=exchange_shared, private=self._private, logs=logs
+        )
         self._processes = FunctionProcesses()
         try:
             warm_up(self._spark)
@@ -104,7 +110,7 @@ class SparkWorker:
         }
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._tree = ProcessTree()
-        self._control = ControlTasks(self._runner.kernel, actions, clock)
+        self._control = ControlTasks(self._runner.kernel, actions, clock, logs)
 
     def _check_spark(self) -> None:
         check_settings_known(self._spark)
@@ -139,7 +145,10 @@ class SparkWorker:
             self._control.start(assignment, on_report)
             return
         plan = decode(assignment.blobs[BlobDigest(task_set.plan_digest)])
-        self._runner.run(task_set, plan, on_report)
+        fused = {
+            StageId(stage.stage_id): decode(assignment.blobs[BlobDigest(stage.plan_digest)]) for stage in task_set.fused
+        }
+        self._runner.run(task_set, plan, on_report, fused)
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
         """Stop *tasks*."""
@@ -205,6 +214,14 @@ class SparkWorker:
             python_workers=tree.python_workers,
         )
 
+    def progress(self) -> Sequence[pb.AttemptProgress]:
+        """Return what running tasks have read: not of those that run in the processes of a Spark cluster."""
+        try:
+            return self._runner.progress(self._control.groups())
+        except (Py4JError, OSError) as e:  # the JVM is gone, and the tasks with it
+            log.warning("progress_not_seen", error=str(e))
+            return ()
+
     def is_alive(self) -> bool:
         """Return whether the JVM, its Spark and the cluster behind it appear to run."""
         return self._runner.is_alive() and (self._cluster is None or self._cluster.is_reached())
@@ -232,10 +249,14 @@ class SparkWorker:
         self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
     ) -> pb.TaskSuccess:
         spec = Parse(blobs[BlobDigest(task_set.spec_digest)], pb.JobSpec())
+        times = PlanTimes(self._clock)
 
-        def run_fused(frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
+        def run_fused(
+            frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
+        ) -> FusedRun:
             cancellation.check()
-            return self._run_whole(key, frame, column_names, sink)
+            kernel = self._runner.kernel
+            return run_whole(kernel, self._executor_id, key.job_id, frame, column_names, sink, metrics)
 
         outcome = plan_job(
             spec,
@@ -243,13 +264,12 @@ class SparkWorker:
             cluster_slots=task_set.cluster_slots,
             arrow_schema=self._arrow_schema,
             run_fused=run_fused,
-            call_function=lambda job, session: self._functions.called(job, session, key.job_id, cancellation),
+            call_function=lambda job, session: times.of_function(
+                self._functions.called(job, session, key.job_id, cancellation)
+            ),
             private=self._private,
         )
-        return pb.TaskSuccess(plan=outcome)
-
-    def _run_whole(self, key: TaskKey, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
-        return run_whole(self._runner.kernel, self._executor_id, key.job_id, frame, column_names, sink)
+        return times.success(outcome)
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)

@@ -1,23 +1,26 @@
 """The commands that list, show and cancel: jobs, executors and schedulers."""
 
-import json
+import sys
 import time
 from datetime import UTC, datetime
 
 import onager
-from onager.cli.output import plain, print_json, print_table, size
+from onager.cli.output import print_json, print_table
+from onager.cli.times import LATENCY_HEADERS, far_told, latency_rows, shares_told
+from onager.client.amounts import size
 from onager.client.progress import JobProgress, StageProgress
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.plain import plain, plain_job
 
 
-def jobs(scheduler: str, state: str, limit: int, output: str) -> None:
-    """Print jobs, newest first."""
+def jobs(scheduler: str, wanted: pb.ListJobsRequest, output: str) -> None:
+    """Print the jobs that are *wanted*, newest first."""
     with onager.connect(scheduler) as client:
-        answer = client.list_jobs(limit, state)
+        found = list(client.list_jobs(wanted))
     if output == "json":
-        print_json([plain(job) for job in answer.jobs])
+        print_json([plain(job) for job in found])
         return
-    rows = [JobProgress.from_message(job) for job in answer.jobs]
+    rows = [JobProgress.from_message(job) for job in found]
     has_names = any(job.principal for job in rows)
     print_table(
         ("JOB", "STATE", "SUBMITTED", "SECONDS", *(("BY",) if has_names else ()), "NAME"),
@@ -37,15 +40,37 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
     with onager.connect(scheduler) as client:
         detail = client.job(job_id).detail()
     if output == "json":
-        print_json(_job_json(detail))
+        print_json(plain_job(detail))
         return
     progress = JobProgress.from_message(detail.progress)
+    print_head(progress)
+    print_table(
+        ("STAGE", "NAME", "STATE", "TASKS", "FAILED", "LOST", "SPECULATED", "SECONDS", "TASK SECONDS", "ROWS", "BYTES"),
+        [_stage_row(stage) for stage in progress.stages],
+    )
+    if rows := latency_rows(progress.stages):
+        print()
+        print_table(LATENCY_HEADERS, rows)
+    if progress.failure is not None:
+        print(f"\n{progress.failure}")
+    if has_plan:
+        print(f"\n{detail.plan}")
+
+
+def print_head(progress: JobProgress) -> None:
+    """Print what concerns a job as a whole."""
     seconds = _seconds(progress.submitted_ms, progress.ended_ms)
     print(f"{progress.job_id}  {progress.state}  {seconds} s  {progress.name}")
-    if progress.principal:
-        print(f"submitted by: {progress.principal}")
-    if progress.waiting_for:
-        print(f"waiting for: {progress.waiting_for}")
+    for what, value in (
+        ("submitted by", progress.principal),
+        ("retry of", progress.retry_of),
+        ("done", far_told(progress)),
+        ("waiting for", progress.waiting_for),
+    ):
+        if value:
+            print(f"{what}: {value}")
+    if shares := shares_told(progress.time_shares):
+        print(shares)
     if progress.retry is not None:
         print(f"waits: {progress.retry.told(time.time_ns() // 1_000_000)}")
     if progress.sink_path:
@@ -54,14 +79,6 @@ def job(scheduler: str, job_id: str, output: str, *, has_plan: bool) -> None:
         print(f"exchange: {exchange}")
     if progress.exchange_bytes:
         print(f"in the exchange directory: {size(progress.exchange_bytes)}")
-    print_table(
-        ("STAGE", "NAME", "STATE", "TASKS", "FAILED", "LOST", "SPECULATED", "SECONDS", "TASK SECONDS", "ROWS", "BYTES"),
-        [_stage_row(stage) for stage in progress.stages],
-    )
-    if progress.failure is not None:
-        print(f"\n{progress.failure}")
-    if has_plan:
-        print(f"\n{detail.plan}")
 
 
 def exchange_told(progress: JobProgress) -> str:
@@ -69,14 +86,6 @@ def exchange_told(progress: JobProgress) -> str:
     if progress.durable_because:
         return f"{progress.exchange} (streaming was given up: {progress.durable_because})"
     return progress.exchange if progress.exchange != "durable" else ""
-
-
-def _job_json(detail: pb.JobDetail) -> dict[str, object]:
-    """Return a job as one flat object: its progress, specification, plan and schema."""
-    whole = plain(detail)
-    progress = whole.pop("progress", {})
-    schema = whole.pop("schema_json", "")
-    return {**progress, **whole, "schema": json.loads(schema) if schema else None}
 
 
 def _stage_row(stage: StageProgress) -> tuple[object, ...]:
@@ -103,6 +112,30 @@ def cancel(scheduler: str, job_id: str, reason: str, output: str) -> None:
         print_json({"job_id": job_id, "state": str(state)})
     else:
         print(f"job {job_id} is {state}")
+
+
+def retry(scheduler: str, job_id: str, output: str) -> None:
+    """Submit an ended job's specification again, and print the new job's id."""
+    with onager.connect(scheduler) as client:
+        new = client.job(job_id).retry()
+    if output == "json":
+        print_json({"job_id": new.id, "retry_of": job_id})
+    else:
+        print(new.id)
+
+
+def drain(scheduler: str, executor_id: str, reason: str, output: str) -> None:
+    """Have an executor leave, and print what that means."""
+    with onager.connect(scheduler) as client:
+        answer = client.drain_executor(executor_id, reason)
+    if output == "json":
+        print_json({"executor_id": executor_id} | plain(answer))
+        return
+    tasks = f"{answer.running} task{'s' * (answer.running != 1)}"
+    begun = "was leaving before" if answer.was_leaving else "takes no more work"
+    print(f"executor {executor_id} {begun}; it leaves when the {tasks} that it runs have ended")
+    if not answer.others:
+        print("no other executor takes work: jobs wait until one does", file=sys.stderr)
 
 
 def executors(scheduler: str, output: str) -> None:

@@ -17,6 +17,7 @@ from onager.cli.access import (
     connecting,
     say_by_variables,
 )
+from onager.cli.executors_app import app as executors_app
 from onager.cli.exits import ExitCode, errors_as_exit_codes, fail, one_of, pairs
 from onager.cli.state_app import app as state_app
 from onager.protocol.limits import DEFAULT_ADDRESS
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(state_app, name="state")
+app.add_typer(executors_app, name="executors")
 
 Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serve at.", show_default=DEFAULT_ADDRESS)]
 
@@ -97,6 +99,13 @@ def standalone(
     listen: Listen = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Tasks at once.", show_default="one per core")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
+    http_listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="H:P", help="Serve the page and REST here.", show_default="127.0.0.1:50080, or a free port"
+        ),
+    ] = None,
+    no_http: Annotated[bool, typer.Option("--no-http", help="Serve neither the page nor REST.")] = False,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
     tls_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of its authority.")] = None,
@@ -104,7 +113,7 @@ def standalone(
     insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without TLS or token.")] = False,
 ) -> None:
     """Run a scheduler and an executor on this machine, and restart them when they die."""
-    from onager.cli.standalone import Standalone, layout
+    from onager.cli.standalone import Standalone, layout, page_address
 
     # The child processes and this process's own connection read them.
     say_by_variables(
@@ -116,7 +125,13 @@ def standalone(
     )
 
     directories = layout(backend, state_dir, exchange_dir)
-    supervisor = Standalone(directories, listen or DEFAULT_ADDRESS, slots, pairs("--spark-conf", spark_conf or []))
+    supervisor = Standalone(
+        directories,
+        listen or DEFAULT_ADDRESS,
+        slots,
+        pairs("--spark-conf", spark_conf or []),
+        http_listen=None if no_http else page_address(http_listen),
+    )
     raise typer.Exit(supervisor.run())
 
 
@@ -140,6 +155,12 @@ def scheduler(
     ] = None,
     health_listen: Annotated[
         str | None, typer.Option(metavar="H:P", help="Answer gRPC health checks here, in plaintext and to anyone.")
+    ] = None,
+    http_listen: Annotated[
+        str | None, typer.Option(metavar="H:P", help="Serve the page, REST and metrics at http://H:P/.")
+    ] = None,
+    scaler_listen: Annotated[
+        str | None, typer.Option(metavar="H:P", help="Tell KEDA here how many slots are wanted.")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate to serve with: encrypt.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=TLS_KEY_HELP)] = None,
@@ -167,6 +188,8 @@ def scheduler(
         "exchange_dir": exchange_dir,
         "metrics_listen": metrics_listen,
         "health_listen": health_listen,
+        "http_listen": http_listen,
+        "scaler_listen": scaler_listen,
         "tls_cert": tls_cert,
         "tls_key": tls_key,
         "tls_client_ca": tls_client_ca,
@@ -340,14 +363,34 @@ def submit(
 @connecting
 def jobs(
     state: Annotated[str, typer.Option(metavar="STATE", help="Only jobs in this state.")] = "",
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Only jobs whose name has this in it, in any case.")] = "",
+    session: Annotated[str, typer.Option(metavar="NAME", help="Only jobs of this session.")] = "",
+    since: Annotated[
+        str, typer.Option(metavar="30m|1h|7d|DATE", help="Only jobs submitted so long ago, or later.")
+    ] = "",
+    until: Annotated[str, typer.Option(metavar="30m|1h|7d|DATE", help="Only jobs submitted before that.")] = "",
+    principal: Annotated[
+        str, typer.Option(metavar="NAME", help="Only jobs that the owner of this token submitted.")
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
     """List jobs, newest first."""
     from onager.cli import admin
+    from onager.cli.moments import moment_ms
+    from onager.protocol import onager_pb2 as pb
 
-    admin.jobs(scheduler, state, limit, one_of("-o", output, ("table", "json")))
+    wanted = pb.ListJobsRequest(
+        limit=min(limit, 2**31),
+        state=state,
+        name=name,
+        session=session,
+        since_ms=moment_ms("--since", since),
+        until_ms=moment_ms("--until", until),
+        principal=principal,
+    )
+    admin.jobs(scheduler, wanted, one_of("-o", output, ("table", "json")))
 
 
 @app.command()
@@ -355,13 +398,38 @@ def jobs(
 def job(
     job_id: Annotated[str, typer.Argument(metavar="ID")],
     plan: Annotated[bool, typer.Option("--plan", help="Show Spark's plan, too.")] = False,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Show the plan as it ran: rows, time, memory, and what stands out.")
+    ] = False,
+    per_task: Annotated[bool, typer.Option("--per-task", help="With --analyze: list the tasks of each stage.")] = False,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.svg|FILE.json", help="Write what ran when and where, as a picture or as data."),
+    ] = None,
+    spark_event_log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an event log for Spark's History Server.")
+    ] = None,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Show a job: its state, its stages, why it failed."""
+    """Show a job: its state, its stages, why it failed; or write files about what it did (-: standard output)."""
     from onager.cli import admin
+    from onager.cli import analyze as analyzing
 
-    admin.job(scheduler, job_id, one_of("-o", output, ("table", "json")), has_plan=plan)
+    form = one_of("-o", output, ("table", "json"))
+    if per_task and not analyze:
+        fail("--per-task needs --analyze: it lists the tasks that the plan sums up", ExitCode.USAGE)
+    if timeline is not None or spark_event_log is not None:
+        from onager.cli.exports import export, timeline_kind
+
+        files = {} if timeline is None else {timeline_kind(timeline): timeline}
+        export(scheduler, job_id, files | ({} if spark_event_log is None else {"spark-event-log": spark_event_log}))
+    elif analyze:
+        if plan:
+            fail("--analyze shows the plan as it ran, and --plan as it was planned: give one of them", ExitCode.USAGE)
+        analyzing.analyze(scheduler, job_id, form, per_task=per_task)
+    else:
+        admin.job(scheduler, job_id, form, has_plan=plan)
 
 
 @app.command()
@@ -377,6 +445,53 @@ def events(
     from onager.cli.events import events as show
 
     show(scheduler, job_id, after, one_of("-o", output, ("table", "json")), follow=follow)
+
+
+@app.command()
+@connecting
+def logs(
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    stage: Annotated[int | None, typer.Option(min=0, help="Only this stage; 0 plans the job.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this task of the stage.")] = None,
+    attempt: Annotated[int | None, typer.Option(min=0, help="Only this attempt of each task.")] = None,
+    tail: Annotated[
+        str, typer.Option(metavar="LINES|BYTES", help="Of each attempt, the last: 100 lines, or 64k bytes.")
+    ] = "64k",
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the job has ended.")] = False,
+    output: Output = "table",
+    scheduler: Scheduler = DEFAULT_ADDRESS,
+) -> None:
+    """Show what tasks logged: Spark, functions that print, and what was kept of failed attempts."""
+    from onager.cli.logs import logs as show
+
+    show(scheduler, job_id, stage, partition, attempt, tail, one_of("-o", output, ("table", "json")), follow=follow)
+
+
+@app.command()
+@connecting
+def retry(
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    output: Output = "table",
+    scheduler: Scheduler = DEFAULT_ADDRESS,
+) -> None:
+    """Submit an ended job again as a new one, and print its id."""
+    from onager.cli import admin
+
+    admin.retry(scheduler, job_id, one_of("-o", output, ("table", "json")))
+
+
+@app.command()
+@connecting
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print it once, and end.")] = False,
+    every: Annotated[float, typer.Option(min=0.5, max=3600.0, metavar="SECONDS", help="How often to look.")] = 2.0,
+    output: Output = "table",
+    scheduler: Scheduler = DEFAULT_ADDRESS,
+) -> None:
+    """Show what runs and what waits, and the executors, until interrupted."""
+    from onager.cli.top import top as show
+
+    show(scheduler, every, one_of("-o", output, ("table", "json")), once=once)
 
 
 @app.command()
@@ -398,26 +513,17 @@ def cancel(
 def audit(
     since: Annotated[str, typer.Option(metavar="30m|1h|7d", help="How far back.")] = "1d",
     action: Annotated[
-        str, typer.Option(metavar="cancel|remove_state|backup|restore", help="Only acts of this kind.")
+        str, typer.Option(metavar="cancel|retry|drain|remove_state|backup|restore", help="Only acts of this kind.")
     ] = "",
     target: Annotated[str, typer.Option(metavar="ID|PATH", help="Only what was done to this.")] = "",
     by: Annotated[str, typer.Option(metavar="NAME", help="Only what the owner of this token did.")] = "",
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Show who changed what, oldest first: cancels, removals of records, backups, restores; for admins."""
+    """Show who changed what, oldest first: cancels, retries, drains, removals, backups, restores; for admins."""
     from onager.cli.audit import audit as show
 
     show(scheduler, since, action, target, by, one_of("-o", output, ("table", "json")))
-
-
-@app.command()
-@connecting
-def executors(output: Output = "table", scheduler: Scheduler = DEFAULT_ADDRESS) -> None:
-    """List executors."""
-    from onager.cli import admin
-
-    admin.executors(scheduler, one_of("-o", output, ("table", "json")))
 
 
 @app.command()

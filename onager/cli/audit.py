@@ -10,6 +10,7 @@ from onager.cli.admin import when
 from onager.cli.exits import ExitCode, fail
 from onager.cli.output import print_json, print_table
 
+LENGTH: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 
@@ -30,7 +31,7 @@ def audit(scheduler: str, since: str, action: str, target: str, by: str, output:
 
 def seconds(name: str, text: str) -> int:
     """Return the length of ``30s``, ``10m``, ``1h`` or ``7d``; otherwise end the process with a message."""
-    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    found = LENGTH.fullmatch(text)
     if found is None:
         fail(f"{name} {text!r}: expected a length of time, such as 30m, 1h or 7d", ExitCode.USAGE)
     return int(found[1]) * _SECONDS[found[2]]

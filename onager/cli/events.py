@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 import onager
-from onager.cli.output import size
+from onager.client.amounts import size
 from onager.client.events import JobEvent
 
 
@@ -30,12 +30,14 @@ def _json(event: JobEvent) -> str:
     return json.dumps(known | event.fields, ensure_ascii=False)
 
 
-def what(event: JobEvent) -> str:  # noqa: PLR0911 - one case a type
+def what(event: JobEvent) -> str:  # noqa: C901, PLR0911 - one case a type
     """Return what an event tells besides its type."""
     fields = event.fields
     match event.type:
         case "stages_started":
             return f"stage {_ranges(fields['stage_ids'])}"
+        case "stage_laid_out":
+            return _laid_out(fields)
         case "tasks_launched" | "tasks_speculated" | "launches_repeated":
             return f"{_tasks(fields)} on {fields['executor_id']}"
         case "stragglers_found":
@@ -62,6 +64,14 @@ def what(event: JobEvent) -> str:  # noqa: PLR0911 - one case a type
 def _stage(fields: Mapping[str, Any]) -> str:
     attempt = fields["stage_attempt"]
     return f"stage {fields['stage_id']}" + (f" (attempt {attempt})" if attempt else "")
+
+
+def _laid_out(fields: Mapping[str, Any]) -> str:
+    if fused := fields.get("fused"):
+        return f"stage {fields['stage_id']}: its one task computes stage {_ranges(fused)}, too"
+    reads = fields["reads"]
+    tasks, buckets = len(reads), reads[-1]["end_bucket"]
+    return f"stage {fields['stage_id']}: reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}"
 
 
 def _tasks(fields: Mapping[str, Any]) -> str:

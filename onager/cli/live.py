@@ -5,6 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from onager.cli.times import far_told
 from onager.client.progress import JobProgress, JobState, StageProgress, TaskRetry
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class LineView:
 
     def __init__(self) -> None:
         self._said: dict[object, str] = {}
+        self._tenth = 0
+        self._fell = ""
 
     def __enter__(self) -> Self:
         return self
@@ -49,6 +52,7 @@ class LineView:
         """Print what has changed in *progress*."""
         if not progress.state.is_final:
             self._say_job(progress)
+            self._say_far(progress)
         if progress.retry is not None:
             self._say_retry(progress.retry)
         if progress.durable_because:
@@ -67,6 +71,14 @@ class LineView:
         verb = "was" if progress.state is JobState.CANCELLED else "is"
         verb = "has" if progress.state is JobState.FAILED else verb
         self._say("job", f"job {progress.job_id} {verb} {progress.state}{waiting}")
+
+    def _say_far(self, progress: JobProgress) -> None:
+        """Print how far the job is, at each tenth, and why that fell."""
+        tenth, fell = int(10 * progress.fraction), progress.fraction_fell
+        if tenth > self._tenth or fell not in {"", self._fell}:
+            self._tenth, self._fell = tenth, fell
+            if far := far_told(progress):
+                self._say("far", f"job {progress.job_id}: {far}")
 
     def _say_retry(self, retry: TaskRetry) -> None:
         """Print one line per stage and try, for the first task."""
@@ -115,6 +127,8 @@ def _stage_table(progress: JobProgress) -> "Table":
     since_ms = progress.started_ms or progress.submitted_ms
     now_ms = progress.ended_ms or time.time_ns() // 1_000_000
     title = f"{progress.state} {max(0, now_ms - since_ms) / 1000:.1f} s  {progress.job_id}"
+    if far := far_told(progress):
+        title += f"  {far}"
     if progress.waiting_for:
         title += escape(f"  ({progress.waiting_for})")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")
@@ -139,7 +153,7 @@ def _stage_table(progress: JobProgress) -> "Table":
 def _bar(stage: StageProgress) -> str:
     if stage.partitions == 0:
         return ""
-    done = _BAR_WIDTH * stage.successful // stage.partitions
+    done = max(_BAR_WIDTH * stage.successful // stage.partitions, int(_BAR_WIDTH * stage.fraction))
     running = min(_BAR_WIDTH - done, -(-_BAR_WIDTH * stage.running // stage.partitions))
     colour = {"failed": "red", "successful": "green"}.get(stage.state, "cyan")
     return f"[{colour}]{'━' * done}[/][yellow]{'╸' * running}[/][dim]{'·' * (_BAR_WIDTH - done - running)}[/]"

@@ -10,8 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from google.protobuf.message import Message
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -19,45 +17,6 @@ TABLE_ROWS = 1000
 """How many rows of a result a table shows; other formats write all rows."""
 
 _CELL_WIDTH = 60
-
-
-def plain(message: Message) -> dict[str, Any]:
-    """Return a protocol message as plain values under the protocol's field names.
-
-    Enumerations become lower-case names, 64-bit numbers stay numbers, and bytes become base64. Unset fields have their
-    defaults; unset messages are left out.
-    """
-    result: dict[str, Any] = {}
-    for descriptor in message.DESCRIPTOR.fields:
-        value = getattr(message, descriptor.name)
-        entry = descriptor.message_type
-        if entry is not None and entry.GetOptions().map_entry:
-            result[descriptor.name] = dict(value)
-        elif descriptor.is_repeated:
-            result[descriptor.name] = [_plain_value(descriptor, item) for item in value]
-        elif entry is not None and not message.HasField(descriptor.name):
-            continue
-        else:
-            result[descriptor.name] = _plain_value(descriptor, value)
-    return result
-
-
-def _plain_value(descriptor: Any, value: Any) -> Any:
-    if descriptor.message_type is not None:
-        return plain(value)
-    if descriptor.enum_type is not None:
-        return descriptor.enum_type.values_by_number[value].name.lower()
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-def size(count: int) -> str:
-    """Return a number of bytes for people: ``0 B``, ``12.3 MiB``."""
-    amount, unit = float(count), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024 or unit == "TiB":  # noqa: PLR2004 - what a unit is
-            break
-        amount /= 1024
-    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def print_json(value: object) -> None:

@@ -30,6 +30,9 @@ _DRAIN_GRACE_MS: Final = 10_000
 """How long running tasks may continue after Ctrl-C; less than `_STOP_GRACE_S`."""
 _LISTENING: Final = "listening on "
 """What a scheduler prints before its address, once it listens there."""
+_PAGE: Final = "page at "
+"""What it prints before the address of its page, and before it listens."""
+_PAGE_LISTEN: Final = "127.0.0.1:50080"
 _FAILED_START_GRACE_S: Final = 1.0
 _LEVELDB: Final = "leveldb:"
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - compared with, not listened on
@@ -125,14 +128,27 @@ class _Child:
 class Standalone:
     """The supervisor of one scheduler and one executor."""
 
-    def __init__(self, directories: Layout, listen: str, slots: int | None, spark_conf: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directories: Layout,
+        listen: str,
+        slots: int | None,
+        spark_conf: Mapping[str, str],
+        *,
+        http_listen: str | None = None,
+    ) -> None:
+        """Prepare both; *http_listen* is where the page is served, if it is."""
+        self._page = ""
         self._listen = _with_free_port(listen)
         self._address = _reached_at(self._listen)
         self._directories = directories
         exchange = str(directories.exchange_dir)
         self._scheduler = _Child(
             "scheduler",
-            ("scheduler", "--backend", directories.backend, "--listen", self._listen, "--exchange-dir", exchange),
+            (
+                *("scheduler", "--backend", directories.backend, "--listen", self._listen, "--exchange-dir", exchange),
+                *(() if http_listen is None else ("--http-listen", http_listen)),
+            ),
             _default("ONAGER_SCHEDULER_LOG_LEVEL", "warning"),
             self._scheduler_said,
         )
@@ -212,19 +228,22 @@ class Standalone:
     def _scheduler_said(self, line: str) -> None:
         if line.startswith(_LISTENING):
             self._has_listened.set()
+        elif line.startswith(_PAGE):
+            self._page = line.removeprefix(_PAGE)
         else:
             print(line, flush=True)
 
     def _say_ready(self) -> None:
         where = "" if self._address == default_addresses() else f" --scheduler {self._address}"
-        print(
-            f"onager is ready at {self._address}\n"
-            f"  state     {self._directories.state_dir or self._directories.backend}\n"
-            f"  exchange  {self._directories.exchange_dir}\n"
-            f'  try       onager submit{where} -e "SELECT 1 AS one"\n'
+        lines = [
+            f"onager is ready at {self._address}",
+            f"  state     {self._directories.state_dir or self._directories.backend}",
+            f"  exchange  {self._directories.exchange_dir}",
+            *([f"  page      {self._page}"] if self._page else []),
+            f'  try       onager submit{where} -e "SELECT 1 AS one"',
             "Ctrl-C stops it; jobs continue when it is started again.",
-            flush=True,
-        )
+        ]
+        print("\n".join(lines), flush=True)
 
     def _stop_children(self) -> None:
         """Stop the executor first, so that it can report its last tasks; then the scheduler."""
@@ -256,6 +275,20 @@ def _reached_at(listen: str) -> str:
     """Return the address under which this machine reaches a scheduler that listens at *listen*."""
     host, _, port = listen.rpartition(":")
     return f"{_LOOPBACK_OF.get(host, host)}:{port}"
+
+
+def page_address(given: str | None) -> str:
+    """Return where to serve the page: as *given*, else at a port that is always the same, if it is free now."""
+    if given is not None:
+        return _with_free_port(given)
+    host, _, port = _PAGE_LISTEN.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            return _with_free_port(f"{host}:0")
+    return _PAGE_LISTEN
 
 
 def _with_free_port(listen: str) -> str:

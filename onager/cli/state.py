@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from onager.cli.exits import ExitCode, fail
-from onager.cli.output import plain, print_json, print_table
+from onager.cli.output import print_json, print_table
 from onager.errors import InvalidRequestError
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.plain import plain
 
 if TYPE_CHECKING:
     from onager.state_admin.backup_file import BackupFile

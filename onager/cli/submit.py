@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +163,20 @@ def _print_result(client: OnagerClient, job: JobHandle, output_format: str, arro
         rows = output.write_arrow(Path(arrow), lambda: reader.schema, reader.batches())
         print(_written(rows, arrow), file=sys.stderr)
         return
-    write = {"json": output.write_json, "csv": output.write_csv}.get(output_format, output.write_table)
-    write(_schema_of(reader), reader.batches())
+    write = {"json": output.write_json, "csv": output.write_csv}.get(output_format)
+    if write is not None:
+        write(_schema_of(reader), reader.batches())
+    else:
+        _print_table(reader)
+
+
+def _print_table(reader: ResultReader) -> None:
+    batches = reader.batches()
+    first = list(islice(batches, 1))
+    if reader.is_plan:
+        print(first[0].column(0)[0].as_py())
+    else:
+        output.write_table(_schema_of(reader), chain(first, batches))
 
 
 def _schema_of(reader: ResultReader) -> Any:

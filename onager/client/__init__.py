@@ -4,17 +4,21 @@ from onager.client.audit import AuditEntry
 from onager.client.client import OnagerClient, connect
 from onager.client.events import JobEvent
 from onager.client.job import JobHandle
-from onager.client.progress import JobProgress, JobState, StageProgress
+from onager.client.logs import AttemptLog
+from onager.client.progress import JobProgress, JobState, Latency, StageProgress, TimeShare
 from onager.client.spec import View
 
 __all__ = [
+    "AttemptLog",
     "AuditEntry",
     "JobEvent",
     "JobHandle",
     "JobProgress",
     "JobState",
+    "Latency",
     "OnagerClient",
     "StageProgress",
+    "TimeShare",
     "View",
     "connect",
 ]

@@ -17,6 +17,7 @@ from onager.clock import SystemClock
 from onager.errors import InvalidRequestError
 from onager.ids import new_job_id
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_JOBS_A_PAGE
 from onager.protocol.limits import DEFAULT_ADDRESS, PROTOCOL_VERSION
 from onager.protocol.security import ClientSecurity
 
@@ -157,15 +158,56 @@ class OnagerClient:
         """Return a reader of a successful job's result; `JobHandle.batches` waits for the job first."""
         return ResultReader(self._connection, job_id)
 
-    def jobs(self, limit: int = 100, state: str = "") -> list[JobProgress]:
-        """Return jobs, newest first and without their stages; *state* selects those in one state."""
-        request = pb.ListJobsRequest(limit=limit, state=state)
-        answer: pb.ListJobsResponse = self._connection.call("ListJobs", request)
-        return [JobProgress.from_message(job) for job in answer.jobs]
+    def jobs(
+        self,
+        limit: int = 100,
+        state: str = "",
+        *,
+        name: str = "",
+        session: str = "",
+        since_ms: int = 0,
+        until_ms: int = 0,
+        principal: str = "",
+    ) -> list[JobProgress]:
+        """Return up to *limit* jobs, newest first and without their stages.
 
-    def list_jobs(self, limit: int = 100, state: str = "") -> pb.ListJobsResponse:
-        """Return the same as `jobs`, as a protocol message."""
-        answer: pb.ListJobsResponse = self._connection.call("ListJobs", pb.ListJobsRequest(limit=limit, state=state))
+        *state*, *session* and *principal* (who submitted it) select jobs that have exactly these, *name* those whose
+        name contains it, in any case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since the
+        Unix epoch, between which a job was submitted.
+        """
+        request = pb.ListJobsRequest(
+            limit=limit,
+            state=state,
+            name=name,
+            session=session,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            principal=principal,
+        )
+        return [JobProgress.from_message(job) for job in self.list_jobs(request)]
+
+    def list_jobs(self, request: pb.ListJobsRequest) -> Iterator[pb.JobProgress]:
+        """Yield the same as `jobs`, as protocol messages, page by page."""
+        left = request.limit
+        page = pb.ListJobsRequest()
+        page.CopyFrom(request)
+        while left > 0:
+            page.limit = min(left, MAX_JOBS_A_PAGE)
+            answer: pb.ListJobsResponse = self._connection.call("ListJobs", page)
+            yield from answer.jobs
+            left -= len(answer.jobs)
+            page.cursor = answer.next
+            if not answer.next:
+                return
+
+    def drain_executor(self, executor_id: str, reason: str = "") -> pb.DrainExecutorResponse:
+        """Have an executor take no more work, finish what it runs, and leave; for admins. Returns at once.
+
+        A repeated call changes nothing. Raises `NotFoundError` for an unknown executor, and `InvalidRequestError` for
+        one that is gone.
+        """
+        request = pb.DrainExecutorRequest(executor_id=executor_id, reason=reason)
+        answer: pb.DrainExecutorResponse = self._connection.call("DrainExecutor", request)
         return answer
 
     def executors(self) -> list[pb.ExecutorInfo]:

@@ -1,17 +1,26 @@
 """A submitted job: watch it, cancel it, fetch its result."""
 
+import os
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
 from onager.client.connection import Connection
 from onager.client.events import JobEvent, watch_events
+from onager.client.exports import read_timeline, save_export, write_export
+from onager.client.final_plan import FinalPlan, get_final_plan
+from onager.client.logs import AttemptLog, fetch_logs
 from onager.client.progress import JobProgress, JobState
 from onager.client.results import ResultReader, read_table
+from onager.client.task_costs import TaskCost, task_costs
+from onager.clock import SystemClock
 from onager.errors import InvalidRequestError
+from onager.ids import new_job_id
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +57,7 @@ class JobHandle:
             raise progress.failure
         return progress
 
-    def watch(self, timeout: float | None = None) -> Iterator[JobProgress]:
+    def watch(self, timeout: float | None = None) -> Generator[JobProgress, None, None]:
         """Yield the job's progress now and at every change; the last one is the final state.
 
         Survives the loss of the scheduler that answers. Raises `TimeoutError` after *timeout* seconds.
@@ -99,6 +108,77 @@ class JobHandle:
         """
         return watch_events(self._connection, self._id, after, follow=follow)
 
+    def final_plan(self) -> FinalPlan:
+        """Return the plan as it ran, or has run so far: stages, operators, and what these measured.
+
+        What has not been reported is left out; nothing waits for it.
+        """
+        return get_final_plan(self._connection, self._id)
+
+    def task_costs(self) -> dict[int, tuple[TaskCost, ...]]:
+        """Return what the tasks of each stage took, by stage and partition, as far as they have succeeded.
+
+        It reads all events of the job, and lacks those that are not in the store any more.
+        """
+        return task_costs(self.events())
+
+    def timeline(self, after: int = 0) -> dict[str, Any]:
+        """Return what the job did when and where: lanes of executors, bars of attempts, marks of what happened.
+
+        What is empty, 0 or false is not in it. Who names its ``position`` as *after* gets the bars and marks that are
+        new or have changed since.
+        """
+        return read_timeline(self._connection, self._id, after)
+
+    def export(self, kind: str, to: str | os.PathLike[str] | BinaryIO) -> int:
+        """Write a file about what the job did, and return how many bytes it has.
+
+        *kind* is ``timeline`` (JSON), ``timeline-svg`` (a picture) or ``spark-event-log`` (for Spark's History Server).
+        A file at a path appears when it is complete.
+        """
+        if isinstance(to, str | os.PathLike):
+            return save_export(self._connection, self._id, kind, Path(to))
+        write_export(self._connection, self._id, kind, to)
+        return to.tell()
+
+    def logs(
+        self,
+        stage_id: int | None = None,
+        partition: int | None = None,
+        attempt: int | None = None,
+        *,
+        tail_bytes: int = 64 * 1024,
+        follow: bool = False,
+    ) -> Iterator[AttemptLog]:
+        """Yield what attempts of the job's tasks logged, from executors that live and from the job's record.
+
+        *stage_id*, *partition* and *attempt* select: None means all. Of each attempt come at most the last *tail_bytes*
+        (up to 256 KiB, which is what executors keep). With *follow* it goes on until the job has ended.
+        """
+        return fetch_logs(
+            self._connection,
+            self._id,
+            stage_id=stage_id,
+            partition=partition,
+            attempt=attempt,
+            tail_bytes=tail_bytes,
+            follow=follow,
+        )
+
+    def retry(self, job_id: str | None = None) -> "JobHandle":
+        """Submit the job's specification again, and return the new job once it is stored durably.
+
+        Only an ended job can be retried: raises `JobNotEndedError` for others, and `NotFoundError` when the
+        specification is not stored any more. A repeated call with the same *job_id* returns the same job.
+        """
+        request = pb.RetryJobRequest(
+            job_id=self._id,
+            new_job_id=job_id or new_job_id(SystemClock()),
+            protocol_version=PROTOCOL_VERSION,
+        )
+        answer: pb.RetryJobResponse = self._connection.call("RetryJob", request)
+        return JobHandle(self._connection, answer.job_id)
+
     def cancel(self, reason: str = "") -> JobState:
         """Cancel the job, and return its state; no effect on a job that has ended."""
         request = pb.CancelJobRequest(job_id=self._id, reason=reason)
@@ -108,7 +188,8 @@ class JobHandle:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Wait for the job, then yield its result batch by batch, in the order of partitions and batches.
 
-        A broken connection is reopened and continues where it broke.
+        A broken connection is reopened and continues where it broke. The result of EXPLAIN ANALYZE is one row with the
+        plan, as it ran, in a column ``plan``.
         """
         return self._reader().batches()
 

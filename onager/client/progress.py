@@ -26,6 +26,33 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Latency:
+    """How long a part of the way of a stage's tasks took, in milliseconds."""
+
+    part: str
+    """``queued`` on the executor (which binds the stage's plan meanwhile), ``run``, ``fetch`` (the part of ``run`` that
+    waited for other stages), or ``delivery``: launch and report on their way."""
+    tasks: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+    max_ms: int
+    relative_error: float
+    """By how much the quantiles may be off, as a part of them: 0.02, more where durations differ very much."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShare:
+    """A part of a job's wall time."""
+
+    use: str
+    """``waiting`` for a slot, ``planning``, ``function``, ``scheduling``, ``launching``, ``binding``,
+    ``code_generation``, ``running``, ``fetching``, ``writing``, ``wasted``, ``retry_pause``, ``publishing``, or
+    ``unknown``: not in the store any more."""
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class StageProgress:
     """One stage: the states of its partitions, and its cost so far."""
 
@@ -59,6 +86,17 @@ class StageProgress:
     """The part of `run_ms` from the last row to the output under its final name."""
     wasted_ms: int
     """The run time of attempts that failed, were stopped because another one won, or made an output again."""
+    fraction: float = 0.0
+    """The part of its work that is done, those tasks in part that still run; only while the job runs."""
+    rows_read: int = 0
+    """By the attempts that run now."""
+    bytes_read: int = 0
+    latencies: tuple[Latency, ...] = ()
+    """Of tasks whose outputs count: from `JobHandle.progress`, and of a job that has ended."""
+    peak_memory_bytes: int = 0
+    """The most that Spark held for the work of one task."""
+    executor_rss_bytes: int = 0
+    """The most that all processes of an executor held while tasks of the stage ran, when they were looked at."""
 
     @classmethod
     def from_message(cls, message: pb.StageInfo) -> Self:
@@ -86,6 +124,15 @@ class StageProgress:
             fetch_ms=message.metrics.fetch_ms,
             commit_ms=message.metrics.commit_ms,
             wasted_ms=message.wasted.run_ms,
+            fraction=message.fraction,
+            rows_read=message.rows_read,
+            bytes_read=message.bytes_read,
+            latencies=tuple(
+                Latency(m.part, m.tasks, m.p50_ms, m.p95_ms, m.p99_ms, m.max_ms, m.relative_error)
+                for m in message.latencies
+            ),
+            peak_memory_bytes=message.metrics.peak_memory_bytes,
+            executor_rss_bytes=message.metrics.executor_rss_bytes,
         )
 
 
@@ -162,6 +209,21 @@ class JobProgress:
     """Set while failed tasks wait for a retry."""
     principal: str = ""
     """The name of the token with which it was submitted; empty without tokens, and for a token without a name."""
+    fraction: float = 0.0
+    """The part of its work that is done, 0 to 1; only while it runs."""
+    eta_ms: tuple[int, int] | None = None
+    """How many milliseconds more it is likely to run, at least and at most; None where that cannot be told."""
+    fraction_fell: str = ""
+    """Why `fraction` is lower than it was; empty if it is not."""
+    time_shares: tuple[TimeShare, ...] = ()
+    """Where the wall time since the submission went: they add up to it. Only from `JobHandle.progress`."""
+    retry_of: str = ""
+    """The id of the job whose specification was submitted again; empty for other jobs."""
+    session: str = ""
+    """Jobs of one session share a limit of running tasks."""
+    stages_total: int = 0
+    """The stages known so far; only in lists, which leave `stages` out."""
+    stages_done: int = 0
 
     @classmethod
     def from_message(cls, message: pb.JobProgress) -> Self:
@@ -184,6 +246,14 @@ class JobProgress:
             durable_because=message.durable_because,
             retry=TaskRetry.from_message(message.retry) if message.HasField("retry") else None,
             principal=message.principal,
+            fraction=message.fraction,
+            eta_ms=(message.eta_low_ms, message.eta_high_ms) if message.eta_high_ms else None,
+            fraction_fell=message.fraction_fell,
+            time_shares=tuple(TimeShare(share.use, share.ms) for share in message.time_shares),
+            retry_of=message.retry_of,
+            session=message.session,
+            stages_total=message.stages_total,
+            stages_done=message.stages_done,
         )
 
 

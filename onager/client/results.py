@@ -10,7 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from onager.client.connection import Connection
+from onager.client.events import watch_events
+from onager.client.final_plan import counts_few_tasks, get_final_plan
+from onager.client.plan_text import plan_text
+from onager.client.task_costs import task_costs
 from onager.errors import OnagerError
+from onager.explain_analyze import COLUMN, is_analyzed
 from onager.protocol import onager_pb2 as pb
 
 
@@ -24,6 +29,8 @@ class ResultReader:
         self._batch = 0
         self._pieces: list[bytes] = []
         self._schema: pa.Schema | None = None
+        self.is_plan = False
+        """Whether it is that of EXPLAIN ANALYZE; known, like the schema, once the first message has arrived."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -37,11 +44,24 @@ class ResultReader:
         for chunk in self._connection.stream(self._open):
             if chunk.schema:
                 self._schema = pa.ipc.read_schema(pa.py_buffer(chunk.schema))
+                if is_analyzed(self._schema):
+                    yield self._plan()
+                    return
             batch = self._take(chunk)
             if batch is not None:
                 yield batch
         if self._pieces:
             raise OnagerError(f"the result of job {self._job_id} ended in the middle of a batch")
+
+    def _plan(self) -> pa.RecordBatch:
+        """Return the plan as it ran, which is shown in place of the rows that EXPLAIN ANALYZE has made."""
+        plan = get_final_plan(self._connection, self._job_id)
+        has_costs = counts_few_tasks(plan)
+        costs = task_costs(watch_events(self._connection, self._job_id, 0, follow=False)) if has_costs else {}
+        self.is_plan = True
+        batch = pa.RecordBatch.from_pydict({COLUMN: [plan_text(plan, costs)]})
+        self._schema = batch.schema
+        return batch
 
     def _open(self, stub: Any, deadline_s: float) -> Iterator[pb.ResultChunk]:
         self._pieces.clear()

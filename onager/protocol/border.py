@@ -27,8 +27,10 @@ class Border:
     cannot be decoded.
     """
 
-    def __init__(self, server: grpc.aio.Server) -> None:
+    def __init__(self, server: grpc.aio.Server, *, foreign_bytes: int = FOREIGN_BYTES) -> None:
+        """Make one for *server*; requests of foreign services have at most *foreign_bytes*."""
         self._server = server
+        self._most = foreign_bytes
 
     def add_looking(self, checks: HealthServicer, services: Sequence[str]) -> None:
         """Add the health service (*checks*), and reflection for *services*."""
@@ -38,15 +40,16 @@ class Border:
 
     def add_generic_rpc_handlers(self, handlers: "tuple[grpc.GenericRpcHandler[Any, Any], ...]") -> None:
         """Add the handlers that generated code makes for a service."""
-        self._server.add_generic_rpc_handlers([_Handlers(handler) for handler in handlers])
+        self._server.add_generic_rpc_handlers([_Handlers(handler, self._most) for handler in handlers])
 
     def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
         """Do nothing: generated code passes the same methods to both functions."""
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    def __init__(self, inner: "grpc.GenericRpcHandler[Any, Any]") -> None:
+    def __init__(self, inner: "grpc.GenericRpcHandler[Any, Any]", foreign_bytes: int) -> None:
         self._inner = inner
+        self._most = foreign_bytes
         self._raw: dict[str, Any] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
@@ -65,14 +68,14 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         if handler.unary_unary is not None:
 
             async def unary(request: Any, context: Any) -> Any:
-                request = _decoded(decode, request)
+                request = _decoded(decode, request, self._most)
                 return await handler.unary_unary(await _taken(request, context), context)
 
             return raw._replace(unary_unary=unary)
         if handler.unary_stream is not None:
 
             async def stream(request: Any, context: Any) -> Any:
-                request = _decoded(decode, request)
+                request = _decoded(decode, request, self._most)
                 async with self._stream(path, context):
                     return await handler.unary_stream(await _taken(request, context), context)
 
@@ -81,7 +84,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         async def streams(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
             async def messages() -> AsyncIterator[Any]:
                 async for request in requests:
-                    request = _decoded(decode, request)  # noqa: PLW2901 - see there
+                    request = _decoded(decode, request, self._most)  # noqa: PLW2901 - see there
                     yield await _taken(request, context)
 
             async with self._stream(path, context):
@@ -101,14 +104,14 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             yield
 
 
-def _decoded(decode: Callable[[bytes], Any], request: bytes) -> Any:
+def _decoded(decode: Callable[[bytes], Any], request: bytes, most: int) -> Any:
     """Return the message, or the error of decoding it.
 
     The caller's variable of the bytes is replaced, since gRPC keeps the stack of what `abort` raises, which must not
     hold them.
     """
-    if len(request) > FOREIGN_BYTES:
-        return RequestTooLargeError("the request", len(request), FOREIGN_BYTES, "send less at a time")
+    if len(request) > most:
+        return RequestTooLargeError("the request", len(request), most, "send less at a time")
     try:
         return decode(request)
     except (DecodeError, ValueError):

@@ -23,8 +23,22 @@ MAX_TASKS_A_PAGE: Final = 10_000
 """Tasks of a job in one answer about it."""
 MAX_AUDIT_A_PAGE: Final = 500
 """Records of the audit in one answer."""
+MAX_JOBS_A_PAGE: Final = 1_000
+"""Jobs in one answer."""
+MAX_LOG_BYTES: Final = 256 * KIB
+"""What an executor keeps of one attempt's log, and what one answer holds of it."""
+MAX_LOGS: Final = 64
+"""Attempts in one answer of an executor."""
+MAX_LOGS_BYTES: Final = MIB
+"""Text of all of them together."""
+MAX_TAIL_CHARS: Final = 16 * KIB
+"""What is kept of an attempt's log with its failure."""
 MAX_LOADS: Final = 20_000
 """Jobs whose loads one scheduler sends another in one call."""
+MAX_TOLD_ATTEMPTS: Final = 256
+"""Attempts of which an executor tells in one heartbeat how far they are."""
+MAX_FORWARDED_ATTEMPTS: Final = 4096
+"""Attempts of which one scheduler tells another, in one call, how far they are."""
 MAX_AMOUNT: Final = 2**43
 """Rows, bytes or milliseconds of one task. The sum over a million tasks still fits 64 bits."""
 MAX_TIME_MS: Final = 253_402_300_799_999
@@ -109,12 +123,20 @@ PATH: Final = Text(4 * KIB)
 STATE_PATH: Final = Text(4 * KIB)
 REASON: Final = Text(MAX_REASON_CHARS, is_cut=True)
 AMOUNT: Final = Number(MAX_AMOUNT)
+SEEN: Final = Number(2**53, is_cut=True)
 TIME: Final = Number(MAX_TIME_MS)
 OPTIONS: Final = Pairs(1000, Text(256), Text(64 * KIB))
 CODE: Final = Bytes(MAX_JOB_SPEC_BYTES)
 TASKS: Final = Many(MAX_LISTED_TASKS, PART)
 JOBS: Final = Many(1024, ID, is_cut=True)
 _LIFE: Final[Mapping[str, Limit]] = {"executor_id": ID, "incarnation": ID}
+_LOGS_WANTED: Final[Mapping[str, Limit]] = {
+    "stage_id": PLAIN,
+    "partition": PLAIN,
+    "attempt": PLAIN,
+    "tail_bytes": Number(MAX_LOG_BYTES, is_cut=True),
+    "after": Many(1024, PART),
+}
 _NO_FIELDS: Final[Mapping[str, Limit]] = {}
 
 FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
@@ -146,9 +168,33 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "partition": PLAIN,
         "limit": Number(MAX_TASKS_A_PAGE, is_cut=True),
     },
-    "ListJobsRequest": {"limit": Number(1000, is_cut=True), "state": WORD},
+    "ListJobsRequest": {
+        "limit": Number(MAX_JOBS_A_PAGE, is_cut=True),
+        "state": WORD,
+        "name": LINE,
+        "session": LINE,
+        "since_ms": TIME,
+        "until_ms": TIME,
+        "principal": Text(128, is_line=True),
+        "cursor": Text(128, is_line=True),
+    },
+    "RetryJobRequest": {
+        "job_id": ID,
+        "new_job_id": ID,
+        "client_id": Text(256, is_line=True),
+        "protocol_version": PLAIN,
+    },
+    "FetchLogsRequest": {
+        "job_id": ID,
+        **_LOGS_WANTED,
+        "follow": PLAIN,
+    },
+    "LogPosition": {"task": PART, "position": PLAIN},
+    "DrainExecutorRequest": {"executor_id": ID, "reason": REASON},
     "WatchJobRequest": {"job_id": ID},
     "WatchEventsRequest": {"job_id": ID, "after": PLAIN, "follow": PLAIN},
+    "GetFinalPlanRequest": {"job_id": ID, "stage_id": PLAIN},
+    "ExportJobRequest": {"job_id": ID, "format": WORD, "after": PLAIN},
     "CancelJobRequest": {"job_id": ID, "reason": REASON},
     "FetchResultRequest": {"job_id": ID, "partition": PLAIN, "batch": PLAIN},
     "ListExecutorsRequest": _NO_FIELDS,
@@ -195,7 +241,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "kept_jobs": JOBS,
         "no_space": REASON,
         "load": PART,
+        "progress": Many(MAX_TOLD_ATTEMPTS, PART, is_cut=True),
     },
+    "AttemptProgress": {"task": PART, "rows_read": SEEN, "bytes_read": SEEN, "permille": Number(1000, is_cut=True)},
     "ExecutorLoad": {
         "heap_used_bytes": AMOUNT,
         "heap_max_bytes": AMOUNT,
@@ -251,6 +299,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "blobs": Many(10_000, PART),
         "op_metrics": Bytes(8 * KIB),
         "bound_plan": ID,
+        "bucket_sizes": Bytes(4 * KIB),
     },
     "TaskOutput": {
         "nonce": ID,
@@ -273,6 +322,11 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "queued_ms": AMOUNT,
         "fetch_ms": AMOUNT,
         "commit_ms": AMOUNT,
+        "executor_rss_bytes": AMOUNT,
+        "bind_ms": AMOUNT,
+        "codegen_ms": AMOUNT,
+        "plan_ms": AMOUNT,
+        "function_ms": AMOUNT,
     },
     "PlanOutcome": {
         "stages": Many(10_000, PART),
@@ -284,7 +338,11 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "fused_output": PART,
         "fused_metrics": PART,
         "fused_inline_result": Bytes(MAX_INLINE_BYTES),
+        "fused_op_metrics": Bytes(8 * KIB),
+        "fused_bound_plan": ID,
+        "estimates": Many(10_000, PART),
     },
+    "StageEstimate": {"stage_id": PLAIN, "rows": PLAIN},
     # An error in a stage's numbers is reported about the plan, which is unusable then.
     "PlannedStage": {
         "stage_id": PLAIN,
@@ -296,8 +354,11 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "output": PART,
         "deterministic": PLAIN,
         "plan": Text(256 * KIB, is_cut=True),
+        "leaf_bytes": PLAIN,
+        "may_fuse": PLAIN,
+        "may_merge": PLAIN,
     },
-    "StageInput": {"stage_id": PLAIN, "read": WORD},
+    "StageInput": {"stage_id": PLAIN, "read": WORD, "may_split": PLAIN},
     "OutputLayout": {"kind": WORD, "buckets": PLAIN},
     "Blob": {"digest": ID, "content": Bytes(MAX_PLAN_BYTES)},
     "Failure": {
@@ -309,11 +370,25 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "details": Text(MAX_MESSAGE_CHARS, is_cut=True),
         "fetch": PART,
         "cause": Text(64, is_cut=True),
+        "log_tail": Text(MAX_TAIL_CHARS, is_cut=True),
     },
     "FetchFailure": {"input_stage_id": PLAIN, "input_partition": PLAIN, "nonce": ID},
     "FetchBlobRequest": {"digest": ID},
     "DeregisterExecutorRequest": {**_LIFE, "reason": REASON},
+    "AwaitAsksRequest": {**_LIFE, "wait_ms": PLAIN, "draining": PLAIN, "answers": Many(64, PART, is_cut=True)},
+    "LogsAnswer": {"number": PLAIN, "logs": Many(MAX_LOGS, PART, is_cut=True), "left_out": PLAIN},
+    "AttemptLog": {
+        "task": PART,
+        "executor_id": ID,
+        "text": Bytes(MAX_LOG_BYTES),
+        "begin": PLAIN,
+        "end": PLAIN,
+        "kept": PLAIN,
+        "note": REASON,
+    },
     # ------------------------------------------------------------ other schedulers
+    "AskExecutorsRequest": {"ask": PART, "wait_ms": PLAIN, "executor_ids": Many(4096, ID)},
+    "LogsAsk": {"number": PLAIN, "job_id": ID, **_LOGS_WANTED},
     "ForwardRequest": {
         "scheduler_id": ID,
         "loads": Many(MAX_LOADS, PART, is_cut=True),
@@ -322,6 +397,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "lists": Many(1024, PART, is_cut=True),
         "heard_change": PLAIN,
         "watched": Many(1024, PART, is_cut=True),
+        "progress": Many(MAX_FORWARDED_ATTEMPTS, PART, is_cut=True),
     },
     "JobLoad": {"job_id": ID, "running": PLAIN, "available": PLAIN, "log_seq": PLAIN, "head_revision": PLAIN},
     "ForwardedReports": {
@@ -366,6 +442,16 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "pipelined": PLAIN,
         "streams": Many(10_000, PART),
         "inputs_digest": ID,
+        "fused": Many(MAX_STAGES, PART),
+        "reads": Many(100_000, PART),
+    },
+    "FusedStage": {"stage_id": PLAIN, "plan_digest": ID},
+    "TaskRead": {
+        "first_bucket": PLAIN,
+        "end_bucket": PLAIN,
+        "split_stage_id": PLAIN,
+        "first_producer": PLAIN,
+        "end_producer": PLAIN,
     },
     "TaskAttempt": {"partition": PLAIN, "task_attempt": PLAIN},
     "StageInputLocations": {"stage_id": PLAIN, "outputs": Many(2**20, PART)},
@@ -413,6 +499,8 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "ListJobs": _SMALL,
     "WatchJob": _SMALL,
     "WatchEvents": _SMALL,
+    "GetFinalPlan": _SMALL,
+    "ExportJob": _SMALL,
     "CancelJob": _SMALL,
     "FetchResult": _SMALL,
     "ListExecutors": _WITHOUT_FIELDS,
@@ -424,14 +512,19 @@ MESSAGE_LIMITS: Final[Mapping[str, MessageLimit]] = {
     "CheckState": _WITHOUT_FIELDS,
     "BackupState": _WITHOUT_FIELDS,
     "ListAudit": _SMALL,
+    "RetryJob": _SMALL,
+    "FetchLogs": MessageLimit(256 * KIB, 4096),
+    "DrainExecutor": _SMALL,
     "RegisterExecutor": _LIST,
     "Heartbeat": _LIST,
     "PollWork": replace(_LIST, waits=True),
     "ReportTasks": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "FetchBlob": _SMALL,
     "DeregisterExecutor": _SMALL,
+    "AwaitAsks": MessageLimit(8 * MAX_LOGS_BYTES, 20_000, waits=True),
     "Forward": MessageLimit(MAX_MESSAGE_BYTES, 100_000),
     "Attend": _SMALL,
+    "AskExecutors": MessageLimit(MIB, 20_000, waits=True),
     "AnswerPoll": MessageLimit(MAX_MESSAGE_BYTES, 2**21),
 }
 """By method."""
@@ -449,7 +542,9 @@ class StreamLimit:
 STREAM_LIMITS: Final[Mapping[str, StreamLimit]] = {
     "WatchJob": StreamLimit(2000),
     "WatchEvents": StreamLimit(200),
+    "ExportJob": StreamLimit(8),
     "FetchResult": StreamLimit(64),
+    "FetchLogs": StreamLimit(64),
     "FetchBlob": StreamLimit(64),
     "WatchState": StreamLimit(4, can_wait=False),
     "CheckState": StreamLimit(1, can_wait=False),
@@ -460,5 +555,26 @@ FOREIGN_STREAMS: Final = StreamLimit(1000)
 """Streams of each method of health and reflection, which strangers may open, and keep open."""
 FOREIGN_BYTES: Final = KIB
 """Bytes of a request of health or reflection: it holds little but a name."""
+SCALER_BYTES: Final = 16 * KIB
+"""Bytes of a request of KEDA: a name, and what its trigger was given."""
 STREAM_STALLED_S: Final = 60.0
 """A stream ends when its client takes nothing for this long: data that waits for it takes memory."""
+
+HTTP_STREAMS: Final = StreamLimit(500)
+"""Streams over HTTP: of events and progress, of all jobs and callers."""
+HTTP_STREAMS_OF_PEER: Final = StreamLimit(100, can_wait=False)
+"""Of these, those to one address."""
+HTTP_EXPORTS_OF_PEER: Final = StreamLimit(2, can_wait=False)
+"""Exports to one address: who reads slowly keeps one of the few that are made at a time."""
+HTTP_CONNECTIONS: Final = 1000
+"""Connections over HTTP."""
+HTTP_HEAD_BYTES: Final = 32 * KIB
+"""Bytes of the head of a request over HTTP."""
+HTTP_HEAD_S: Final = 10.0
+"""How long a head may take to come."""
+HTTP_BODY_BYTES: Final = 4 * MIB
+"""Bytes of the body of a request over HTTP: less than gRPC takes, because JSON is decoded in one go."""
+HTTP_BODY_S: Final = 30.0
+"""How long a body may take to come."""
+HTTP_BODY_PARTS: Final = 20_000
+"""Lists, objects and values in a body."""

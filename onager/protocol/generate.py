@@ -1,14 +1,15 @@
-"""Generate the stubs beside `onager.proto`: ``python -m onager.protocol.generate``, or ``make protocol``."""
+"""Generate the stubs beside the ``.proto`` files: ``python -m onager.protocol.generate``, or ``make protocol``."""
 
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+PROTOCOLS = ("onager", "externalscaler")
 
 
 def generate(out: Path = ROOT) -> None:
-    """Write ``onager_pb2.py``, ``.pyi`` and ``onager_pb2_grpc.py`` below *out*; needs ``grpcio-tools``."""
+    """Write ``…_pb2.py``, ``.pyi`` and ``…_pb2_grpc.py`` of each protocol below *out*; needs ``grpcio-tools``."""
     from grpc_tools import protoc
 
     arguments = [
@@ -17,7 +18,7 @@ def generate(out: Path = ROOT) -> None:
         f"--python_out={out}",
         f"--pyi_out={out}",
         f"--grpc_python_out={out}",
-        str(HERE / "onager.proto"),
+        *(str(HERE / f"{name}.proto") for name in PROTOCOLS),
     ]
     status = protoc.main(arguments)
     if status != 0:

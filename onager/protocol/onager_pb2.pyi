@@ -152,6 +152,26 @@ class SubmitJobResponse(_message.Message):
     existed: bool
     def __init__(self, job_id: _Optional[str] = ..., existed: _Optional[bool] = ...) -> None: ...
 
+class RetryJobRequest(_message.Message):
+    __slots__ = ("job_id", "new_job_id", "client_id", "protocol_version")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    NEW_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    new_job_id: str
+    client_id: str
+    protocol_version: int
+    def __init__(self, job_id: _Optional[str] = ..., new_job_id: _Optional[str] = ..., client_id: _Optional[str] = ..., protocol_version: _Optional[int] = ...) -> None: ...
+
+class RetryJobResponse(_message.Message):
+    __slots__ = ("job_id", "existed")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXISTED_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    existed: bool
+    def __init__(self, job_id: _Optional[str] = ..., existed: _Optional[bool] = ...) -> None: ...
+
 class FetchFailure(_message.Message):
     __slots__ = ("input_stage_id", "input_partition", "nonce")
     INPUT_STAGE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -163,7 +183,7 @@ class FetchFailure(_message.Message):
     def __init__(self, input_stage_id: _Optional[int] = ..., input_partition: _Optional[int] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("kind", "message", "error_class", "sql_state", "query_context", "details", "fetch", "cause")
+    __slots__ = ("kind", "message", "error_class", "sql_state", "query_context", "details", "fetch", "cause", "log_tail")
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ERROR_CLASS_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +192,7 @@ class Failure(_message.Message):
     DETAILS_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
+    LOG_TAIL_FIELD_NUMBER: _ClassVar[int]
     kind: str
     message: str
     error_class: str
@@ -180,10 +201,11 @@ class Failure(_message.Message):
     details: str
     fetch: FetchFailure
     cause: str
-    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ..., cause: _Optional[str] = ...) -> None: ...
+    log_tail: str
+    def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., error_class: _Optional[str] = ..., sql_state: _Optional[str] = ..., query_context: _Optional[str] = ..., details: _Optional[str] = ..., fetch: _Optional[_Union[FetchFailure, _Mapping]] = ..., cause: _Optional[str] = ..., log_tail: _Optional[str] = ...) -> None: ...
 
 class TaskMetrics(_message.Message):
-    __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes", "queued_ms", "fetch_ms", "commit_ms")
+    __slots__ = ("run_ms", "rows_out", "bytes_out", "bytes_in", "spill_bytes", "peak_memory_bytes", "queued_ms", "fetch_ms", "commit_ms", "executor_rss_bytes", "bind_ms", "codegen_ms", "plan_ms", "function_ms")
     RUN_MS_FIELD_NUMBER: _ClassVar[int]
     ROWS_OUT_FIELD_NUMBER: _ClassVar[int]
     BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +215,11 @@ class TaskMetrics(_message.Message):
     QUEUED_MS_FIELD_NUMBER: _ClassVar[int]
     FETCH_MS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_MS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BIND_MS_FIELD_NUMBER: _ClassVar[int]
+    CODEGEN_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_MS_FIELD_NUMBER: _ClassVar[int]
+    FUNCTION_MS_FIELD_NUMBER: _ClassVar[int]
     run_ms: int
     rows_out: int
     bytes_out: int
@@ -202,7 +229,12 @@ class TaskMetrics(_message.Message):
     queued_ms: int
     fetch_ms: int
     commit_ms: int
-    def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ..., queued_ms: _Optional[int] = ..., fetch_ms: _Optional[int] = ..., commit_ms: _Optional[int] = ...) -> None: ...
+    executor_rss_bytes: int
+    bind_ms: int
+    codegen_ms: int
+    plan_ms: int
+    function_ms: int
+    def __init__(self, run_ms: _Optional[int] = ..., rows_out: _Optional[int] = ..., bytes_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., spill_bytes: _Optional[int] = ..., peak_memory_bytes: _Optional[int] = ..., queued_ms: _Optional[int] = ..., fetch_ms: _Optional[int] = ..., commit_ms: _Optional[int] = ..., executor_rss_bytes: _Optional[int] = ..., bind_ms: _Optional[int] = ..., codegen_ms: _Optional[int] = ..., plan_ms: _Optional[int] = ..., function_ms: _Optional[int] = ...) -> None: ...
 
 class TaskInfo(_message.Message):
     __slots__ = ("partition", "state", "attempts", "successes", "executor_id", "failures", "speculated", "speculative_executor_id", "speculative_won")
@@ -227,7 +259,7 @@ class TaskInfo(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., state: _Optional[str] = ..., attempts: _Optional[int] = ..., successes: _Optional[int] = ..., executor_id: _Optional[str] = ..., failures: _Optional[int] = ..., speculated: _Optional[bool] = ..., speculative_executor_id: _Optional[str] = ..., speculative_won: _Optional[bool] = ...) -> None: ...
 
 class StageInfo(_message.Message):
-    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost", "tasks_speculated", "wasted")
+    __slots__ = ("stage_id", "name", "work", "state", "attempt", "partitions", "successful", "running", "pending", "input_stage_ids", "metrics", "started_ms", "ended_ms", "tasks_failed", "plan", "tasks", "tasks_lost", "tasks_speculated", "wasted", "latencies", "fraction", "rows_read", "bytes_read")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +279,10 @@ class StageInfo(_message.Message):
     TASKS_LOST_FIELD_NUMBER: _ClassVar[int]
     TASKS_SPECULATED_FIELD_NUMBER: _ClassVar[int]
     WASTED_FIELD_NUMBER: _ClassVar[int]
+    LATENCIES_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_FIELD_NUMBER: _ClassVar[int]
+    ROWS_READ_FIELD_NUMBER: _ClassVar[int]
+    BYTES_READ_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     name: str
     work: str
@@ -266,10 +302,40 @@ class StageInfo(_message.Message):
     tasks_lost: int
     tasks_speculated: int
     wasted: TaskMetrics
-    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ..., wasted: _Optional[_Union[TaskMetrics, _Mapping]] = ...) -> None: ...
+    latencies: _containers.RepeatedCompositeFieldContainer[Latency]
+    fraction: float
+    rows_read: int
+    bytes_read: int
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., partitions: _Optional[int] = ..., successful: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., input_stage_ids: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., tasks_failed: _Optional[int] = ..., plan: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskInfo, _Mapping]]] = ..., tasks_lost: _Optional[int] = ..., tasks_speculated: _Optional[int] = ..., wasted: _Optional[_Union[TaskMetrics, _Mapping]] = ..., latencies: _Optional[_Iterable[_Union[Latency, _Mapping]]] = ..., fraction: _Optional[float] = ..., rows_read: _Optional[int] = ..., bytes_read: _Optional[int] = ...) -> None: ...
+
+class Latency(_message.Message):
+    __slots__ = ("part", "tasks", "p50_ms", "p95_ms", "p99_ms", "max_ms", "relative_error")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    P50_MS_FIELD_NUMBER: _ClassVar[int]
+    P95_MS_FIELD_NUMBER: _ClassVar[int]
+    P99_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    RELATIVE_ERROR_FIELD_NUMBER: _ClassVar[int]
+    part: str
+    tasks: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+    max_ms: int
+    relative_error: float
+    def __init__(self, part: _Optional[str] = ..., tasks: _Optional[int] = ..., p50_ms: _Optional[int] = ..., p95_ms: _Optional[int] = ..., p99_ms: _Optional[int] = ..., max_ms: _Optional[int] = ..., relative_error: _Optional[float] = ...) -> None: ...
+
+class TimeShare(_message.Message):
+    __slots__ = ("use", "ms")
+    USE_FIELD_NUMBER: _ClassVar[int]
+    MS_FIELD_NUMBER: _ClassVar[int]
+    use: str
+    ms: int
+    def __init__(self, use: _Optional[str] = ..., ms: _Optional[int] = ...) -> None: ...
 
 class JobProgress(_message.Message):
-    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes", "exchange", "durable_because", "principal")
+    __slots__ = ("job_id", "name", "state", "submitted_ms", "started_ms", "ended_ms", "stages", "failure", "waiting_for", "result_rows", "sink_path", "retry", "exchange_bytes", "exchange", "durable_because", "principal", "fraction", "eta_low_ms", "eta_high_ms", "time_shares", "fraction_fell", "retry_of", "session", "stages_total", "stages_done")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -286,6 +352,15 @@ class JobProgress(_message.Message):
     EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     DURABLE_BECAUSE_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_FIELD_NUMBER: _ClassVar[int]
+    ETA_LOW_MS_FIELD_NUMBER: _ClassVar[int]
+    ETA_HIGH_MS_FIELD_NUMBER: _ClassVar[int]
+    TIME_SHARES_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_FELL_FIELD_NUMBER: _ClassVar[int]
+    RETRY_OF_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    STAGES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    STAGES_DONE_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
     state: JobState
@@ -302,7 +377,16 @@ class JobProgress(_message.Message):
     exchange: str
     durable_because: str
     principal: str
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ..., exchange_bytes: _Optional[int] = ..., exchange: _Optional[str] = ..., durable_because: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...
+    fraction: float
+    eta_low_ms: int
+    eta_high_ms: int
+    time_shares: _containers.RepeatedCompositeFieldContainer[TimeShare]
+    fraction_fell: str
+    retry_of: str
+    session: str
+    stages_total: int
+    stages_done: int
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., submitted_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[StageInfo, _Mapping]]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., waiting_for: _Optional[str] = ..., result_rows: _Optional[int] = ..., sink_path: _Optional[str] = ..., retry: _Optional[_Union[TaskRetry, _Mapping]] = ..., exchange_bytes: _Optional[int] = ..., exchange: _Optional[str] = ..., durable_because: _Optional[str] = ..., principal: _Optional[str] = ..., fraction: _Optional[float] = ..., eta_low_ms: _Optional[int] = ..., eta_high_ms: _Optional[int] = ..., time_shares: _Optional[_Iterable[_Union[TimeShare, _Mapping]]] = ..., fraction_fell: _Optional[str] = ..., retry_of: _Optional[str] = ..., session: _Optional[str] = ..., stages_total: _Optional[int] = ..., stages_done: _Optional[int] = ...) -> None: ...
 
 class TaskRetry(_message.Message):
     __slots__ = ("stage_id", "partition", "next_try", "max_tries", "message", "not_before_ms", "tasks")
@@ -359,24 +443,54 @@ class GetJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("limit", "state")
+    __slots__ = ("limit", "state", "name", "session", "since_ms", "until_ms", "principal", "cursor")
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
     limit: int
     state: str
-    def __init__(self, limit: _Optional[int] = ..., state: _Optional[str] = ...) -> None: ...
+    name: str
+    session: str
+    since_ms: int
+    until_ms: int
+    principal: str
+    cursor: str
+    def __init__(self, limit: _Optional[int] = ..., state: _Optional[str] = ..., name: _Optional[str] = ..., session: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., principal: _Optional[str] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "next")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobProgress]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobProgress, _Mapping]]] = ...) -> None: ...
+    next: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobProgress, _Mapping]]] = ..., next: _Optional[str] = ...) -> None: ...
 
 class WatchJobRequest(_message.Message):
     __slots__ = ("job_id",)
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class ExportJobRequest(_message.Message):
+    __slots__ = ("job_id", "format", "after")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    format: str
+    after: int
+    def __init__(self, job_id: _Optional[str] = ..., format: _Optional[str] = ..., after: _Optional[int] = ...) -> None: ...
+
+class ExportChunk(_message.Message):
+    __slots__ = ("content",)
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    content: bytes
+    def __init__(self, content: _Optional[bytes] = ...) -> None: ...
 
 class WatchEventsRequest(_message.Message):
     __slots__ = ("job_id", "after", "follow")
@@ -412,6 +526,76 @@ class JobEvent(_message.Message):
     json: str
     def __init__(self, type: _Optional[str] = ..., at_ms: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
+class GetFinalPlanRequest(_message.Message):
+    __slots__ = ("job_id", "stage_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    stage_id: int
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ...) -> None: ...
+
+class FinalPlan(_message.Message):
+    __slots__ = ("job_id", "state", "stages", "next")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    state: JobState
+    stages: _containers.RepeatedCompositeFieldContainer[FinalStage]
+    next: int
+    def __init__(self, job_id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., stages: _Optional[_Iterable[_Union[FinalStage, _Mapping]]] = ..., next: _Optional[int] = ...) -> None: ...
+
+class FinalStage(_message.Message):
+    __slots__ = ("info", "inputs", "output", "has_estimate", "estimated_rows", "plans", "reported")
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    HAS_ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    PLANS_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_FIELD_NUMBER: _ClassVar[int]
+    info: StageInfo
+    inputs: _containers.RepeatedCompositeFieldContainer[StageInput]
+    output: OutputLayout
+    has_estimate: bool
+    estimated_rows: int
+    plans: _containers.RepeatedCompositeFieldContainer[FinalOperators]
+    reported: int
+    def __init__(self, info: _Optional[_Union[StageInfo, _Mapping]] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., has_estimate: _Optional[bool] = ..., estimated_rows: _Optional[int] = ..., plans: _Optional[_Iterable[_Union[FinalOperators, _Mapping]]] = ..., reported: _Optional[int] = ...) -> None: ...
+
+class FinalOperators(_message.Message):
+    __slots__ = ("bound_plan", "tasks", "operators")
+    BOUND_PLAN_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    bound_plan: str
+    tasks: int
+    operators: _containers.RepeatedCompositeFieldContainer[FinalOperator]
+    def __init__(self, bound_plan: _Optional[str] = ..., tasks: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[FinalOperator, _Mapping]]] = ...) -> None: ...
+
+class FinalOperator(_message.Message):
+    __slots__ = ("name", "text", "children", "metrics")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    children: _containers.RepeatedScalarFieldContainer[int]
+    metrics: _containers.RepeatedCompositeFieldContainer[OperatorMetric]
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., children: _Optional[_Iterable[int]] = ..., metrics: _Optional[_Iterable[_Union[OperatorMetric, _Mapping]]] = ...) -> None: ...
+
+class OperatorMetric(_message.Message):
+    __slots__ = ("name", "type", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    value: int
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
 class CancelJobRequest(_message.Message):
     __slots__ = ("job_id", "reason")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -427,6 +611,50 @@ class CancelJobResponse(_message.Message):
     cancelled: bool
     state: JobState
     def __init__(self, cancelled: _Optional[bool] = ..., state: _Optional[_Union[JobState, str]] = ...) -> None: ...
+
+class FetchLogsRequest(_message.Message):
+    __slots__ = ("job_id", "stage_id", "partition", "attempt", "tail_bytes", "follow", "after")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TAIL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    stage_id: int
+    partition: int
+    attempt: int
+    tail_bytes: int
+    follow: bool
+    after: _containers.RepeatedCompositeFieldContainer[LogPosition]
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., follow: _Optional[bool] = ..., after: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
+
+class LogPosition(_message.Message):
+    __slots__ = ("task", "position")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    task: TaskId
+    position: int
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., position: _Optional[int] = ...) -> None: ...
+
+class AttemptLog(_message.Message):
+    __slots__ = ("task", "executor_id", "text", "begin", "end", "kept", "note")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    task: TaskId
+    executor_id: str
+    text: bytes
+    begin: int
+    end: int
+    kept: bool
+    note: str
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., executor_id: _Optional[str] = ..., text: _Optional[bytes] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ..., kept: _Optional[bool] = ..., note: _Optional[str] = ...) -> None: ...
 
 class FetchResultRequest(_message.Message):
     __slots__ = ("job_id", "partition", "batch")
@@ -491,6 +719,24 @@ class ExecutorInfo(_message.Message):
     load: ExecutorLoad
     load_ms: int
     def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., running: _Optional[int] = ..., state: _Optional[str] = ..., registered_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., spark_version: _Optional[str] = ..., pid: _Optional[int] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., stream_address: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_until_ms: _Optional[int] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., load_ms: _Optional[int] = ...) -> None: ...
+
+class DrainExecutorRequest(_message.Message):
+    __slots__ = ("executor_id", "reason")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    reason: str
+    def __init__(self, executor_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DrainExecutorResponse(_message.Message):
+    __slots__ = ("was_leaving", "running", "others")
+    WAS_LEAVING_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    was_leaving: bool
+    running: int
+    others: int
+    def __init__(self, was_leaving: _Optional[bool] = ..., running: _Optional[int] = ..., others: _Optional[int] = ...) -> None: ...
 
 class ListExecutorsRequest(_message.Message):
     __slots__ = ()
@@ -817,7 +1063,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -834,6 +1080,8 @@ class TaskSet(_message.Message):
     PIPELINED_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     INPUTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FUSED_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     stage_id: int
     stage_attempt: int
@@ -850,7 +1098,31 @@ class TaskSet(_message.Message):
     pipelined: bool
     streams: _containers.RepeatedCompositeFieldContainer[StreamedInput]
     inputs_digest: str
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ...) -> None: ...
+    fused: _containers.RepeatedCompositeFieldContainer[FusedStage]
+    reads: _containers.RepeatedCompositeFieldContainer[TaskRead]
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ...) -> None: ...
+
+class FusedStage(_message.Message):
+    __slots__ = ("stage_id", "plan_digest")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    plan_digest: str
+    def __init__(self, stage_id: _Optional[int] = ..., plan_digest: _Optional[str] = ...) -> None: ...
+
+class TaskRead(_message.Message):
+    __slots__ = ("first_bucket", "end_bucket", "split_stage_id", "first_producer", "end_producer")
+    FIRST_BUCKET_FIELD_NUMBER: _ClassVar[int]
+    END_BUCKET_FIELD_NUMBER: _ClassVar[int]
+    SPLIT_STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    END_PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    first_bucket: int
+    end_bucket: int
+    split_stage_id: int
+    first_producer: int
+    end_producer: int
+    def __init__(self, first_bucket: _Optional[int] = ..., end_bucket: _Optional[int] = ..., split_stage_id: _Optional[int] = ..., first_producer: _Optional[int] = ..., end_producer: _Optional[int] = ...) -> None: ...
 
 class StreamedInput(_message.Message):
     __slots__ = ("stage_id", "stage_attempt", "tasks")
@@ -885,15 +1157,17 @@ class TaskId(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., partition: _Optional[int] = ..., task_attempt: _Optional[int] = ...) -> None: ...
 
 class StageInput(_message.Message):
-    __slots__ = ("stage_id", "read")
+    __slots__ = ("stage_id", "read", "may_split")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
+    MAY_SPLIT_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     read: str
-    def __init__(self, stage_id: _Optional[int] = ..., read: _Optional[str] = ...) -> None: ...
+    may_split: bool
+    def __init__(self, stage_id: _Optional[int] = ..., read: _Optional[str] = ..., may_split: _Optional[bool] = ...) -> None: ...
 
 class PlannedStage(_message.Message):
-    __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan")
+    __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan", "leaf_bytes", "may_fuse", "may_merge")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
@@ -903,6 +1177,9 @@ class PlannedStage(_message.Message):
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     DETERMINISTIC_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    LEAF_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAY_FUSE_FIELD_NUMBER: _ClassVar[int]
+    MAY_MERGE_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     name: str
     work: Work
@@ -912,7 +1189,10 @@ class PlannedStage(_message.Message):
     output: OutputLayout
     deterministic: bool
     plan: str
-    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[_Union[Work, str]] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., deterministic: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
+    leaf_bytes: int
+    may_fuse: bool
+    may_merge: bool
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[_Union[Work, str]] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., deterministic: _Optional[bool] = ..., plan: _Optional[str] = ..., leaf_bytes: _Optional[int] = ..., may_fuse: _Optional[bool] = ..., may_merge: _Optional[bool] = ...) -> None: ...
 
 class Blob(_message.Message):
     __slots__ = ("digest", "content")
@@ -922,8 +1202,16 @@ class Blob(_message.Message):
     content: bytes
     def __init__(self, digest: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
+class StageEstimate(_message.Message):
+    __slots__ = ("stage_id", "rows")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    rows: int
+    def __init__(self, stage_id: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
 class PlanOutcome(_message.Message):
-    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result")
+    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result", "fused_op_metrics", "fused_bound_plan", "estimates")
     STAGES_FIELD_NUMBER: _ClassVar[int]
     ARROW_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -933,6 +1221,9 @@ class PlanOutcome(_message.Message):
     FUSED_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     FUSED_METRICS_FIELD_NUMBER: _ClassVar[int]
     FUSED_INLINE_RESULT_FIELD_NUMBER: _ClassVar[int]
+    FUSED_OP_METRICS_FIELD_NUMBER: _ClassVar[int]
+    FUSED_BOUND_PLAN_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATES_FIELD_NUMBER: _ClassVar[int]
     stages: _containers.RepeatedCompositeFieldContainer[PlannedStage]
     arrow_schema: bytes
     schema_json: str
@@ -942,10 +1233,13 @@ class PlanOutcome(_message.Message):
     fused_output: TaskOutput
     fused_metrics: TaskMetrics
     fused_inline_result: bytes
-    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ...) -> None: ...
+    fused_op_metrics: bytes
+    fused_bound_plan: str
+    estimates: _containers.RepeatedCompositeFieldContainer[StageEstimate]
+    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ...) -> None: ...
 
 class TaskSuccess(_message.Message):
-    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan")
+    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan", "bucket_sizes")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     INLINE_RESULT_FIELD_NUMBER: _ClassVar[int]
@@ -953,6 +1247,7 @@ class TaskSuccess(_message.Message):
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     OP_METRICS_FIELD_NUMBER: _ClassVar[int]
     BOUND_PLAN_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_SIZES_FIELD_NUMBER: _ClassVar[int]
     output: TaskOutput
     metrics: TaskMetrics
     inline_result: bytes
@@ -960,7 +1255,8 @@ class TaskSuccess(_message.Message):
     blobs: _containers.RepeatedCompositeFieldContainer[Blob]
     op_metrics: bytes
     bound_plan: str
-    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., op_metrics: _Optional[bytes] = ..., bound_plan: _Optional[str] = ...) -> None: ...
+    bucket_sizes: bytes
+    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., op_metrics: _Optional[bytes] = ..., bound_plan: _Optional[str] = ..., bucket_sizes: _Optional[bytes] = ...) -> None: ...
 
 class TaskReport(_message.Message):
     __slots__ = ("task", "started_ms", "ended_ms", "success", "failure", "failed_metrics")
@@ -1086,8 +1382,20 @@ class ExecutorLoad(_message.Message):
     free_slots: int
     def __init__(self, heap_used_bytes: _Optional[int] = ..., heap_max_bytes: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., cpu_percent: _Optional[int] = ..., gc_ms: _Optional[int] = ..., python_workers: _Optional[int] = ..., running: _Optional[int] = ..., free_slots: _Optional[int] = ...) -> None: ...
 
+class AttemptProgress(_message.Message):
+    __slots__ = ("task", "rows_read", "bytes_read", "permille")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    ROWS_READ_FIELD_NUMBER: _ClassVar[int]
+    BYTES_READ_FIELD_NUMBER: _ClassVar[int]
+    PERMILLE_FIELD_NUMBER: _ClassVar[int]
+    task: TaskId
+    rows_read: int
+    bytes_read: int
+    permille: int
+    def __init__(self, task: _Optional[_Union[TaskId, _Mapping]] = ..., rows_read: _Optional[int] = ..., bytes_read: _Optional[int] = ..., permille: _Optional[int] = ...) -> None: ...
+
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "draining", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space", "load")
+    __slots__ = ("executor_id", "incarnation", "draining", "running", "cleaned_up", "exchange", "exchange_files", "kept_jobs", "no_space", "load", "progress")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -1098,6 +1406,7 @@ class HeartbeatRequest(_message.Message):
     KEPT_JOBS_FIELD_NUMBER: _ClassVar[int]
     NO_SPACE_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     draining: bool
@@ -1108,7 +1417,8 @@ class HeartbeatRequest(_message.Message):
     kept_jobs: _containers.RepeatedScalarFieldContainer[str]
     no_space: str
     load: ExecutorLoad
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ...) -> None: ...
+    progress: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., cleaned_up: _Optional[_Iterable[str]] = ..., exchange: _Optional[_Union[ExchangeUse, _Mapping]] = ..., exchange_files: _Optional[_Iterable[_Union[ExchangeFiles, _Mapping]]] = ..., kept_jobs: _Optional[_Iterable[str]] = ..., no_space: _Optional[str] = ..., load: _Optional[_Union[ExecutorLoad, _Mapping]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("cancel", "clean_ups", "tell_again", "set_aside")
@@ -1195,6 +1505,56 @@ class BlobChunk(_message.Message):
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     content: bytes
     def __init__(self, content: _Optional[bytes] = ...) -> None: ...
+
+class AwaitAsksRequest(_message.Message):
+    __slots__ = ("executor_id", "incarnation", "wait_ms", "draining", "answers")
+    EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    executor_id: str
+    incarnation: str
+    wait_ms: int
+    draining: bool
+    answers: _containers.RepeatedCompositeFieldContainer[LogsAnswer]
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., wait_ms: _Optional[int] = ..., draining: _Optional[bool] = ..., answers: _Optional[_Iterable[_Union[LogsAnswer, _Mapping]]] = ...) -> None: ...
+
+class AwaitAsksResponse(_message.Message):
+    __slots__ = ("logs", "drain")
+    LOGS_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    logs: _containers.RepeatedCompositeFieldContainer[LogsAsk]
+    drain: bool
+    def __init__(self, logs: _Optional[_Iterable[_Union[LogsAsk, _Mapping]]] = ..., drain: _Optional[bool] = ...) -> None: ...
+
+class LogsAsk(_message.Message):
+    __slots__ = ("number", "job_id", "stage_id", "partition", "attempt", "tail_bytes", "after")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TAIL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    job_id: str
+    stage_id: int
+    partition: int
+    attempt: int
+    tail_bytes: int
+    after: _containers.RepeatedCompositeFieldContainer[LogPosition]
+    def __init__(self, number: _Optional[int] = ..., job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., after: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
+
+class LogsAnswer(_message.Message):
+    __slots__ = ("number", "logs", "left_out")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LOGS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    logs: _containers.RepeatedCompositeFieldContainer[AttemptLog]
+    left_out: int
+    def __init__(self, number: _Optional[int] = ..., logs: _Optional[_Iterable[_Union[AttemptLog, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class DeregisterExecutorRequest(_message.Message):
     __slots__ = ("executor_id", "incarnation", "reason")
@@ -1319,7 +1679,7 @@ class WatchedJob(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., log_seq: _Optional[int] = ..., progress: _Optional[_Union[JobProgress, _Mapping]] = ...) -> None: ...
 
 class ForwardRequest(_message.Message):
-    __slots__ = ("scheduler_id", "loads", "reports", "slots", "lists", "heard_change", "watched")
+    __slots__ = ("scheduler_id", "loads", "reports", "slots", "lists", "heard_change", "watched", "progress")
     SCHEDULER_ID_FIELD_NUMBER: _ClassVar[int]
     LOADS_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
@@ -1327,6 +1687,7 @@ class ForwardRequest(_message.Message):
     LISTS_FIELD_NUMBER: _ClassVar[int]
     HEARD_CHANGE_FIELD_NUMBER: _ClassVar[int]
     WATCHED_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     scheduler_id: str
     loads: _containers.RepeatedCompositeFieldContainer[JobLoad]
     reports: _containers.RepeatedCompositeFieldContainer[ForwardedReports]
@@ -1334,7 +1695,8 @@ class ForwardRequest(_message.Message):
     lists: _containers.RepeatedCompositeFieldContainer[ForwardedList]
     heard_change: int
     watched: _containers.RepeatedCompositeFieldContainer[WatchedJob]
-    def __init__(self, scheduler_id: _Optional[str] = ..., loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[ForwardedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[ForwardedSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ForwardedList, _Mapping]]] = ..., heard_change: _Optional[int] = ..., watched: _Optional[_Iterable[_Union[WatchedJob, _Mapping]]] = ...) -> None: ...
+    progress: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
+    def __init__(self, scheduler_id: _Optional[str] = ..., loads: _Optional[_Iterable[_Union[JobLoad, _Mapping]]] = ..., reports: _Optional[_Iterable[_Union[ForwardedReports, _Mapping]]] = ..., slots: _Optional[_Iterable[_Union[ForwardedSlots, _Mapping]]] = ..., lists: _Optional[_Iterable[_Union[ForwardedList, _Mapping]]] = ..., heard_change: _Optional[int] = ..., watched: _Optional[_Iterable[_Union[WatchedJob, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
 
 class ForwardResponse(_message.Message):
     __slots__ = ("loads", "reports", "slots", "lists", "change", "watched")
@@ -1367,3 +1729,23 @@ class AttendResponse(_message.Message):
     incarnation: str
     leaving: bool
     def __init__(self, scheduler_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class AskExecutorsRequest(_message.Message):
+    __slots__ = ("ask", "wait_ms", "executor_ids")
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    EXECUTOR_IDS_FIELD_NUMBER: _ClassVar[int]
+    ask: LogsAsk
+    wait_ms: int
+    executor_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ask: _Optional[_Union[LogsAsk, _Mapping]] = ..., wait_ms: _Optional[int] = ..., executor_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AskExecutorsResponse(_message.Message):
+    __slots__ = ("logs", "answered", "left_out")
+    LOGS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    logs: _containers.RepeatedCompositeFieldContainer[AttemptLog]
+    answered: _containers.RepeatedScalarFieldContainer[str]
+    left_out: int
+    def __init__(self, logs: _Optional[_Iterable[_Union[AttemptLog, _Mapping]]] = ..., answered: _Optional[_Iterable[str]] = ..., left_out: _Optional[int] = ...) -> None: ...

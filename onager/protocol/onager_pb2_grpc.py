@@ -61,6 +61,16 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.WatchEventsRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.EventBatch.FromString,
                 _registered_method=True)
+        self.GetFinalPlan = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/GetFinalPlan',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.GetFinalPlanRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.FinalPlan.FromString,
+                _registered_method=True)
+        self.ExportJob = channel.unary_stream(
+                '/onager.v1.OnagerScheduler/ExportJob',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.ExportJobRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ExportChunk.FromString,
+                _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/onager.v1.OnagerScheduler/CancelJob',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.CancelJobRequest.SerializeToString,
@@ -116,6 +126,21 @@ class OnagerSchedulerStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.ListAuditRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.ListAuditResponse.FromString,
                 _registered_method=True)
+        self.RetryJob = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/RetryJob',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.RetryJobRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.RetryJobResponse.FromString,
+                _registered_method=True)
+        self.FetchLogs = channel.unary_stream(
+                '/onager.v1.OnagerScheduler/FetchLogs',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.FetchLogsRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.AttemptLog.FromString,
+                _registered_method=True)
+        self.DrainExecutor = channel.unary_unary(
+                '/onager.v1.OnagerScheduler/DrainExecutor',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorResponse.FromString,
+                _registered_method=True)
 
 
 class OnagerSchedulerServicer:
@@ -153,6 +178,20 @@ class OnagerSchedulerServicer:
     def WatchEvents(self, request, context):
         """What happened to the job, batch by batch in the order of its log, after a position; ends with what there is, or,
         when followed, with the job. Any scheduler goes on after the position that another one has told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetFinalPlan(self, request, context):
+        """The plan as it ran: stages in order, their operators, what these measured; in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportJob(self, request, context):
+        """A file that is derived from the job's history: its timeline, a picture of it, Spark's event log.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -231,6 +270,28 @@ class OnagerSchedulerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetryJob(self, request, context):
+        """Submits the stored specification of a job that has ended again, under an id that the client makes: repeating the
+        call never runs it twice.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchLogs(self, request, context):
+        """What attempts of a job's tasks logged: from executors while they live, else what was kept with a failure.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainExecutor(self, request, context):
+        """Has an executor take no more work, finish what it runs, and leave.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OnagerSchedulerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -258,6 +319,16 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.WatchEvents,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.WatchEventsRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.EventBatch.SerializeToString,
+            ),
+            'GetFinalPlan': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFinalPlan,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.GetFinalPlanRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.FinalPlan.SerializeToString,
+            ),
+            'ExportJob': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportJob,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.ExportJobRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ExportChunk.SerializeToString,
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
@@ -313,6 +384,21 @@ def add_OnagerSchedulerServicer_to_server(servicer, server):
                     servicer.ListAudit,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.ListAuditRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.ListAuditResponse.SerializeToString,
+            ),
+            'RetryJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryJob,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.RetryJobRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.RetryJobResponse.SerializeToString,
+            ),
+            'FetchLogs': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchLogs,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.FetchLogsRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.AttemptLog.SerializeToString,
+            ),
+            'DrainExecutor': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainExecutor,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.DrainExecutorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -452,6 +538,60 @@ class OnagerScheduler:
             '/onager.v1.OnagerScheduler/WatchEvents',
             onager_dot_protocol_dot_onager__pb2.WatchEventsRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.EventBatch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFinalPlan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/GetFinalPlan',
+            onager_dot_protocol_dot_onager__pb2.GetFinalPlanRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.FinalPlan.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/ExportJob',
+            onager_dot_protocol_dot_onager__pb2.ExportJobRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ExportChunk.FromString,
             options,
             channel_credentials,
             insecure,
@@ -759,6 +899,87 @@ class OnagerScheduler:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def RetryJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/RetryJob',
+            onager_dot_protocol_dot_onager__pb2.RetryJobRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.RetryJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchLogs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/FetchLogs',
+            onager_dot_protocol_dot_onager__pb2.FetchLogsRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.AttemptLog.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainExecutor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerScheduler/DrainExecutor',
+            onager_dot_protocol_dot_onager__pb2.DrainExecutorRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.DrainExecutorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class OnagerExecutorGatewayStub:
     """---------------------------------------------------------------- for executors
@@ -795,6 +1016,11 @@ class OnagerExecutorGatewayStub:
                 '/onager.v1.OnagerExecutorGateway/FetchBlob',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.BlobChunk.FromString,
+                _registered_method=True)
+        self.AwaitAsks = channel.unary_unary(
+                '/onager.v1.OnagerExecutorGateway/AwaitAsks',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.FromString,
                 _registered_method=True)
         self.DeregisterExecutor = channel.unary_unary(
                 '/onager.v1.OnagerExecutorGateway/DeregisterExecutor',
@@ -841,6 +1067,13 @@ class OnagerExecutorGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AwaitAsks(self, request, context):
+        """Waits up to wait_ms for what schedulers ask of this executor besides tasks, and brings answers to earlier asks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeregisterExecutor(self, request, context):
         """The executor leaves for good; what it still ran is handed out again.
         """
@@ -875,6 +1108,11 @@ def add_OnagerExecutorGatewayServicer_to_server(servicer, server):
                     servicer.FetchBlob,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.BlobChunk.SerializeToString,
+            ),
+            'AwaitAsks': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitAsks,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.SerializeToString,
             ),
             'DeregisterExecutor': grpc.unary_unary_rpc_method_handler(
                     servicer.DeregisterExecutor,
@@ -1030,6 +1268,33 @@ class OnagerExecutorGateway:
             _registered_method=True)
 
     @staticmethod
+    def AwaitAsks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutorGateway/AwaitAsks',
+            onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.AwaitAsksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeregisterExecutor(request,
             target,
             options=(),
@@ -1154,6 +1419,11 @@ class OnagerReplicaStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.AttendRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.AttendResponse.FromString,
                 _registered_method=True)
+        self.AskExecutors = channel.unary_unary(
+                '/onager.v1.OnagerReplica/AskExecutors',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.AskExecutorsRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.AskExecutorsResponse.FromString,
+                _registered_method=True)
 
 
 class OnagerReplicaServicer:
@@ -1175,6 +1445,13 @@ class OnagerReplicaServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AskExecutors(self, request, context):
+        """Asks the executors that wait at the callee for logs, and collects what they answer in time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OnagerReplicaServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1187,6 +1464,11 @@ def add_OnagerReplicaServicer_to_server(servicer, server):
                     servicer.Attend,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.AttendRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.AttendResponse.SerializeToString,
+            ),
+            'AskExecutors': grpc.unary_unary_rpc_method_handler(
+                    servicer.AskExecutors,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.AskExecutorsRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.AskExecutorsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1245,6 +1527,33 @@ class OnagerReplica:
             '/onager.v1.OnagerReplica/Attend',
             onager_dot_protocol_dot_onager__pb2.AttendRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.AttendResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AskExecutors(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerReplica/AskExecutors',
+            onager_dot_protocol_dot_onager__pb2.AskExecutorsRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.AskExecutorsResponse.FromString,
             options,
             channel_credentials,
             insecure,

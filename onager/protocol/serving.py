@@ -8,8 +8,8 @@ logged and reported as such, without the content of the request.
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 from functools import cache, wraps
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -47,9 +47,9 @@ def translated(method: Unary) -> Unary:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - the caller gets every error
-            told = _told(method.__name__, error)
+            refusal = told(method.__name__, error)
             request = message = None  # noqa: F841 - gRPC keeps the stack of what `abort` raises
-        return await abort(context, told)
+        return await abort(context, refusal)
 
     return served
 
@@ -68,13 +68,37 @@ def translated_stream(method: Stream) -> Stream:
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
-            told = _told(method.__name__, error)
+            refusal = told(method.__name__, error)
             request = message = None  # as above
         else:
             return
-        await abort(context, told)
+        await abort(context, refusal)
 
     return served
+
+
+async def called(service: Any, name: str, request: Any, context: Any) -> Any:
+    """Return what the method *name* of *service* answers a caller within this process, such as the HTTP interface.
+
+    *request* is a message; it is checked as one that came over gRPC. Errors are raised, and are always of ours.
+    """
+    try:
+        with _method(name).room.taken(request.ByteSize()):
+            check(request, request.DESCRIPTOR.name)
+            return await getattr(type(service), name).__wrapped__(service, request, context)
+    except Exception as error:  # noqa: BLE001 - the caller gets every error
+        raise told(name, error) from None
+
+
+async def called_stream(service: Any, name: str, request: Any, context: Any) -> AsyncGenerator[Any, None]:
+    """Yield what the method *name* of *service* answers a caller within this process, like `called`."""
+    try:
+        check(request, request.DESCRIPTOR.name)
+        async with aclosing(getattr(type(service), name).__wrapped__(service, request, context)) as answers:
+            async for answer in answers:
+                yield answer
+    except Exception as error:  # noqa: BLE001 - the caller gets every error
+        raise told(name, error) from None
 
 
 @contextmanager
@@ -162,7 +186,7 @@ def _method(name: str) -> _Method:
     return _Method(getattr(pb, found.input_type.name), MESSAGE_LIMITS[name], _ROOMS[found.containing_service.name])
 
 
-def _told(call: str, error: Exception) -> OnagerError:
+def told(call: str, error: Exception) -> OnagerError:
     """Return the error for the caller; an unexpected one is logged, with a number by which to find it."""
     if isinstance(error, OnagerError):
         log.debug("call_refused", call=call, error=str(error))

@@ -39,6 +39,7 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.JobNotFoundError: Codes(StatusCode.NOT_FOUND, HTTPStatus.NOT_FOUND),
     errors.ResultExpiredError: Codes(StatusCode.NOT_FOUND, HTTPStatus.GONE),
     errors.JobConflictError: Codes(StatusCode.ALREADY_EXISTS, HTTPStatus.CONFLICT),
+    errors.JobNotEndedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     errors.ResultNotReadyError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
     # Not CANCELLED: in gRPC that means that the caller gave the call up.
     errors.JobEndedError: Codes(StatusCode.FAILED_PRECONDITION, HTTPStatus.CONFLICT),
@@ -52,6 +53,10 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
     errors.TlsError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.BAD_GATEWAY),
     errors.ExecutorUnreachableError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.SERVICE_UNAVAILABLE),
     errors.AuthenticationError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
+    errors.HostRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.MISDIRECTED_REQUEST),
+    errors.LoginsLimitedError: Codes(StatusCode.UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS),
+    errors.OriginRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
+    errors.SessionEndedError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.RoleRefusedError: Codes(StatusCode.PERMISSION_DENIED, HTTPStatus.FORBIDDEN),
     errors.TokenMissingError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
     errors.TokenRefusedError: Codes(StatusCode.UNAUTHENTICATED, HTTPStatus.UNAUTHORIZED),
@@ -87,6 +92,11 @@ CODES: Final[dict[type[OnagerError], Codes]] = {
 """Every class of the tree; a test fails on a missing one."""
 
 _BY_NAME: Final = {cls.__name__: cls for cls in CODES}
+
+
+def http_status(error: OnagerError) -> HTTPStatus:
+    """Return the code of *error* over HTTP; a class that is not in the table has that of its nearest base."""
+    return CODES[next(cls for cls in type(error).__mro__ if cls in CODES)].http
 
 
 class Status(NamedTuple):

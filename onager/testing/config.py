@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from onager.testing.layout import Layout
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -21,6 +23,10 @@ class HarnessConfig:
     of a stage once for all of its tasks: with as many executors as tasks, each task has its own."""
     exchange: Exchange = "files"
     """What carries rows from stage to stage: row files, or streams between tasks that run at the same time."""
+    layout: Layout = "planned"
+    """How stages are laid out, as far as their plans allow it: as a cluster does that finds them small or skewed.
+    "merged": tasks read two neighbouring buckets; "split": two tasks read a bucket; "fused": stages that read others
+    become one task; "fused whole": those that read none, too. Over files alone."""
     channel_frames: int = 16
     """Frames that a stream holds of a task for a bucket before its writer waits; 1 exposes code that relies on more."""
     frame_bytes: int = 32 * KIB
@@ -46,6 +52,10 @@ class HarnessConfig:
         for name in ("tasks", "executors", "channel_frames", "frame_bytes", "memory_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"HarnessConfig.{name} is {getattr(self, name)}: give 1 or more")
+        if self.layout not in get_args(Layout):
+            raise ValueError(f"HarnessConfig.layout is {self.layout!r}: give one of {', '.join(get_args(Layout))}")
+        if self.layout != "planned" and self.exchange == "streams":
+            raise ValueError(f"HarnessConfig.layout is {self.layout!r}: what streams runs as it was planned")
         if self.exchange not in get_args(Exchange):
             raise ValueError(f"HarnessConfig.exchange is {self.exchange!r}: give 'files' or 'streams'")
         if self.parallel_sort_bytes < 0:

@@ -16,7 +16,9 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.spark import plan_codec
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
+from onager.ids import StageId
 from onager.protocol import onager_pb2 as pb
+from onager.testing.layout import Laid
 
 _CAUSE_S = 3.0
 """How long after a reader has failed the failure of what it reads may come."""
@@ -50,8 +52,9 @@ class _Stage:
         return self.plans[0]
 
     @property
-    def reads(self) -> set[int]:
-        return {source.stage_id for source in self.plan.inputs if isinstance(source, ExchangeInput)}
+    def as_planned(self) -> Laid:
+        reads = {source.stage_id for source in self.plan.inputs if isinstance(source, ExchangeInput)}
+        return Laid(self.plan.partitions, tuple(sorted(reads)))
 
 
 class JobRun:
@@ -63,14 +66,26 @@ class JobRun:
     """
 
     def __init__(
-        self, runners: Sequence[StageRunner], job_id: str, stages: Mapping[int, bytes], *, streaming_slots: int = 0
+        self,
+        runners: Sequence[StageRunner],
+        job_id: str,
+        stages: Mapping[int, bytes],
+        laid: Mapping[int, Laid] | None = None,
+        *,
+        streaming_slots: int = 0,
+        sink: pb.Sink | None = None,
     ) -> None:
-        """Run *stages*, encoded plans by id, producers before consumers; *streaming_slots*: 0 for files."""
+        """Run *stages*, encoded plans by id, producers before consumers; *streaming_slots*: 0 for files.
+
+        *laid*: the stages that run, as they are laid out; None: as they were planned. *sink*: None for a result.
+        """
         self.reports: dict[Task, pb.TaskReport] = {}
         """Of tasks that have succeeded."""
         self._runners, self._job_id, self._slots = runners, job_id, streaming_slots
         self._stages = {stage_id: _decoded(stage_id, encoded, len(runners)) for stage_id, encoded in stages.items()}
-        self._waiting = [(each.stage_id, p) for each in self._stages.values() for p in range(each.plan.partitions)]
+        self._laid = laid or {each.stage_id: each.as_planned for each in self._stages.values()}
+        self._sink = sink
+        self._waiting = [(stage_id, p) for stage_id, each in self._laid.items() for p in range(each.tasks)]
         self._running: set[Task] = set()
         self._came: SimpleQueue[pb.TaskReport] = SimpleQueue()
 
@@ -93,7 +108,7 @@ class JobRun:
         last = list(self._stages.values())[-1]
         return [
             result_table(directory, self._job_id, last.stage_id, p, self.reports[last.stage_id, p].success)
-            for p in range(last.plan.partitions)
+            for p in range(self._laid[last.stage_id].tasks)
         ]
 
     # ------------------------------------------------------------ launching
@@ -109,30 +124,36 @@ class JobRun:
             for at in sorted({self._place(stage_id, p) for p in partitions}):
                 stage = self._stages[stage_id]
                 mine = [p for p in partitions if self._place(stage_id, p) == at]
-                self._runners[at].run(self._task_set(stage, mine), stage.plans[at], self._came.put)
+                fused = {StageId(i): self._stages[i].plans[at] for i in self._laid[stage_id].fused}
+                self._runners[at].run(self._task_set(stage, mine), stage.plans[at], self._came.put, fused)
 
     def _resolved(self) -> list[Task]:
         """Return the tasks of stages whose producers are done."""
         left = Counter(stage_id for stage_id, _ in [*self._waiting, *self._running])
-        return [task for task in self._waiting if not any(left[read] for read in self._stages[task[0]].reads)]
+        return [task for task in self._waiting if not any(left[read] for read in self._laid[task[0]].inputs)]
 
     def _place(self, stage_id: int, partition: int) -> int:
         # Stages of one task are not all with the first executor.
         return (stage_id + partition) % len(self._runners)
 
     def _task_set(self, stage: _Stage, partitions: Sequence[int]) -> pb.TaskSet:
+        laid = self._laid[stage.stage_id]
         made = pb.TaskSet(
             job_id=self._job_id,
             stage_id=stage.stage_id,
             work=pb.Work.QUERY,
             plan_digest=stage.digest,
-            partitions=stage.plan.partitions,
+            partitions=laid.tasks,
             pipelined=self._slots > 0,
             tasks=[pb.TaskAttempt(partition=p) for p in partitions],
+            fused=[pb.FusedStage(stage_id=i, plan_digest=self._stages[i].digest) for i in laid.fused],
+            reads=laid.reads,
+            sink=self._sink,
         )
-        made.output.kind = "result" if isinstance(stage.plan.output, ResultOutput) else "exchange"
-        for read in sorted(stage.reads):
-            tasks = range(self._stages[read].plan.partitions)
+        is_result = isinstance(stage.plan.output, ResultOutput)
+        made.output.kind = "exchange" if not is_result else "result" if self._sink is None else "sink"
+        for read in laid.inputs:
+            tasks = range(self._laid[read].tasks)
             if self._slots:
                 addresses = [self._runners[self._place(read, p)].stream_address for p in tasks]
                 made.streams.add(stage_id=read, tasks=[pb.StreamedTask(address=address) for address in addresses])

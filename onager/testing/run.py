@@ -89,7 +89,8 @@ def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant:
                 plant(executor)
         stages = {stage.stage_id: stage.encoded for stage in graph.stages}
         is_streamed = config.exchange == "streams"
-        job = JobRun(made.runners, made.job_id, stages, streaming_slots=made.slots if is_streamed else 0)
+        laid = graph.laid_out(config.layout)
+        job = JobRun(made.runners, made.job_id, stages, laid, streaming_slots=made.slots if is_streamed else 0)
         job.run(config.timeout_s)
         return _result(graph, made, job, is_streamed=is_streamed)
 

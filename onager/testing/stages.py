@@ -1,6 +1,7 @@
 """A query as stages: cut as Onager cuts it, each stage encoded once."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,7 @@ from onager.executor.spark.stage_plan import (
 )
 from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
+from onager.testing.layout import Laid, Layout, Marked, lay_out
 
 _PLANNING = threading.Lock()
 """Held while settings of a session are changed."""
@@ -64,6 +66,12 @@ class Stage:
     """Its part of the physical plan, as Spark prints plans."""
     encoded: bytes = field(repr=False)
     """Its plan as tasks get it; every task decodes it separately."""
+    may_fuse: bool = False
+    """Whether one task may compute it together with stages that it reads, or that read it."""
+    may_merge: bool = False
+    """Whether a task may read neighbouring buckets."""
+    may_split: frozenset[int] = frozenset()
+    """The stages of which several tasks may read a bucket."""
 
     @property
     def buckets(self) -> int:
@@ -90,9 +98,24 @@ class StageGraph:
         """Whether there is more than one stage."""
         return len(self.stages) > 1
 
+    def laid_out(self, layout: Layout) -> Mapping[int, Laid]:
+        """Return the stages that run when they are laid out, by id."""
+        return lay_out(layout, [_marked(stage) for stage in self.stages])
+
     def __str__(self) -> str:
         """Return the stages with their plans, for people."""
         return "\n".join(_shown(stage) for stage in self.stages)
+
+
+def _marked(stage: Stage) -> Marked:
+    return Marked(
+        stage_id=stage.stage_id,
+        tasks=stage.tasks,
+        reads=frozenset(read.stage_id for read in stage.inputs),
+        buckets=stage.tasks if stage.may_merge else 0,
+        may_fuse=stage.may_fuse,
+        may_split=stage.may_split,
+    )
 
 
 def _shown(stage: Stage) -> str:
@@ -156,6 +179,9 @@ def _stage(stage: CutStage) -> Stage:
         partitioning=_partitioning(plan.output),
         plan=stage.text,
         encoded=plan_codec.encode(plan),
+        may_fuse=stage.may_fuse,
+        may_merge=stage.may_merge,
+        may_split=stage.may_split,
     )
 
 

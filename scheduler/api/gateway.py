@@ -1,6 +1,6 @@
 """The calls of executors: registration, heartbeats, polls for work, reports, blobs, farewell."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.task_manager import TaskManager
+from onager.scheduler.executors.asks import ExecutorAsks
 from onager.scheduler.executors.executor_calls import ExecutorCalls
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.executors.records import ExecutorSession
@@ -44,6 +45,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         calls: ExecutorCalls,
         clean_ups: CleanUps,
         blobs: BlobStore,
+        hear_progress: Callable[[Sequence[pb.AttemptProgress]], None],
+        asks: ExecutorAsks,
     ) -> None:
         self._settings = settings
         self._executors = executors
@@ -54,6 +57,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         self._calls = calls
         self._clean_ups = clean_ups
         self._blobs = blobs
+        self._hear_progress = hear_progress
+        self._asks = asks
 
     @translated
     async def RegisterExecutor(  # noqa: N802
@@ -79,6 +84,8 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
             session.exchange = request.exchange
         if request.HasField("load"):
             session.load = request.load
+        if request.progress:
+            self._hear_progress(request.progress)
         answer = pb.HeartbeatResponse(clean_ups=await self._clean_ups.forgotten(request.kept_jobs))
         if not session.is_draining:
             leftovers = await self._clean_ups.leftovers(request.exchange_files, self._executors.registry.lives)
@@ -125,6 +132,15 @@ class ExecutorGateway(OnagerExecutorGatewayServicer):  # type: ignore[misc]
         )
         self._polls.add_specs(answer)
         return answer
+
+    @translated
+    async def AwaitAsks(self, request: pb.AwaitAsksRequest, context: Context) -> pb.AwaitAsksResponse:  # noqa: ARG002, N802
+        """Answer once there is something to ask of the executor, or when its wait is over.
+
+        It is no sign of life, and no reason to take the executor over: heartbeats and polls are.
+        """
+        session = self._executors.require(request.executor_id, request.incarnation)
+        return await self._asks.wait(session, request)
 
     @translated_stream
     async def FetchBlob(self, request: pb.FetchBlobRequest, context: Context) -> AsyncIterator[pb.BlobChunk]:  # noqa: ARG002, N802

@@ -1,4 +1,4 @@
-"""The plan of a stage as it ran: the operators of a bound plan, with what tasks measured of them."""
+"""The operators of a stage as it ran: those of a bound plan, with what tasks measured of them."""
 
 from __future__ import annotations
 
@@ -41,21 +41,52 @@ class BoundPlan(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Metric:
+    """What was measured of an operator: merged over tasks, or known when the plan was bound."""
+
+    name: str
+    type: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operator:
     """An operator of a stage that ran."""
 
     name: str
     text: str
-    metrics: dict[str, int]
-    """By name; one without a value is 0."""
-    children: tuple[Operator, ...]
+    metrics: tuple[Metric, ...]
+    """By name; what no task reported is 0."""
+    children: tuple[int, ...]
+    """As positions in the list of operators."""
+
+    def value(self, name: str) -> int | None:
+        """Return the metric *name*; None if it has none."""
+        return next((metric.value for metric in self.metrics if metric.name == name), None)
 
 
-def operator_tree(bound_plan: bytes, totals: OperatorTotals | None) -> Operator:
-    """Return the operators of *bound_plan* from the root on; with *totals* None, only what was known when it was bound.
+def operators_of(bound_plan: bytes, totals: OperatorTotals | None) -> tuple[Operator, ...]:
+    """Return the operators of *bound_plan*, the root first; with *totals* None, only what was known when it was bound.
 
     Raises `StateCorruptError` for bytes that are not a bound plan.
     """
+    values = {} if totals is None else {key // 2: value for key, value in totals.values}
+    return tuple(
+        Operator(
+            node.name,
+            node.text,
+            tuple(
+                Metric(each.name, each.type, each.value if each.index is None else values.get(each.index, 0))
+                for each in node.metrics
+                if each.index is None or totals is not None
+            ),
+            node.children,
+        )
+        for node in _nodes(bound_plan)
+    )
+
+
+def _nodes(bound_plan: bytes) -> tuple[BoundNode, ...]:
     try:
         nodes = BoundPlan.model_validate_json(bound_plan).nodes
     except ValidationError as error:
@@ -66,13 +97,4 @@ def operator_tree(bound_plan: bytes, totals: OperatorTotals | None) -> Operator:
         raise StateCorruptError("the operators of a bound plan are not a tree")
     if any(child >= len(nodes) for child in children):
         raise StateCorruptError("a bound plan lacks an operator")
-    values = {} if totals is None else {key // 2: value for key, value in totals.values}
-    made: dict[int, Operator] = {}
-    for node in reversed(nodes):
-        metrics = {
-            metric.name: metric.value if metric.index is None else values.get(metric.index, 0)
-            for metric in node.metrics
-            if metric.index is None or totals is not None
-        }
-        made[node.id] = Operator(node.name, node.text, metrics, tuple(made[child] for child in node.children))
-    return made[0]
+    return nodes

@@ -21,18 +21,21 @@ from onager.execution_graph import (
 )
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE
+from onager.redaction import without_logins
 from onager.scheduler import timing, wire
 from onager.scheduler.api.stage_lines import stage_info, task_infos
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
-from onager.scheduler.jobs.job_heads import JobHead
+from onager.scheduler.jobs.job_heads import JobHead, JobTerms
 from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.policy.fair_queue import FairQueue
 
 _BUSY_JOBS = 3
 _MOST_NAMED = 8
 _STAGE_TEXTS_CHARS = 4 * 1024 * 1024
 _TOLD_JOBS = 64
+_NO_TERMS = JobTerms()
 
 
 class Page(NamedTuple):
@@ -58,12 +61,14 @@ class Explained(NamedTuple):
 
     plan: str
     stages: Mapping[str, str]
+    expected_rows: Mapping[str, int]
+    """By stage, where Spark had an idea."""
 
     @classmethod
     def read(cls, content: bytes) -> "Explained":
         """Return what `planning.explanation` wrote."""
         explained = json.loads(content)
-        return cls(explained["plan"], explained["stages"])
+        return cls(explained["plan"], explained["stages"], explained.get("estimates", {}))
 
 
 class _Told(NamedTuple):
@@ -80,12 +85,18 @@ class ProgressView:
     """Describes jobs, given the state of the whole cluster."""
 
     def __init__(
-        self, executors: ExecutorManager, queue: FairQueue, clock: Clock, sizes: ExchangeSizes | None = None
+        self,
+        executors: ExecutorManager,
+        queue: FairQueue,
+        clock: Clock,
+        sizes: ExchangeSizes | None = None,
+        live: LiveProgress | None = None,
     ) -> None:
         self._executors = executors
         self._queue = queue
         self._clock = clock
         self._sizes = sizes or ExchangeSizes()
+        self._live = live or LiveProgress()
         self._told: OrderedDict[str, _Told] = OrderedDict()
 
     def told(self, job: StoredJob) -> pb.JobProgress:
@@ -93,15 +104,18 @@ class ProgressView:
         now_s = self._clock.monotonic_s()
         known = self._told.get(job.header.job_id)
         if known is None or known.seq != job.seq or now_s - known.at_s > timing.PROGRESS_KEPT_S:
-            progress = self.progress(job.graph, job.header.principal)
+            progress = self.progress(job.graph, job.header)
             known = self._told[job.header.job_id] = _Told(job.seq, now_s, progress)
             self._told.move_to_end(job.header.job_id)
             if len(self._told) > _TOLD_JOBS:
                 self._told.popitem(last=False)
         return known.progress
 
-    def progress(self, graph: ExecutionGraph, principal: str = "") -> pb.JobProgress:
-        """Return the progress of a job that *principal* has submitted."""
+    def progress(
+        self, graph: ExecutionGraph, terms: JobTerms = _NO_TERMS, *, is_detailed: bool = False
+    ) -> pb.JobProgress:
+        """Return the progress of a job that was submitted with *terms*; *is_detailed*: with latencies of its stages."""
+        is_detailed = is_detailed or not graph.is_active
         progress = pb.JobProgress(
             job_id=graph.job_id,
             name=graph.name,
@@ -109,14 +123,18 @@ class ProgressView:
             submitted_ms=graph.submitted_ms,
             started_ms=graph.started_ms or 0,
             ended_ms=graph.ended_ms or 0,
-            stages=[stage_info(stage) for stage in graph.stages],
+            stages=[stage_info(stage, has_latencies=is_detailed) for stage in graph.stages],
             waiting_for=self._waiting_for(graph),
             retry=self._retry(graph),
             exchange_bytes=self._sizes.of(graph),
             exchange="streaming" if graph.may_stream else "durable",
             durable_because="" if graph.pipeline is None else graph.pipeline.reason,
-            principal=principal,
+            principal=terms.principal,
+            retry_of=terms.retry_of,
+            session=terms.session,
         )
+        if graph.is_active:
+            self._add_far(graph, progress)
         match graph.outcome:
             case Failed(failure=failure):
                 progress.failure.CopyFrom(wire.failure_message(failure))
@@ -133,8 +151,18 @@ class ProgressView:
         if result is not None and graph.state is JobState.SUCCESSFUL:
             progress.result_rows = sum(o.rows for o in result.ledger.outputs.values())
         if graph.plan is not None and graph.plan.sink is not None:
-            progress.sink_path = graph.plan.sink.path
+            progress.sink_path = without_logins(graph.plan.sink.path)
         return progress
+
+    def _add_far(self, graph: ExecutionGraph, progress: pb.JobProgress) -> None:
+        far = self._live.far(graph, self._clock.now_ms())
+        if far is None:
+            return
+        progress.fraction, progress.fraction_fell = far.fraction, far.fell
+        if far.eta_ms is not None:
+            progress.eta_low_ms, progress.eta_high_ms = far.eta_ms
+        for info, part in zip(progress.stages, far.stages, strict=False):
+            info.fraction, info.rows_read, info.bytes_read = part
 
     def detail(
         self, job: StoredJob, spec: pb.JobSpec, explained: "Explained | None", page: Page | None = None
@@ -142,7 +170,7 @@ class ProgressView:
         """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification."""
         page = page or Page()
         graph = job.graph
-        progress = self.progress(graph, job.header.principal)
+        progress = self.progress(graph, job.header, is_detailed=True)
         left = page.limit
         answer = pb.JobDetail(
             spec=spec,
@@ -259,8 +287,12 @@ def progress_of_head(head: JobHead) -> pb.JobProgress:
         started_ms=head.started_ms or 0,
         ended_ms=head.ended_ms or 0,
         result_rows=head.result_rows,
-        sink_path=head.sink_path or "",
+        sink_path=without_logins(head.sink_path or ""),
         principal=head.principal,
+        retry_of=head.retry_of,
+        session=head.session,
+        stages_total=head.stages,
+        stages_done=head.stages_done,
     )
     if head.broken is not None:
         progress.state = pb.FAILED

@@ -19,7 +19,9 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.query_coordinator import Share
+from onager.scheduler.executors.asks import ExecutorAsks
 from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.live_progress import LiveProgress
 from onager.scheduler.loops import a_few_at_once
 
 Context = Any
@@ -38,6 +40,8 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         ownership: Ownership,
         members: Members,
         progress: ProgressView,
+        live: LiveProgress,
+        asks: ExecutorAsks,
     ) -> None:
         self._local = local
         self._loads = loads
@@ -46,6 +50,8 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         self._ownership = ownership
         self._members = members
         self._view = progress
+        self._live = live
+        self._asks = asks
         self._leaving = asyncio.Event()
 
     def release(self) -> None:
@@ -64,9 +70,16 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
         )
 
     @translated
+    async def AskExecutors(self, request: pb.AskExecutorsRequest, context: Context) -> pb.AskExecutorsResponse:  # noqa: ARG002, N802
+        """Return what the executors that wait here answer in time."""
+        wait_s = min(request.wait_ms / 1000, timing.LOGS_ANSWERED_S)
+        return await self._asks.ask(request.ask, wait_s, request.executor_ids)
+
+    @translated
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
         """Handle all parts concurrently, and answer each."""
         self._loads.take(request.loads)
+        self._live.hear(request.progress)
         reports, slots, lists = await asyncio.gather(
             a_few_at_once([self._update(part) for part in request.reports], most=16),
             a_few_at_once([self._fill(part) for part in request.slots]),

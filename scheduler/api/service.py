@@ -1,60 +1,36 @@
 """The calls of clients: submit, look, watch, cancel, fetch; and the raw records for an admin."""
 
-import asyncio
 import contextlib
-import heapq
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Any
 
 import structlog
 
-from onager.clock import Clock
-from onager.errors import (
-    InvalidRequestError,
-    JobConflictError,
-    JobNotFoundError,
-    NotFoundError,
-    SchemaVersionError,
-    StateCorruptError,
-    StateUnavailableError,
-)
-from onager.execution_graph import JobState, RetryLimits, submit
-from onager.ids import BlobDigest, JobId, is_job_id
+from onager.execution_graph import JobState
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.apart import apart
 from onager.protocol.onager_pb2_grpc import OnagerSchedulerServicer
 from onager.protocol.security import caller_of, principal
 from onager.protocol.serving import translated, translated_stream
-from onager.scheduler import timing, wire
-from onager.scheduler.api.events import told
-from onager.scheduler.api.progress import Explained, Page, ProgressView, broken_failure, progress_of_head
-from onager.scheduler.cluster.forwarding import Forwarding
-from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler import wire
+from onager.scheduler.api.exports import JobExports
+from onager.scheduler.api.job_list import listed
+from onager.scheduler.api.job_logs import JobLogs
+from onager.scheduler.api.looking import JobLooks, asked_job_id
+from onager.scheduler.api.progress import Page
+from onager.scheduler.api.retrying import Retries
+from onager.scheduler.api.submitting import Submissions
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.executors.draining import Draining
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.audit import Audit
-from onager.scheduler.jobs.blobs import BlobStore
-from onager.scheduler.jobs.history import Entry, JobHistory
-from onager.scheduler.jobs.job_exchange import pipeline_of
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads
-from onager.scheduler.jobs.job_specs import checked, decode_spec_shown
-from onager.scheduler.jobs.job_speculation import speculation_of
-from onager.scheduler.jobs.job_store import JobStore
-from onager.scheduler.jobs.places import check_place_apart
+from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.results import ResultStore, check_fetchable, stream_result
-from onager.scheduler.jobs.watchers import JobWatchers
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin.admin import StateAdmin, without_credentials
 
 log = structlog.get_logger(__name__)
-
-_LIST_DEFAULT: Final = 100
-_EVENTS_A_PAGE: Final = 1_000
-_EVENT_BYTES: Final = 300
-_SPECS_AT_ONCE: Final = 2
-"""Jobs whose specification and plan are read at the same time: each may be as large as a message."""
 
 Context = Any
 
@@ -65,164 +41,103 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     def __init__(
         self,
         settings: SchedulerSettings,
-        jobs: JobStore,
-        heads: JobHeads,
+        submissions: Submissions,
+        retries: Retries,
+        looks: JobLooks,
         local: LocalDriver,
         ownership: Ownership,
-        forwarding: Forwarding,
-        executors: ExecutorManager,
-        members: Members,
-        progress: ProgressView,
-        watchers: JobWatchers,
-        history: JobHistory,
-        blobs: BlobStore,
+        heads: JobHeads,
+        exports: JobExports,
+        logs: JobLogs,
         results: ResultStore,
+        executors: ExecutorManager,
+        draining: Draining,
+        members: Members,
         state: StateAdmin,
         audit: Audit,
-        clock: Clock,
     ) -> None:
         self._settings = settings
-        self._private = settings.private
-        self._jobs = jobs
-        self._heads = heads
+        self._submissions = submissions
+        self._retries = retries
+        self.looks = looks
         self._local = local
         self._ownership = ownership
-        self._forwarding = forwarding
-        self._executors = executors
-        self._members = members
-        self._view = progress
-        self._watchers = watchers
-        self._history = history
-        self._blobs = blobs
+        self._heads = heads
+        self._exports = exports
+        self._logs = logs
         self._results = results
+        self._executors = executors
+        self._draining = draining
+        self._members = members
         self._state = state
         self._audit = audit
-        self._clock = clock
-        self._reading_blobs = asyncio.Semaphore(_SPECS_AT_ONCE)
 
     @translated
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Context) -> pb.SubmitJobResponse:  # noqa: ARG002, N802
         """Store a job; it is durable when this returns."""
-        terms, content, digest = await apart(request.ByteSize(), checked, request, self._settings.session_max_tasks)
-        if request.spec.HasField("sink"):
-            await check_place_apart(request.spec.sink.path, self._private)
-        job_id = JobId(request.job_id)
-        blob = self._blobs.writes(job_id, content)
-        if blob is None:
-            await self._blobs.put(job_id, [content])
-        graph = submit(
-            job_id=job_id,
-            name=request.spec.name,
-            client_id=request.client_id,
-            spec_digest=digest,
-            at_ms=self._clock.now_ms(),
-            limits=RetryLimits(
-                task_max_failures=self._settings.task_max_failures,
-                stage_max_failures=self._settings.stage_max_failures,
-                retry_pauses_ms=self._settings.retry_pauses_ms,
-            ),
-            speculation=speculation_of(request.spec),
-            pipeline=pipeline_of(request.spec, self._members.writes_major, self._clock.now_ms()),
-        )
-        try:
-            submitted = terms.model_copy(update={"principal": principal()})
-            _, existed = await self._jobs.submit(graph, submitted, blob)
-        except JobConflictError:
-            await self._blobs.release(job_id, [digest])
-            raise
-        except (StateCorruptError, SchemaVersionError):
-            existed = True  # it is stored, and GetJob says what is wrong with its record
-        if not existed:
-            log.info(
-                "job_submitted",
-                job_id=job_id,
-                client_id=request.client_id,
-                principal=principal(),
-                bytes=len(content),
-            )
-        return pb.SubmitJobResponse(job_id=job_id, existed=existed)
+        existed = await self._submissions.submit(request)
+        return pb.SubmitJobResponse(job_id=request.job_id, existed=existed)
+
+    @translated
+    async def RetryJob(self, request: pb.RetryJobRequest, context: Context) -> pb.RetryJobResponse:  # noqa: N802
+        """Store a job with the specification of another one that has ended."""
+        with self._ownership.left_to_others():
+            return await self._retries.retry(request, caller_of(context))
 
     @translated
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.JobDetail:  # noqa: ARG002, N802
         """Return a job's details."""
-        job_id = _job_id(request.job_id)
-        try:
-            with self._left_to_others():
-                job = await self._jobs.fresh(job_id)
-        except StateCorruptError as error:
-            return pb.JobDetail(progress=self._broken(job_id, str(error)))
-        page = Page.of(request)
-        if page.is_later:
-            return self._view.detail(job, pb.JobSpec(), None, page)
-        spec = pb.JobSpec()
-        explained: Explained | None = None
-        async with self._reading_blobs:
-            try:
-                content = await self._blobs.get(BlobDigest(job.graph.spec_digest))
-                spec = await apart(len(content), decode_spec_shown, content)
-                if job.graph.plan is not None and job.graph.plan.explain_digest:
-                    content = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
-                    explained = await apart(len(content), Explained.read, content)
-            except (NotFoundError, StateCorruptError) as error:
-                log.warning("job_blob_missing", job_id=job_id, error=str(error))
-            return self._view.detail(job, spec, explained, page)
+        return await self.looks.detail(asked_job_id(request.job_id), Page.of(request))
 
     @translated
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:  # noqa: ARG002, N802
-        """Return the newest jobs."""
-        wanted = request.state.lower()
-        if wanted and wanted not in {state.value for state in wire.STATE}:
-            raise InvalidRequestError(
-                f"{request.state!r} is not a job state; use {', '.join(state.value for state in wire.STATE)}"
-            )
-        heads: list[JobHead] = [h for h in self._heads if not wanted or h.state.value == wanted]
-        newest = heapq.nlargest(request.limit or _LIST_DEFAULT, heads, key=lambda h: (h.submitted_ms, h.job_id))
-        return pb.ListJobsResponse(jobs=[progress_of_head(h) for h in newest])
+        """Return the newest jobs that fit."""
+        return await listed(list(self._heads), request)
 
     @translated_stream
     async def WatchJob(self, request: pb.WatchJobRequest, context: Context) -> AsyncIterator[pb.JobProgress]:  # noqa: ARG002, N802
         """Yield a job's progress, now and at every change, until the job has ended."""
-        job_id = _job_id(request.job_id)
-        told: pb.JobProgress | None = None
-        seq = 0
-        is_fresh = True  # a client that switches from another scheduler must not see an older state
-        with self._watchers.following(job_id) as changed:
-            while True:
-                changed.clear()
-                seq, progress = await self._progress(job_id, seq, is_fresh=is_fresh)
-                if progress != told:
-                    yield progress
-                    told = progress
-                if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
-                    return
-                is_fresh = not await self._next_look(job_id, changed)
+        async with contextlib.aclosing(self.looks.progress(asked_job_id(request.job_id))) as changes:
+            async for progress in changes:
+                yield progress
 
     @translated_stream
     async def WatchEvents(self, request: pb.WatchEventsRequest, context: Context) -> AsyncIterator[pb.EventBatch]:  # noqa: ARG002, N802
         """Yield what happened to a job after a position of its log, batch by batch."""
-        job_id = _job_id(request.job_id)
-        position = request.after
-        with self._watchers.following(job_id) as changed:
-            while True:
-                changed.clear()
-                with self._left_to_others():
-                    is_over = not (await self._jobs.fresh(job_id)).graph.is_active
-                    entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
-                for message in await apart(_size(entries), lambda page: list(told(page)), entries):
-                    yield message
-                if entries:
-                    position = entries[-1].position
-                elif is_over or not request.follow:
-                    return
-                else:
-                    await self._next_look(job_id, changed)
+        job_id = asked_job_id(request.job_id)
+        async with contextlib.aclosing(self.looks.events(job_id, request.after, follow=request.follow)) as batches:
+            async for batch in batches:
+                yield batch
+
+    @translated_stream
+    async def ExportJob(self, request: pb.ExportJobRequest, context: Context) -> AsyncIterator[pb.ExportChunk]:  # noqa: ARG002, N802
+        """Send what is derived from a job's history."""
+        job_id = asked_job_id(request.job_id)
+        with self._ownership.left_to_others():
+            async with contextlib.aclosing(self._exports.export(job_id, request.format, request.after)) as pieces:
+                async for content in pieces:
+                    yield pb.ExportChunk(content=content)
+
+    @translated_stream
+    async def FetchLogs(self, request: pb.FetchLogsRequest, context: Context) -> AsyncIterator[pb.AttemptLog]:  # noqa: ARG002, N802
+        """Send what a job's tasks logged, as far as it is there."""
+        asked_job_id(request.job_id)
+        with self._ownership.left_to_others():
+            async with contextlib.aclosing(self._logs.fetch(request)) as logs:
+                async for each in logs:
+                    yield each
+
+    @translated
+    async def GetFinalPlan(self, request: pb.GetFinalPlanRequest, context: Context) -> pb.FinalPlan:  # noqa: ARG002, N802
+        """Return a page of a job's plan as it ran, or as it runs."""
+        return await self.looks.final_plan(asked_job_id(request.job_id), request.stage_id)
 
     @translated
     async def CancelJob(self, request: pb.CancelJobRequest, context: Context) -> pb.CancelJobResponse:  # noqa: N802
         """End a job; one that has ended stays as it is."""
-        job_id = _job_id(request.job_id)
-        with self._left_to_others():
-            before = await self._jobs.fresh(job_id)
+        job_id = asked_job_id(request.job_id)
+        with self._ownership.left_to_others():
+            before = await self.looks.fresh(job_id)
             if not before.graph.is_active:
                 return pb.CancelJobResponse(cancelled=False, state=wire.STATE[before.graph.state])
             async with self._audit.act(caller_of(context), "cancel", job_id, request.reason) as act:
@@ -237,9 +152,8 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     @translated_stream
     async def FetchResult(self, request: pb.FetchResultRequest, context: Context) -> AsyncIterator[pb.ResultChunk]:  # noqa: ARG002, N802
         """Send a job's result from (partition, batch) on."""
-        job_id = _job_id(request.job_id)
-        with self._left_to_others():
-            job = await self._jobs.fresh(job_id)
+        job_id = asked_job_id(request.job_id)
+        job = await self.looks.fresh(job_id)
         head = self._heads.get(job_id)
         check_fetchable(job.graph, has_result=head is None or head.has_result)
         chunks = stream_result(
@@ -252,6 +166,16 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def ListExecutors(self, request: pb.ListExecutorsRequest, context: Context) -> pb.ListExecutorsResponse:  # noqa: ARG002, N802
         """Return all executors, including those lost lately."""
         return pb.ListExecutorsResponse(executors=self._executors.infos())
+
+    @translated
+    async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.DrainExecutorResponse:  # noqa: N802
+        """Have an executor leave when it has finished what it runs."""
+        async with self._audit.act(caller_of(context), "drain", request.executor_id, request.reason) as act:
+            drained = await self._draining.drain(request.executor_id, request.reason)
+            if drained.was_leaving:
+                act.outcome = "it was leaving before"
+        running = self._draining.running(request.executor_id)
+        return pb.DrainExecutorResponse(was_leaving=drained.was_leaving, running=running, others=drained.others)
 
     @translated
     async def ListSchedulers(self, request: pb.ListSchedulersRequest, context: Context) -> pb.ListSchedulersResponse:  # noqa: ARG002, N802
@@ -300,74 +224,3 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
     async def ListAudit(self, request: pb.ListAuditRequest, context: Context) -> pb.ListAuditResponse:  # noqa: ARG002, N802
         """Return who changed what."""
         return await self._state.audit(request)
-
-    async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> bool:
-        """Wait for a change, and for `WATCH_EVERY_S` at least: only the job's end is reported at once.
-
-        Return false when there was no change for a while: another scheduler may have changed the job.
-        """
-        earliest_s = self._clock.monotonic_s() + timing.WATCH_EVERY_S
-        try:
-            async with asyncio.timeout(timing.WATCH_LOOK_S):
-                while True:
-                    await changed.wait()
-                    changed.clear()
-                    job = self._jobs.cached(job_id)
-                    left_s = earliest_s - self._clock.monotonic_s()
-                    if left_s <= 0 or job is None or not job.graph.is_active:
-                        return True
-                    try:
-                        async with asyncio.timeout(left_s):
-                            await changed.wait()
-                    except TimeoutError:
-                        return True
-        except TimeoutError:
-            return False  # the reason why the job waits may have changed without an event
-
-    async def _progress(self, job_id: JobId, seq: int, *, is_fresh: bool) -> tuple[int, pb.JobProgress]:
-        """Return the log position of the job's progress, at least *seq*, and the progress.
-
-        It is asked of the job's driver, or else read from the store; with *is_fresh* always from the store.
-        """
-        driver = None if is_fresh or self._ownership.follows(job_id) else self._forwarding.driver_of(job_id)
-        if driver is not None:
-            with contextlib.suppress(NotDrivingError):
-                told = await driver.progress(job_id)
-                if told.log_seq >= seq:
-                    return told.log_seq, told.progress
-        try:
-            is_current = self._ownership.follows(job_id) and not is_fresh
-            with self._left_to_others():
-                job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
-            return job.seq, self._view.told(job)
-        except StateCorruptError as error:
-            return seq, self._broken(job_id, str(error))
-
-    @contextlib.contextmanager
-    def _left_to_others(self) -> Iterator[None]:
-        """Send callers to other schedulers, by a `StateUnavailableError`, for what only a newer version can read.
-
-        Such a job is not damaged. Without other schedulers the `SchemaVersionError` stays.
-        """
-        try:
-            yield
-        except SchemaVersionError as error:
-            if self._ownership.others:
-                raise StateUnavailableError(f"{error}; another scheduler may read it") from error
-            raise
-
-    def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
-        head = self._heads.get(job_id)
-        if head is None:
-            return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
-        return progress_of_head(head.model_copy(update={"broken": why}))
-
-
-def _size(entries: Sequence[Entry]) -> int:
-    return _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
-
-
-def _job_id(text: str) -> JobId:
-    if not is_job_id(text):
-        raise JobNotFoundError(text[:80])
-    return JobId(text)

@@ -1,20 +1,25 @@
 """The progress of a stage and of its tasks, as shown to people."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from onager.execution_graph import FailedStage, RunningStage, Stage, SuccessfulStage
+from onager.execution_graph import FailedStage, FusedStage, RunningStage, Stage, SuccessfulStage
+from onager.execution_graph.latency import LatencyMetric
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 
+_MOST_TOLD: Final = 5
+"""How many fused stages are named."""
 
-def stage_info(stage: Stage) -> pb.StageInfo:
+
+def stage_info(stage: Stage, *, has_latencies: bool = False) -> pb.StageInfo:
     """Return a stage's progress, without its tasks."""
     running = len(stage.running) if isinstance(stage, RunningStage) else 0
     done = len(stage.ledger.outputs)
     ledger = stage.ledger
     info = pb.StageInfo(
         stage_id=stage.spec.stage_id,
-        name=stage.spec.name,
+        name=_told_name(stage),
         work=stage.spec.work.value,
         state=stage.state,
         attempt=stage.attempt,
@@ -30,11 +35,53 @@ def stage_info(stage: Stage) -> pb.StageInfo:
     )
     if ledger.wasted:
         info.wasted.CopyFrom(wire.metrics_message(ledger.wasted))
+    if has_latencies:
+        info.latencies.extend(latency_lines(stage))
     if isinstance(stage, RunningStage | SuccessfulStage | FailedStage):
         info.started_ms = stage.started_ms
     if isinstance(stage, SuccessfulStage | FailedStage):
         info.ended_ms = stage.ended_ms
     return info
+
+
+def _told_name(stage: Stage) -> str:
+    """Return a stage's name, and how it was laid out, if it was."""
+    name, layout = stage.spec.name, stage.spec.layout
+    if isinstance(stage, FusedStage):
+        return f"{name} (fused into stage {stage.into})"
+    if layout is None:
+        return name
+    if layout.fused:
+        told = ", ".join(map(str, layout.fused[:_MOST_TOLD]))
+        more = f" and {len(layout.fused) - _MOST_TOLD} more" if len(layout.fused) > _MOST_TOLD else ""
+        return f"{name} (with stage{'s' * (len(layout.fused) != 1)} {told}{more}, by what was measured)"
+    buckets, tasks = layout.planned_partitions, stage.spec.partitions
+    return f"{name} (reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}, by what was measured)"
+
+
+def latency_lines(stage: Stage) -> list[pb.Latency]:
+    """Return how long the tasks of a stage took; of a single task, what it reported."""
+    cost = stage.ledger.metrics
+    if stage.spec.partitions == 1 and stage.ledger.outputs:
+        parts = {"queued": cost.queued_ms, "run": cost.run_ms, "fetch": cost.fetch_ms}
+        return [
+            pb.Latency(part=part, tasks=1, p50_ms=ms, p95_ms=ms, p99_ms=ms, max_ms=ms) for part, ms in parts.items()
+        ]
+    known = stage.ledger.latencies.to_record()
+    return [_latency(part, getattr(known, part)) for part in ("queued", "run", "fetch", "delivery") if known.run]
+
+
+def _latency(part: str, metric: LatencyMetric) -> pb.Latency:
+    p50_ms, p95_ms, p99_ms = metric.quantiles_ms(50, 95, 99)
+    return pb.Latency(
+        part=part,
+        tasks=metric.count,
+        p50_ms=p50_ms,
+        p95_ms=p95_ms,
+        p99_ms=p99_ms,
+        max_ms=metric.max_ms,
+        relative_error=metric.relative_error,
+    )
 
 
 def task_infos(stage: Stage, partitions: range) -> Sequence[pb.TaskInfo]:

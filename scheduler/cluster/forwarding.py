@@ -20,7 +20,7 @@ class Forwarding:
         self._members = members
         self._ownership = ownership
         self._loads = loads
-        self._calls = calls
+        self.calls = calls
         self._drivers: dict[SchedulerId, tuple[Incarnation, RemoteDriver]] = {}
         self._background = Background()
 
@@ -43,7 +43,7 @@ class Forwarding:
             return None
         incarnation, driver = self._drivers.get(scheduler_id, (None, None))
         if driver is None or incarnation != record.incarnation:
-            driver = RemoteDriver(scheduler_id, self._members.id, self._calls, self._loads)
+            driver = RemoteDriver(scheduler_id, self._members.id, self.calls, self._loads)
             self._drivers[scheduler_id] = (Incarnation(record.incarnation), driver)
         return driver
 
@@ -60,8 +60,8 @@ class Forwarding:
                     telling[scheduler_id] = self._background.start(f"telling {scheduler_id}", driver.tell())
             for scheduler_id in [s for s in self._drivers if s not in self._ownership.others]:
                 del self._drivers[scheduler_id]
-            await self._calls.close_gone()
+            await self.calls.close_gone()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._calls.close()
+        await self.calls.close()

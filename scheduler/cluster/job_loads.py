@@ -20,6 +20,7 @@ from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.policy.fair_queue import FairQueue
+from onager.scheduler.policy.slots_wanted import SlotClaim
 
 UNKNOWN_TASKS: Final = 64
 """The number of tasks assumed for a planned job that has work, when its load is not known."""
@@ -36,6 +37,8 @@ class JobLoad:
     head_revision: int
     is_counted: bool = False
     """Whether this scheduler counted it, in the job's graph."""
+    is_assumed: bool = False
+    """Whether nobody has told yet how many tasks wait: `available` is a guess, so that somebody is asked."""
 
 
 class JobLoads:
@@ -104,12 +107,14 @@ class JobLoads:
         revision = self._heads.revision(job_id)
         if revision <= known.head_revision:
             return
-        available = known.available
+        available, is_assumed = known.available, known.is_assumed
         if not head.has_runnable_work:
-            available = 0
+            available, is_assumed = 0, False
         elif not available:
-            available = UNKNOWN_TASKS if head.stages > 1 else 1
-        self._known[job_id] = replace(known, available=available, head_revision=revision, is_counted=False)
+            available, is_assumed = UNKNOWN_TASKS if head.stages > 1 else 1, True
+        self._known[job_id] = replace(
+            known, available=available, head_revision=revision, is_counted=False, is_assumed=is_assumed
+        )
         self._feed(job_id, head)
 
     def take(self, loads: Iterable[pb.JobLoad]) -> None:
@@ -174,6 +179,22 @@ class JobLoads:
         if job_id in self._resting:
             self._resting.pop(job_id).cancel()
 
+    # ---------------------------------------------------------------- of the whole cluster, for any thread
+
+    def tasks(self) -> tuple[int, int]:
+        """Return how many tasks run and wait, of all active jobs; an assumed number counts as one task."""
+        loads = list(self._known.values())
+        return sum(load.running for load in loads), sum(map(_waiting, loads))
+
+    def claims(self) -> list[SlotClaim]:
+        """Return what each active job could use."""
+        found = []
+        for head in self._heads.active():
+            load = self._known.get(JobId(head.job_id))
+            tasks = 0 if load is None else load.running + _waiting(load)
+            found.append(SlotClaim(tasks, head.session, head.session_max_tasks))
+        return found
+
     # ---------------------------------------------------------------- telling
 
     @property
@@ -204,6 +225,10 @@ class JobLoads:
         told = found[-MAX_LOADS:]
         last = self._changes[told[0]] if len(told) < len(found) else self._change
         return self.of(j for j in told if self._ownership.follows(j)), last
+
+
+def _waiting(load: JobLoad) -> int:
+    return min(load.available, 1) if load.is_assumed else load.available
 
 
 def available_in(graph: ExecutionGraph) -> int:

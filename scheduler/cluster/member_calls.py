@@ -12,7 +12,7 @@ from onager.protocol.onager_pb2_grpc import OnagerReplicaStub
 from onager.protocol.security import ClientAccess
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_driver import NotDrivingError
-from onager.scheduler.cluster.members import Members
+from onager.scheduler.cluster.members import Members, SchedulerRecord
 from onager.supervision import unless_cut
 
 log = structlog.get_logger(__name__)
@@ -50,13 +50,11 @@ class MemberCalls:
         if record is None:
             raise NotDrivingError(f"{scheduler_id} is gone")
         life = record.incarnation
-        if life not in self._channels:
-            channel = self._access.aio_channel(record.address)
-            self._channels[life] = (channel, OnagerReplicaStub(channel))
+        stub = self._stub(record)
         timeout_s = self._timeout_s + request.ByteSize() / _BYTES_PER_S
         try:
             answer: pb.ForwardResponse = await unless_cut(
-                self._channels[life][1].Forward(request, timeout=timeout_s, metadata=self._access.metadata()),
+                stub.Forward(request, timeout=timeout_s, metadata=self._access.metadata()),
                 NotDrivingError(f"{scheduler_id} is gone, and its connection is closed"),
             )
         except grpc.aio.AioRpcError as raw:
@@ -68,6 +66,31 @@ class MemberCalls:
         if self._passed_over_until_s.pop(life, None) is not None:
             log.info("scheduler_answers_again", scheduler_id=scheduler_id)
         return answer
+
+    async def ask_executors(
+        self, scheduler_id: SchedulerId, request: pb.AskExecutorsRequest
+    ) -> pb.AskExecutorsResponse:
+        """Have the scheduler ask the executors that wait there; an empty answer when it does not give one in time."""
+        record = self._members.find(scheduler_id)
+        if record is None:
+            return pb.AskExecutorsResponse()
+        stub = self._stub(record)
+        timeout_s = request.wait_ms / 1000 + self._timeout_s
+        try:
+            answer: pb.AskExecutorsResponse = await unless_cut(
+                stub.AskExecutors(request, timeout=timeout_s, metadata=self._access.metadata()),
+                NotDrivingError(f"{scheduler_id} is gone, and its connection is closed"),
+            )
+        except (grpc.aio.AioRpcError, NotDrivingError) as error:
+            log.info("executors_not_asked", scheduler_id=scheduler_id, why=str(error))
+            return pb.AskExecutorsResponse()
+        return answer
+
+    def _stub(self, record: SchedulerRecord) -> Any:
+        if record.incarnation not in self._channels:
+            channel = self._access.aio_channel(record.address)
+            self._channels[record.incarnation] = (channel, OnagerReplicaStub(channel))
+        return self._channels[record.incarnation][1]
 
     async def close_gone(self) -> None:
         """Close the channels to lives that are over; calls in flight there end in `NotDrivingError`."""

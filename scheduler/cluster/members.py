@@ -120,7 +120,7 @@ class Members:
 
     def others(self) -> list[SchedulerRecord]:
         """Return the other schedulers by the store as last seen, including those whose end was seen here."""
-        return [record for scheduler_id, (_, record) in self._records.items() if scheduler_id != self.id]
+        return [record for scheduler_id, (_, record) in list(self._records.items()) if scheduler_id != self.id]
 
     def find(self, scheduler_id: SchedulerId) -> SchedulerRecord | None:
         """Return the record of another scheduler as last seen."""

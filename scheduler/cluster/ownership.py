@@ -4,8 +4,11 @@ The driver does not own the job. A scheduler that gets no answer from the driver
 lets one of them win.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from onager.errors import SchemaVersionError, StateUnavailableError
 from onager.ids import JobId, SchedulerId
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.policy import rendezvous
@@ -20,6 +23,8 @@ class Ownership:
     def __init__(self, members: Members) -> None:
         self._members = members
         self._live = members.live
+        self._before: frozenset[SchedulerId] = frozenset()
+        """The schedulers that were live before the last change."""
         self._first: dict[JobId, SchedulerId] = {}
         self._followed: dict[JobId, None] = {}
 
@@ -37,10 +42,28 @@ class Ownership:
         """Return whether this scheduler drives the job."""
         return self.scheduler_of(job_id) == self._members.id
 
+    def driver_before(self, job_id: JobId) -> SchedulerId | None:
+        """Return the scheduler that drove the job before schedulers last came or went; None if this one knew none."""
+        others = self._before - {self._members.id}
+        return SchedulerId(rendezvous.first(job_id, self._before)) if others else None
+
     @property
     def others(self) -> list[SchedulerId]:
         """Return the other live schedulers, in order."""
         return sorted(self._live - {self._members.id})
+
+    @contextmanager
+    def left_to_others(self) -> Iterator[None]:
+        """Send callers to other schedulers, by a `StateUnavailableError`, for what only a newer version can read.
+
+        Such a job is not damaged. Without other schedulers the `SchemaVersionError` stays.
+        """
+        try:
+            yield
+        except SchemaVersionError as error:
+            if self.others:
+                raise StateUnavailableError(f"{error}; another scheduler may read it") from error
+            raise
 
     # ---------------------------------------------------------------- following
 
@@ -68,7 +91,7 @@ class Ownership:
         live = self._members.live
         if live == self._live:
             return False
-        self._live = live
+        self._before, self._live = self._live, live
         self._first.clear()
         self._followed = {job_id: None for job_id in self._followed if self.is_mine(job_id)}
         return True

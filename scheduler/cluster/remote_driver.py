@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import structlog
 from onager.execution_graph import ExecutorSlot
 from onager.ids import JobId, SchedulerId, TaskKey
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_FORWARDED_ATTEMPTS
 from onager.protocol.limits import MIB
 from onager.protocol.task_keys import task_id, task_key
 from onager.scheduler.cluster.job_driver import NotDrivingError
@@ -53,6 +54,8 @@ class RemoteDriver:
         self._waiting: deque[_Part] = deque()
         self._watched: dict[str, _Part] = {}
         """Parts that ask for a job's progress: one for all its watchers."""
+        self._progress: dict[bytes, pb.AttemptProgress] = {}
+        """How far attempts are, by their keys: the latest that is not sent yet."""
         self._under_way: set[asyncio.Task[None]] = set()
         self.told = 0
         """The number of the latest change of a load that was sent to the scheduler."""
@@ -141,6 +144,13 @@ class RemoteDriver:
             raise NotDrivingError(f"{self.scheduler_id} does not follow {job_id}")
         return found
 
+    def note_progress(self, told: Iterable[pb.AttemptProgress]) -> None:
+        """Take what executors have told of tasks of the scheduler's jobs; it goes with the next call."""
+        for each in told:
+            key = each.task.SerializeToString()
+            if key in self._progress or len(self._progress) < MAX_FORWARDED_ATTEMPTS:
+                self._progress[key] = each
+
     def answered(self, heard_change: int, told_change: int) -> None:
         """Note a call of the scheduler: it knows loads up to *heard_change*, our answer goes up to *told_change*."""
         self.told = max(self.told, heard_change)
@@ -149,7 +159,7 @@ class RemoteDriver:
     async def tell(self) -> None:
         """Send the loads of this scheduler's jobs, if the other one does not know them and no call carries them yet."""
         lately, self._answered_change = self._answered_change, 0
-        if max(self.told, lately) < self._loads.latest_change and not self._under_way:
+        if (self._progress or max(self.told, lately) < self._loads.latest_change) and not self._under_way:
             self._start()
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
@@ -213,7 +223,10 @@ class RemoteDriver:
             if parts[-1].field == "watched":
                 del self._watched[parts[-1].message.job_id]
         loads, change = self._loads.changed_since(self.told)
-        request = pb.ForwardRequest(scheduler_id=self._own_id, loads=loads, heard_change=self._heard)
+        progress, self._progress = self._progress, {}
+        request = pb.ForwardRequest(
+            scheduler_id=self._own_id, loads=loads, heard_change=self._heard, progress=progress.values()
+        )
         for part in parts:
             getattr(request, part.field).append(part.message)
         answer = await self._calls.forward(self.scheduler_id, request)

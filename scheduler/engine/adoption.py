@@ -17,8 +17,21 @@ from onager.scheduler.loops import whenever
 _AT_ONCE: Final = 16
 
 
+class AdoptionObserver:
+    """Told of the jobs that this scheduler begins to drive because schedulers have come or gone, or it has started."""
+
+    def begins(self, jobs: Iterable[JobId]) -> None:
+        """Note that these are to be read."""
+
+    def done(self, jobs: Iterable[JobId]) -> None:
+        """Note that these were read, for whatever reason, or cannot be."""
+
+
 class Adoption:
     """The jobs that this scheduler drives, and still has to read as they are stored."""
+
+    observer = AdoptionObserver()
+    """Observes which jobs change hands; set where metrics are kept."""
 
     def __init__(
         self,
@@ -58,8 +71,17 @@ class Adoption:
 
     def look_again(self) -> None:
         """Adopt the jobs that this scheduler has begun to drive."""
-        self.waiting |= dict.fromkeys(self._not_followed())
+        self._take(self._not_followed())
         self._wake.set()
+
+    async def begin(self) -> None:
+        """Adopt the jobs to drive from the start."""
+        self._take(self._not_followed())
+        await self._work_off()
+
+    def _take(self, jobs: list[JobId]) -> None:
+        self.observer.begins(jobs)
+        self.waiting |= dict.fromkeys(jobs)
 
     async def adopt_all(self) -> None:
         """Read all jobs that this scheduler drives and does not follow yet."""
@@ -95,3 +117,4 @@ class Adoption:
             await asyncio.gather(*(self._local.adopt(job_id) for job_id in some))
             for lost in self._recent_losses():
                 await self._local.lose_executor(lost, jobs=some)
+            self.observer.done(some)

@@ -71,11 +71,13 @@ class LocalDriver:
         reply_to: Callable[[JobId], str] = lambda _: "",
         streams: Streams | None = None,
         inputs: StageInputs | None = None,
+        may_lay_out: Callable[[], bool] = lambda: True,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; *cluster_slots* and *executors* describe the executors that take work.
 
-        *reply_to* returns the address to which a job's tasks are reported first; empty for any scheduler. *on_room* is
+        *reply_to* returns the address to which a job's tasks are reported first; empty for any scheduler. *may_lay_out*
+        returns whether every scheduler knows stages that are laid out by what was measured. *on_room* is
         called when slots that were kept for one job of a limited session may go to its other jobs again.
         """
         self._jobs = jobs
@@ -90,6 +92,7 @@ class LocalDriver:
         self._reply_to = reply_to
         self._streams = streams
         self._inputs = inputs
+        self._may_lay_out = may_lay_out
         self._on_room = on_room
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
@@ -100,7 +103,15 @@ class LocalDriver:
         """Return the job's coordinator."""
         found = self._coordinators.get(job_id)
         if found is None:
-            found = QueryCoordinator(job_id, self._writers, self._clock, self._executors, self._streams, self._inputs)
+            found = QueryCoordinator(
+                job_id,
+                self._writers,
+                self._clock,
+                self._executors,
+                self._streams,
+                self._inputs,
+                self._may_lay_out,
+            )
             if self._ownership.follows(job_id):  # a coordinator of any other job serves this call only
                 self._coordinators[job_id] = found
         return found
@@ -312,7 +323,7 @@ class LocalDriver:
             job = await self._jobs.fresh(job_id)
             if job.graph.is_active:
                 self._ownership.read(job_id)  # it may have been in the cache before, and be unchanged
-                await self.coordinator(job_id).revive()
+                await self.coordinator(job_id).revive(self._cluster_slots())
         except UNREADABLE as error:
             log.warning("job_not_adopted", job_id=job_id, error=str(error))
 

@@ -13,6 +13,7 @@ from onager.execution_graph import (
     StageSpec,
     StageWork,
     check_stages,
+    metrics_text,
 )
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -24,9 +25,11 @@ _KINDS = ("exchange", "result", "sink", "control")
 
 
 def explanation(outcome: pb.PlanOutcome) -> bytes:
-    """Return the blob with the plan and each stage's fragment as text, for people."""
+    """Return the blob with the plan and each stage's fragment as text, and the rows that Spark expected, for people."""
     stages = {str(stage.stage_id): shown_text(stage.plan) for stage in outcome.stages if stage.plan}
-    explained = {"plan": shown_text(outcome.plan), "stages": stages}
+    explained: dict[str, object] = {"plan": shown_text(outcome.plan), "stages": stages}
+    if outcome.estimates:
+        explained["estimates"] = {str(each.stage_id): each.rows for each in outcome.estimates}
     return json.dumps(explained, ensure_ascii=False, sort_keys=True).encode()
 
 
@@ -59,6 +62,8 @@ def planned(
         is_fused=is_fused,
     )
     fused = wire.output_from(outcome.fused_output, task.task_attempt, executor_id) if is_fused else None
+    has_operators = is_fused and outcome.fused_bound_plan in {blob.digest for blob in outcome.blobs}
+    op_metrics = metrics_text(outcome.fused_op_metrics) if has_operators else ""
     return JobPlanned(
         task_attempt=task.task_attempt,
         executor_id=executor_id,
@@ -66,6 +71,8 @@ def planned(
         summary=summary,
         fused_output=fused,
         metrics=wire.metrics_from(outcome.fused_metrics if is_fused else success.metrics),
+        op_metrics=op_metrics,
+        bound_plan=outcome.fused_bound_plan if op_metrics else "",
         at_ms=at_ms,
     )
 
@@ -125,7 +132,10 @@ def _stage(stage: pb.PlannedStage) -> StageSpec:
         work=StageWork.QUERY,
         plan_digest=stage.plan_digest or None,
         partitions=stage.partitions,
-        inputs=tuple(StageInput(s.stage_id, s.read) for s in stage.inputs),  # type: ignore[arg-type]
+        inputs=tuple(StageInput(s.stage_id, s.read, s.may_split) for s in stage.inputs),  # type: ignore[arg-type]
         output=OutputLayout(kind, max(1, stage.output.buckets)),  # type: ignore[arg-type]
         is_deterministic=stage.deterministic,
+        leaf_bytes=stage.leaf_bytes,
+        may_fuse=stage.may_fuse,
+        may_merge=stage.may_merge,
     )

@@ -19,6 +19,7 @@ from onager.execution_graph import (
     find_abandonment,
     find_stragglers,
     has_failed_somewhere,
+    lay_out,
     lost_launches,
     pop_next_tasks,
     revive,
@@ -58,22 +59,25 @@ class QueryCoordinator:
         executors: Callable[[], Collection[str]] = frozenset,
         streams: Streams | None = None,
         inputs: StageInputs | None = None,
+        may_lay_out: Callable[[], bool] = lambda: True,
     ) -> None:
         """Make the coordinator of a job; *executors* returns those that take work, *streams* their addresses.
 
-        *inputs* stores the inputs of stages that have many; without it they go with each launch.
+        *inputs* stores the inputs of stages that have many; without it they go with each launch. *may_lay_out* returns
+        whether every scheduler knows stages that are laid out by what was measured.
         """
         self.job_id = job_id
         self._inputs = inputs
         self._executors = executors
         self._streams = streams or Streams()
+        self._may_lay_out = may_lay_out
         self._writers = writers
         self._clock = clock
         self._stages: dict[int, StageCoordinator] = {}
 
-    async def revive(self) -> None:
+    async def revive(self, cluster_slots: int) -> None:
         """Start the stages that were left resolved when a scheduler died."""
-        await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
+        await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph, cluster_slots)))
 
     async def launch(self, shares: Sequence[Share], cluster_slots: int, *, limit: Limit = _no_limit) -> list[Launch]:
         """Launch up to each share's number of tasks, and return those that executors now hold.
@@ -82,10 +86,10 @@ class QueryCoordinator:
         """
 
         def decide(graph: ExecutionGraph) -> Decision:
-            events = self._revived(graph)
+            events = self._revived(graph, cluster_slots)
             graph = apply_all(graph, events)
             for share in shares:
-                graph = self._pop(graph, share, limit(), events)
+                graph = self._pop(graph, share, limit(), events, cluster_slots)
             return Decision(events, graph)
 
         return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
@@ -107,8 +111,8 @@ class QueryCoordinator:
             graph = apply_all(graph, events)
             if not share.tasks:
                 return Decision(events, graph)
-            further = self._revived(graph)
-            graph = self._pop(apply_all(graph, further), share, limit(), further)
+            further = self._revived(graph, cluster_slots)
+            graph = self._pop(apply_all(graph, further), share, limit(), further, cluster_slots)
             return Decision([*events, *further], graph)
 
         return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
@@ -146,11 +150,18 @@ class QueryCoordinator:
         cancelled = JobCancelled(reason=reason, at_ms=self._clock.now_ms(), principal=principal)
         return (await self._writers.record(self.job_id, lambda _: Decision([cancelled]))).graph
 
-    def _revived(self, graph: ExecutionGraph) -> list[Event]:
-        started = revive(graph, self._clock.now_ms())
-        return [] if started is None else [started]
+    def _revived(self, graph: ExecutionGraph, cluster_slots: int) -> list[Event]:
+        """Return what starts every stage that can start, each laid out by what was measured."""
+        now_ms = self._clock.now_ms()
+        events: list[Event] = []
+        if graph.adaptive is not None and self._may_lay_out():
+            events += lay_out(graph, cluster_slots, now_ms)
+        started = revive(apply_all(graph, events), now_ms)
+        return events if started is None else [*events, started]
 
-    def _pop(self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event]) -> ExecutionGraph:
+    def _pop(
+        self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event], cluster_slots: int
+    ) -> ExecutionGraph:
         """Launch tasks until the share is used up, or *limit* of the job run; add the launches to *events*.
 
         In a pipelined job a stage whose last task is launched lets the next stage run.
@@ -165,7 +176,7 @@ class QueryCoordinator:
                 break
             left -= len(launched.tasks)
             graph = apply_all(graph, (launched,))
-            started = self._revived(graph)
+            started = self._revived(graph, cluster_slots)
             events += [launched, *started]
             graph = apply_all(graph, started)
         return graph

@@ -22,6 +22,7 @@ from onager.execution_graph import (
     is_held,
     is_streaming,
     metrics_text,
+    sizes_text,
 )
 from onager.ids import JobId, TaskKey, is_life
 from onager.private_paths import NO_PATHS, PrivatePaths
@@ -212,11 +213,22 @@ def _succeeded(
         partition=key.partition,
         task_attempt=key.task_attempt,
         executor_id=executor.executor_id,
-        output=wire.output_from(output, key.task_attempt, executor.executor_id),
+        output=replace(
+            wire.output_from(output, key.task_attempt, executor.executor_id),
+            bucket_sizes=_bucket_sizes(graph, key, success.bucket_sizes),
+        ),
         metrics=wire.metrics_from(success.metrics),
         at_ms=at_ms,
     )
     return event, blobs, inline
+
+
+def _bucket_sizes(graph: ExecutionGraph, key: TaskKey, sizes: bytes) -> str:
+    """Return the sizes of an output's buckets, if somebody may decide something by them."""
+    spec = graph.stages[key.stage_id].spec
+    if graph.adaptive is None or spec.output.kind != "exchange":
+        return ""
+    return sizes_text(sizes, spec.output.buckets, spec.partitions)
 
 
 def _planned(key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int) -> _Taken:

@@ -5,6 +5,7 @@ from onager.execution_graph import (
     LaunchEvent,
     Stage,
     StageWork,
+    TaskRead,
     UnresolvedStage,
     is_streaming,
 )
@@ -20,6 +21,7 @@ class StageCoordinator:
         stage = graph.stages[stage_id]
         self.attempt = stage.attempt
         streaming = is_streaming(graph, stage)
+        layout = stage.spec.layout
         self._template = pb.TaskSet(
             job_id=graph.job_id,
             stage_id=stage_id,
@@ -28,6 +30,8 @@ class StageCoordinator:
             spec_digest=graph.spec_digest,
             plan_digest=stage.spec.plan_digest or "",
             partitions=stage.spec.partitions,
+            fused=[_fused(graph.stages[i]) for i in layout.fused] if layout is not None else [],
+            reads=[_read(each) for each in layout.reads] if layout is not None else [],
             pipelined=streaming,
             streams=streams.told(graph, stage_id) if streaming else [],
             output=wire.layout_message(stage.spec.output),
@@ -57,6 +61,20 @@ class StageCoordinator:
         if task_set.work == pb.PLAN:
             task_set.cluster_slots = cluster_slots
         return task_set
+
+
+def _fused(stage: Stage) -> pb.FusedStage:
+    return pb.FusedStage(stage_id=stage.spec.stage_id, plan_digest=stage.spec.plan_digest or "")
+
+
+def _read(read: TaskRead) -> pb.TaskRead:
+    return pb.TaskRead(
+        first_bucket=read.first_bucket,
+        end_bucket=read.end_bucket,
+        split_stage_id=read.split_stage_id,
+        first_producer=read.first_producer,
+        end_producer=read.end_producer,
+    )
 
 
 def _locations(producer: Stage) -> pb.StageInputLocations:

@@ -6,7 +6,7 @@ from onager.clock import Clock
 from onager.ids import ExecutorId
 from onager.scheduler import timing
 from onager.scheduler.cluster.precedence import Precedence
-from onager.scheduler.executors.records import ExecutorSession, has_died
+from onager.scheduler.executors.records import ExecutorSession, Loss, has_died
 from onager.state_backend import Delete, Keyspace, StateBackendClient
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class FailureDetector:
             if now_s - self._began_s < self._executors.lease_ttl_s:
                 continue
             if self._precedence.has_come(executor_id, now_s - since_s, timing.LOSS_MOMENT_S):
-                await self._executors.lose(record, "its lease ran out: it was not heard of in time")
+                await self._executors.lose(record, Loss.LEASE, "its lease ran out: it was not heard of in time")
 
     def _may_live(self, session: ExecutorSession) -> bool:
         """Return whether it was heard of lately, or this process was held up, so that its call may wait to be read."""
@@ -83,7 +83,7 @@ class FailureDetector:
         lease_ttl_s = self._executors.lease_ttl_s
         if session.local_process is not None:
             if has_died(session.local_process):
-                await self._executors.lose(session.record, f"its process {session.record.pid} died")
+                await self._executors.lose(session.record, Loss.PROCESS, f"its process {session.record.pid} died")
                 return
         elif session.suspect_s is not None:
             # A connection may break for a moment; a living executor sends a heartbeat every third of the lease.
@@ -93,7 +93,7 @@ class FailureDetector:
                     self._executors.end_session(session)  # it may talk with another scheduler: its lease decides
                 else:
                     why = "its connection broke, and it was not heard of again"
-                    await self._executors.lose(session.record, why)
+                    await self._executors.lose(session.record, Loss.CONNECTION, why)
                 return
         if not self._precedence.is_alone and self._looked_s - session.seen_s >= 2 * lease_ttl_s:
             self._executors.end_session(session)  # it talks with another scheduler, or its lease is over

@@ -8,7 +8,7 @@ from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.execution_graph import ExecutorLost
 from onager.scheduler import timing
-from onager.scheduler.executors.records import ExecutorRecord
+from onager.scheduler.executors.records import ExecutorRecord, Loss
 from onager.scheduler.executors.registry import ExecutorRegistry
 
 log = structlog.get_logger(__name__)
@@ -22,8 +22,18 @@ class OnLost(Protocol):
         ...
 
 
+class LossObserver:
+    """Told of each ended life by the scheduler that wrote the end down, and by no other."""
+
+    def lost(self, how: Loss) -> None:
+        """Note that a life has ended."""
+
+
 class ExecutorLosses:
     """The losses that jobs do not know yet."""
+
+    observer = LossObserver()
+    """Observes losses; set where metrics are kept."""
 
     def __init__(self, clock: Clock) -> None:
         self._on_lost: OnLost = _nobody

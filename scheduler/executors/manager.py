@@ -22,10 +22,11 @@ from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.admission import Admission
 from onager.scheduler.executors.failure_detector import FailureDetector
 from onager.scheduler.executors.loads import ExecutorLoads
-from onager.scheduler.executors.losses import ExecutorLosses, OnLost
+from onager.scheduler.executors.losses import ExecutorLosses, LossObserver, OnLost
 from onager.scheduler.executors.records import (
     ExecutorRecord,
     ExecutorSession,
+    Loss,
     executor_info,
     local_process,
 )
@@ -63,6 +64,8 @@ class ExecutorManager:
         )
         self._registry = ExecutorRegistry(backend, self._on_change, self.watch.bury)
         self._admission = Admission()
+        self.on_record: Callable[[ExecutorId], None] = lambda _: None
+        """Called when the record of an executor that talks with this scheduler has changed."""
         self.loads = ExecutorLoads(backend, clock, lambda: self.sessions)
 
     def serve(self, *, on_lost: OnLost, on_take_over: Callable[[], Awaitable[None]]) -> None:
@@ -72,6 +75,10 @@ class ExecutorManager:
         """
         self._losses.serve(on_lost)
         self._on_take_over = on_take_over
+
+    def observe(self, observer: LossObserver) -> None:
+        """Tell *observer* of losses."""
+        self._losses.observer = observer
 
     # ---------------------------------------------------------------- looking
 
@@ -211,6 +218,8 @@ class ExecutorManager:
                 expect={(Keyspace.Executors, executor_id): revision},
             )
             if isinstance(result, Committed):
+                if before is not None and before.incarnation != request.incarnation and before.state != "lost":
+                    self._losses.observer.lost(Loss.RESTARTED)
                 if before is not None:
                     await self._backend.revoke(LeaseId(before.lease_id))
                 return self._begin(record, result.revision, request, peer)
@@ -367,19 +376,19 @@ class ExecutorManager:
             await self.refresh()  # it may just have registered with another scheduler
         found = self._registry.find(executor_id)
         if found is not None and self.is_alive(executor_id, incarnation):
-            await self.lose(found, reason or "it left", said_goodbye=True)
+            await self.lose(found, Loss.SAID_GOODBYE, reason or "it left")
 
-    async def lose(self, record: ExecutorRecord, reason: str, *, said_goodbye: bool = False) -> None:
+    async def lose(self, record: ExecutorRecord, how: Loss, reason: str) -> None:
         """End a life of an executor: it no longer counts, and its tasks are launched again.
 
-        A drained executor counts as having left if it *said_goodbye*, or held no tasks.
+        A drained executor counts as having left if it said goodbye, or held no tasks.
         """
         executor_id = ExecutorId(record.executor_id)
         known = self._registry.find(executor_id) or record
         revision = self._registry.revision(executor_id)
         is_mine, has_left = True, False
         if known.incarnation == record.incarnation and known.state != "lost":
-            has_left = known.state == "draining" and (said_goodbye or self._holds_nothing(known))
+            has_left = known.state == "draining" and (how is Loss.SAID_GOODBYE or self._holds_nothing(known))
             ended = {"state": "lost", "ended_ms": self._clock.now_ms(), "reason": reason, "has_left": has_left}
             gone = known.model_copy(update=ended)
             self._registry.expect(gone)
@@ -396,6 +405,7 @@ class ExecutorManager:
                 raise
             if isinstance(result, Committed):
                 self._registry.seen(gone, result.revision)
+                self._losses.observer.lost(Loss.LEFT if has_left else how)
             else:
                 self._registry.withdraw(gone, known)
                 await self.refresh()
@@ -471,6 +481,7 @@ class ExecutorManager:
             session.record = record
         else:
             self.end_session(session)
+        self.on_record(session.executor_id)
 
     def end_session(self, session: ExecutorSession) -> None:
         """End the session with this life of the executor, until it calls again."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal
 
 import psutil
@@ -13,6 +14,23 @@ from onager.protocol.task_keys import task_keys
 from onager.scheduler.records import Record
 
 _LOOPBACK = ("ipv4:127.", "ipv6:[::1]", "ipv6:%5B::1%5D", "unix:")
+
+
+class Loss(StrEnum):
+    """How the life of an executor ended."""
+
+    LEFT = "left"
+    """It had been drained, and said goodbye or held nothing."""
+    SAID_GOODBYE = "said_goodbye"
+    """It ended at its own request, perhaps with tasks left."""
+    RESTARTED = "restarted"
+    """Another life of it has registered."""
+    PROCESS = "process"
+    """Its process on this machine died."""
+    CONNECTION = "connection"
+    """Its connection broke, and it was not heard of again."""
+    LEASE = "lease"
+    """It was not heard of within its lease."""
 
 
 class ExecutorRecord(Record):

@@ -46,7 +46,8 @@ class ExecutorRegistry:
         return ABSENT if found is None else found[0]
 
     def __iter__(self) -> Iterator[ExecutorRecord]:
-        return iter([record for _, record in self._records.values()])
+        # In one step for threads that look while a watch changes it.
+        return iter([record for _, record in list(self._records.values())])
 
     def is_alive(self, executor_id: str, incarnation: str) -> bool:
         """Return whether this life of the executor goes on."""

@@ -45,10 +45,10 @@ class HistoryArchive:
             await apart(_ANY_BYTES, written.add, head.model_dump_json().encode())
             async for parts in self._parts(JobId(head.job_id)):
                 await apart(_ANY_BYTES, written.add_all, parts)
+            await apart(_ANY_BYTES, written.finish)  # much is written here only
         except BaseException:
             written.discard()
             raise
-        await apart(_ANY_BYTES, written.finish)
         return path
 
     async def _parts(self, job_id: JobId) -> AsyncIterator[tuple[KeyValue, ...]]:
@@ -87,5 +87,7 @@ class _Writing:
         self._partial.replace(self._path)
 
     def discard(self) -> None:
-        self._file.close()
-        self._partial.unlink(missing_ok=True)
+        try:
+            self._file.close()
+        finally:
+            self._partial.unlink(missing_ok=True)

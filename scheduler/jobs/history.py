@@ -20,12 +20,14 @@ from onager.ids import JobId
 from onager.protocol.apart import apart
 from onager.scheduler.jobs import job_log
 from onager.scheduler.records import pack, unpack
-from onager.state_backend import KeyRange, Keyspace, KeyValue, Put, StateBackendClient
+from onager.state_backend import KeyRange, Keyspace, KeyValue, Put, Snapshot, StateBackendClient
 
 _PART_BYTES: Final = 256 * 1024
 """Bytes of batches, before compression, after which the next part begins: to read a page, one or two are read."""
 _COMPRESS_ABOVE_BYTES: Final = 512
 _PAGE_KEYS: Final = 10_000
+_LOG_KEYS: Final = 100
+"""Batches of a log that are read at a time: each may have as many bytes as a value of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class JobHistory:
         there is no such job; `StateCorruptError` or `SchemaVersionError` when what is stored cannot be read.
         """
         while True:
-            found, is_moving = await self._look(job_id, position)
+            found, is_moving = await self._look(job_id, position, limit)
             if not is_moving:
                 break
         entries: list[Entry] = []
@@ -105,10 +107,11 @@ class JobHistory:
             events += len(entry.batch.events) if entry.batch is not None else 0
         return entries
 
-    async def _look(self, job_id: JobId, position: int) -> tuple[list[Entry], bool]:
+    async def _look(self, job_id: JobId, position: int, limit: int) -> tuple[list[Entry], bool]:
         """Return the entries of the part, or of the log, in which *position* is followed by another.
 
-        Also whether the log went into the history meanwhile: then look again.
+        Of a log, no more than have *limit* events together: it may have very many. Also whether the log went into the
+        history meanwhile: then look again.
         """
         keys = (await self._backend.scan_keys(Keyspace.History, prefix(job_id), limit=_PAGE_KEYS)).items
         # A part goes on until the next one begins.
@@ -121,20 +124,45 @@ class JobHistory:
             if entries[-1].position > position:
                 return entries, False
         headers = [(keyspace, str(job_id)) for keyspace in job_log.HEADER_KEYSPACES]
-        seen = await self._backend.read_txn(headers, [KeyRange(Keyspace.JobLog, prefix(job_id))])
-        stored = next((value for value in seen.values.values() if value is not None), None)
-        if stored is None:
-            raise JobNotFoundError(job_id)
-        log = [item for item in seen.ranges[0].items if int(item.key.rpartition("/")[2]) > position]
+        header = _header(job_id, await self._backend.read_txn(headers, []))
+        # What the history lacks may still be in the generation of the log that the last snapshot has closed.
+        generations = [header.generation - 1, header.generation] if position < header.seq else [header.generation]
+        tails = [
+            KeyRange(
+                Keyspace.JobLog,
+                job_log.log_prefix(job_id, generation),
+                job_log.log_key(job_id, generation, position),
+                limit=_LOG_KEYS,
+            )
+            for generation in generations
+            if generation >= 0
+        ]
+        seen = await self._backend.read_txn(headers, tails)
+        log = next((tail.items for tail in seen.ranges if tail.items), ())
         if not log or int(log[0].key.rpartition("/")[2]) > position + 1:
             later = (await self._backend.scan_keys(Keyspace.History, prefix(job_id), limit=_PAGE_KEYS)).items
-            if later != keys:
+            if later != keys or _header(job_id, seen).generation != header.generation:
                 return [], True
-            covered = job_log.JobHeader.decoded(stored.value, f"the header of job {job_id}").seq
-            if not log and covered > position:
-                return [Entry(covered, None)], False
-        return await apart(sum(len(item.value) for item in log), _read_log, log), False
+            if not log and header.seq > position:
+                return [Entry(header.seq, None)], False
+        return await apart(sum(len(item.value) for item in log), _read_log, log, limit), False
 
 
-def _read_log(items: Sequence[KeyValue]) -> list[Entry]:
-    return [Entry(int(item.key.rpartition("/")[2]), job_log.read_batch(item)) for item in items]
+def _header(job_id: JobId, seen: Snapshot) -> job_log.JobHeader:
+    stored = next((value for value in seen.values.values() if value is not None), None)
+    if stored is None:
+        raise JobNotFoundError(job_id)
+    return job_log.JobHeader.decoded(stored.value, f"the header of job {job_id}")
+
+
+def _read_log(items: Sequence[KeyValue], limit: int) -> list[Entry]:
+    """Return the first of *items* that have *limit* events together, or all of them."""
+    entries: list[Entry] = []
+    events = 0
+    for item in items:
+        batch = job_log.read_batch(item)
+        entries.append(Entry(int(item.key.rpartition("/")[2]), batch))
+        events += len(batch.events)
+        if events >= limit:
+            break
+    return entries

@@ -4,6 +4,7 @@ Small records, written with the events that change them, so that finding work ne
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
@@ -15,6 +16,7 @@ from onager.execution_graph import (
     ExecutionGraph,
     Failed,
     FailedStage,
+    FusedStage,
     JobState,
     Succeeded,
     SuccessfulStage,
@@ -37,6 +39,10 @@ CleanUpOwed = Literal["none", "intermediate", "all"]
 """What still has to be removed of a job's exchange data: nothing, all but its result, or all."""
 
 
+OwedFlag = Literal["is_notice_owed", "is_trace_owed"]
+"""The fields of a head that say what is owed to the outside for an ended job."""
+
+
 class JobTerms(Record):
     """The terms of a job's submission: how many slots it gets beside others, and who submitted it."""
 
@@ -48,6 +54,8 @@ class JobTerms(Record):
     """How many tasks the session may have running for this job to get another one; 0 for any number."""
     principal: str = ""
     """The name of the token with which it was submitted; empty without tokens, and for a token without a name."""
+    retry_of: str = ""
+    """The job whose specification was submitted again."""
 
     @property
     def terms(self) -> "JobTerms":
@@ -57,6 +65,7 @@ class JobTerms(Record):
             session=self.session,
             session_max_tasks=self.session_max_tasks,
             principal=self.principal,
+            retry_of=self.retry_of,
         )
 
 
@@ -82,6 +91,10 @@ class JobHead(JobTerms):
     """False once the result was removed after its retention."""
     has_history: bool = True
     """False once the job's history was removed after its retention."""
+    is_notice_owed: bool = False
+    """Whether the webhooks have to be told that the job has ended (`onager.scheduler.engine.webhooks`)."""
+    is_trace_owed: bool = False
+    """Whether the job's spans have to be exported (`onager.scheduler.api.tracing`)."""
     broken: str | None = None
     """Why the job's record cannot be read; such a job is left alone."""
 
@@ -108,8 +121,9 @@ def head_of(graph: ExecutionGraph, terms: JobTerms) -> JobHead:
         session=terms.session,
         session_max_tasks=terms.session_max_tasks,
         principal=terms.principal,
+        retry_of=terms.retry_of,
         stages=len(graph.stages),
-        stages_done=sum(isinstance(s, SuccessfulStage) for s in graph.stages),
+        stages_done=_stages_done(graph),
         has_runnable_work=has_runnable_work(graph),
         error=error,
         sink_path=graph.plan.sink.path if graph.plan is not None and graph.plan.sink is not None else None,
@@ -125,7 +139,11 @@ def shows(head: JobHead, graph: ExecutionGraph) -> bool:
         has_runnable_work(graph),
         len(graph.stages),
         graph.started_ms,
-    ) and head.stages_done == sum(isinstance(s, SuccessfulStage) for s in graph.stages)
+    ) and head.stages_done == _stages_done(graph)
+
+
+def _stages_done(graph: ExecutionGraph) -> int:
+    return sum(isinstance(s, SuccessfulStage | FusedStage) for s in graph.stages)
 
 
 def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:
@@ -152,6 +170,7 @@ class JobHeads:
         self._clock = clock
         self._interval_s = interval_ms / 1000
         self._heads: dict[JobId, tuple[int, JobHead]] = {}
+        self._counts: Counter[JobState] = Counter()
         self._gone: dict[JobId, int] = {}
         self._damaged: dict[JobId, int] = {}
         self._newer: set[JobId] = set()
@@ -170,8 +189,12 @@ class JobHeads:
         return None if found is None else found[1]
 
     def active(self) -> list[JobHead]:
-        """Return the heads of active jobs; most of the heads are of ended ones."""
-        return [head for job_id in self._active if (head := self.get(job_id)) is not None]
+        """Return the heads of active jobs, to any thread; most of the heads are of ended ones."""
+        return [head for job_id in list(self._active) if (head := self.get(job_id)) is not None]
+
+    def snapshot(self) -> list[JobHead]:
+        """Return all heads; any thread may ask."""
+        return [head for _, head in list(self._heads.values())]
 
     def encoded(self, head: JobHead) -> bytes:
         """Return *head* as it is to be stored; it need not be decoded again when the watch reports it."""
@@ -180,6 +203,11 @@ class JobHeads:
         if len(self._own) > _OWN:
             del self._own[next(iter(self._own))]
         return value
+
+    @property
+    def has_active(self) -> bool:
+        """Return whether there is an active job."""
+        return bool(self._active)
 
     def revision(self, job_id: JobId) -> int:
         """Return the revision of the head as last seen, 0 when there is none."""
@@ -191,6 +219,10 @@ class JobHeads:
 
     def __len__(self) -> int:
         return len(self._heads)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs are in each state."""
+        return {state.value: self._counts[state] for state in JobState}
 
     def seen(self, head: JobHead, revision: int) -> None:
         """Take in a head as of *revision*; an older one than known changes nothing."""
@@ -252,7 +284,7 @@ class JobHeads:
         """Take in that the head is gone as of *revision*."""
         known = self._heads.get(job_id)
         if known is not None and revision > known[0]:
-            del self._heads[job_id]
+            self._counts[_shown_state(self._heads.pop(job_id)[1])] -= 1
             self._active.pop(job_id, None)
             self._gone[job_id] = revision
             self._damaged.pop(job_id, None)
@@ -326,6 +358,9 @@ class JobHeads:
         self.seen(head, item.mod_revision)
 
     def _set(self, job_id: JobId, revision: int, head: JobHead) -> None:
+        if (known := self._heads.get(job_id)) is not None:
+            self._counts[_shown_state(known[1])] -= 1
+        self._counts[_shown_state(head)] += 1
         self._heads[job_id] = (revision, head)
         if head.is_active:
             self._active[job_id] = None
@@ -335,6 +370,10 @@ class JobHeads:
     def _tell(self, job_id: JobId, head: JobHead | None) -> None:
         for listener in self._listeners:
             listener(job_id, head)
+
+
+def _shown_state(head: JobHead) -> JobState:
+    return head.state if head.broken is None else JobState.FAILED
 
 
 def unreadable_head(job_id: str, why: str) -> JobHead:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -15,16 +16,18 @@ from onager.errors import (
     VersionMismatchError,
 )
 from onager.ids import BlobDigest, is_job_id
-from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, WEIGHT, check_known, whole_number
+from onager.job_settings import PREFIX, SESSION, SESSION_MAX_TASKS, TRACEPARENT, WEIGHT, check_known, whole_number
 from onager.private_paths import PrivatePaths, steps_back
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_JOB_SPEC_BYTES, PROTOCOL_VERSION
 from onager.redaction import shown_json
 from onager.scheduler.jobs.blobs import digest_of
+from onager.scheduler.jobs.job_adaptive import adaptive_of
 from onager.scheduler.jobs.job_exchange import pipeline_of
 from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.jobs.job_speculation import speculation_of
 
+_TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _MAX_NAME_CHARS: Final = 256
 _MAX_WEIGHT: Final = 1000.0
 _MAX_TASKS: Final = 1_000_000
@@ -176,6 +179,22 @@ def _check_conf(spec: pb.JobSpec) -> None:
     terms_of(spec, "", 0)
     pipeline_of(spec)
     speculation_of(spec)
+    adaptive_of(spec)
+    _check_traceparent(spec)
+
+
+def traceparent_of(text: str) -> tuple[int, int, int] | None:
+    """Return (trace id, span id, flags) of a W3C traceparent; None for a text that is none."""
+    found = _TRACEPARENT.fullmatch(text)
+    if found is None or not int(found[1], 16) or not int(found[2], 16):
+        return None
+    return int(found[1], 16), int(found[2], 16), int(found[3], 16)
+
+
+def _check_traceparent(spec: pb.JobSpec) -> None:
+    text = spec.conf.get(TRACEPARENT)
+    if text is not None and traceparent_of(text) is None:
+        raise InvalidSettingError(TRACEPARENT, text, "give a W3C traceparent, 00-TRACE-SPAN-FLAGS in lower-case hex")
 
 
 def _check_views(spec: pb.JobSpec) -> None:

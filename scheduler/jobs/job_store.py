@@ -26,9 +26,10 @@ from onager.execution_graph import Event, EventBatch, ExecutionGraph, encode_bat
 from onager.ids import JobId
 from onager.scheduler.jobs import history, job_log
 from onager.scheduler.jobs.blobs import BlobWrites
+from onager.scheduler.jobs.commit_observer import CommitObserver
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.held_tasks import HeldTasks
-from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, head_of, unreadable_head
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFlag, head_of, unreadable_head
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
 from onager.scheduler.loops import in_portions
 from onager.scheduler.records import pack, unpack
@@ -99,9 +100,21 @@ CommitListener = Callable[[StoredJob, JobHead], None]
 class JobStore:
     """The jobs of one namespace, with this scheduler's cache of their graphs."""
 
-    def __init__(self, backend: StateBackendClient, heads: JobHeads, clock: Clock, writer: str = "") -> None:
-        """Make it for the scheduler *writer*, whose id its batches bear."""
+    observer = CommitObserver()
+    """Observes what is committed here; set where metrics are kept."""
+
+    def __init__(
+        self,
+        backend: StateBackendClient,
+        heads: JobHeads,
+        clock: Clock,
+        writer: str = "",
+        *,
+        owes: Sequence[OwedFlag] = (),
+    ) -> None:
+        """Make it for the scheduler *writer*, whose id its batches bear; *owes* is owed for each job that ends."""
         self.heads = heads
+        self._owes = owes
         self._writer = writer
         self._backend = backend
         self._clock = clock
@@ -170,6 +183,7 @@ class JobStore:
                     keyspace=Keyspace.ActiveJobs,
                     log=(),
                 )
+                self.observer.submitted()
                 self._learn(job, head, result.revision)
                 return job, False
             if beside is not None:
@@ -181,7 +195,10 @@ class JobStore:
                 continue  # the outcome was unknown, and the job is not there: try again, only one write can win
             if found.graph.spec_digest != graph.spec_digest:
                 raise JobConflictError(job_id)
-            return found, found.header.batch_id != header.batch_id or found.seq > 0
+            existed = found.header.batch_id != header.batch_id or found.seq > 0
+            if not existed:
+                self.observer.submitted()
+            return found, existed
         raise OutcomeUnknownError(f"job {job_id} could not be stored in {_TRIES} tries; submit it again")
 
     async def get(self, job_id: JobId) -> StoredJob:
@@ -323,6 +340,7 @@ class JobStore:
             return Lost()
         small = None if job.log is None or log_bytes > _SMALL_LOG_BYTES else (*job.log, plain)
         after = replace(job, graph=graph, seq=job.seq + 1, log_bytes=log_bytes, log=small)
+        self.observer.committed(job, events, after)
         self._learn(after, head, revision, events)
         return Committed(after)
 
@@ -350,7 +368,7 @@ class JobStore:
                 "batch_id": batch_id,
             }
         )
-        head = head_of(graph, old)
+        head = self._with_owed(head_of(graph, old))
         keyspace = job_log.end_keyspace(graph)
         ops: list[Op] = [
             Put(keyspace, old.job_id, header.encoded()),
@@ -383,6 +401,7 @@ class JobStore:
         after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
         if is_too_large:
             await self._put(last)  # should this scheduler end right here, the history has a gap
+        self.observer.committed(job, events, after)
         self._learn(after, head, revision, events)
         if not graph.is_active:
             log.info("job_ended", job_id=old.job_id, state=head.state.value, seq=after.seq)
@@ -457,7 +476,7 @@ class JobStore:
         for job_id, revision in self.heads.damaged:
             with contextlib.suppress(JobNotFoundError, StateCorruptError, SchemaVersionError):
                 job = await self.load(job_id)
-                head = head_of(job.graph, job.header)
+                head = self._with_owed(head_of(job.graph, job.header))
                 result = await self._backend.put_txn(
                     [Put(Keyspace.JobHeads, job_id, self.heads.encoded(head))],
                     expect={(Keyspace.JobHeads, job_id): revision},
@@ -465,6 +484,12 @@ class JobStore:
                 if isinstance(result, TxnCommitted):
                     log.info("job_head_mended", job_id=job_id)
                     self.heads.seen(head, result.revision)
+
+    def _with_owed(self, head: JobHead) -> JobHead:
+        """Return *head*, which goes with a job's end if it says so, with what is owed then."""
+        if not self._owes or not head.state.is_terminal:
+            return head
+        return head.model_copy(update=dict.fromkeys(self._owes, True))
 
     async def _mark_broken(self, job_id: JobId, why: str) -> None:
         log.error("job_record_damaged", job_id=job_id, error=why)

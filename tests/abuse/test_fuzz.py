@@ -16,7 +16,7 @@ from onager.protocol.limits import CHANNEL_OPTIONS
 from tests.abuse.conftest import Abused
 from tests.abuse.test_requests import GATEWAY, SUBMIT, registration, submission
 
-CALLS = 2000
+CALLS = 1000
 _AT_ONCE = 100
 _PATIENCE_S = 30
 METHODS = [

@@ -11,11 +11,11 @@ import pytest
 from grpc import StatusCode
 
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.field_limits import MAX_TASKS_A_PAGE, MAX_TASKS_OF_STAGE
+from onager.protocol.field_limits import MAX_TASKS_A_PAGE, MAX_TASKS_OF_STAGE, STREAM_LIMITS
 from onager.protocol.limits import CHANNEL_OPTIONS, MIB
 from onager.protocol.onager_pb2_grpc import OnagerExecutorGatewayStub, OnagerSchedulerStub
 from tests.abuse.conftest import Abused
-from tests.abuse.test_requests import GATEWAY, registration, submission
+from tests.abuse.test_requests import GATEWAY, REFUSED, registration, submission
 from tests.support.waiting import until
 
 SECRET = "do-not-show-me"
@@ -132,6 +132,25 @@ def test_slow_readers_of_the_whole_store(unnoticed: Abused, open_stream: Opened)
     ended = slowly(unnoticed, open_stream, 30)
     assert set(ended) == {None, StatusCode.RESOURCE_EXHAUSTED}
     until(lambda: slowly(unnoticed, open_stream, 1) == [None], what="an end of what was cancelled")
+
+
+def test_clients_that_follow_logs_of_executors_that_do_not_answer(unnoticed: Abused) -> None:
+    assert unnoticed.call("OnagerScheduler/SubmitJob", submission("logged"))[0].code is StatusCode.OK
+    assert unnoticed.call(f"{GATEWAY}/RegisterExecutor", registration("e-silent"))[0].code is StatusCode.OK
+    wait = pb.AwaitAsksRequest(executor_id="e-silent", incarnation="i1", wait_ms=10)
+    assert unnoticed.call(f"{GATEWAY}/AwaitAsks", wait.SerializeToString())[0].code is StatusCode.OK
+    follow = pb.FetchLogsRequest(job_id="logged", follow=True, tail_bytes=2**32 - 1)
+
+    async def follow_all() -> list[StatusCode]:
+        async with grpc.aio.insecure_channel(unnoticed.address, options=CHANNEL_OPTIONS) as channel:
+            calls = [OnagerSchedulerStub(channel).FetchLogs(follow, timeout=4) for _ in range(200)]
+            return [await call.code() for call in calls]
+
+    ended = asyncio.run(follow_all())
+    assert set(ended) == {StatusCode.DEADLINE_EXCEEDED, StatusCode.UNAVAILABLE}
+    assert ended.count(StatusCode.DEADLINE_EXCEEDED) <= STREAM_LIMITS["FetchLogs"].most
+    many = pb.FetchLogsRequest(job_id="logged", after=[pb.LogPosition(position=2**64 - 1)] * 2000)
+    assert unnoticed.call("OnagerScheduler/FetchLogs", many.SerializeToString())[0].code in REFUSED
 
 
 def test_an_executor_that_fetches_blobs_and_takes_none(unnoticed: Abused) -> None:

@@ -74,6 +74,36 @@ def raises_while_planned(spark):
     raise KeyError("no such thing in the config")
 
 
+def prints_and_raises(spark):
+    """A function that says something before it fails."""
+    import sys
+
+    print("reading the config")
+    print("password=hunter2", file=sys.stderr)
+    raise KeyError("no such thing in the config")
+
+
+def prints_in_tasks(spark, gate, fails):
+    """Two tasks that print; the second one waits at *gate*, and perhaps fails then."""
+    import os
+    import time
+
+    from pyspark.sql.functions import spark_partition_id, udf
+
+    def says(partition):
+        print(f"task {partition} begins", flush=True)
+        while partition == 1 and not os.path.exists(f"{gate}/open"):
+            with open(f"{gate}/held-{os.getpid()}", "w"):
+                pass
+            time.sleep(0.02)
+        if partition == 1 and fails:
+            raise ValueError("the second task gives up")
+        print(f"task {partition} ends")
+        return partition
+
+    return spark.range(0, 2, 1, 2).select(udf(says, "long")(spark_partition_id()).alias("p"))
+
+
 def no_columns(spark):
     """Three rows of nothing."""
     return spark.range(3).select()

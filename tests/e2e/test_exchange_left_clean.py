@@ -97,7 +97,7 @@ def test_disk_use_is_seen_while_a_job_runs_and_after_it(cluster, gate):
     until(lambda: not any(e.exchange.files for e in cluster.client.executors()), 30, "nothing to be seen")
 
 
-def test_a_large_result_stays_for_its_retention_and_what_is_late_goes(cluster):
+def test_a_large_result_stays_for_its_retention_and_what_is_late_goes(cluster, tmp_path):
     job = cluster.client.sql("SELECT id, repeat('x', 50) AS filler FROM range(0, 40000, 1, 2)", conf=UNFUSED)
     assert job.to_arrow().num_rows == 40_000
     kept = left(cluster)
@@ -111,8 +111,10 @@ def test_a_large_result_stays_for_its_retention_and_what_is_late_goes(cluster):
     still = [name for name in left(cluster) if name.startswith(job.id)]
     assert still in (kept, []), "a part of the result went with what was late"
     until(lambda: not (cluster.exchange_dir / job.id).exists(), RETENTION_S + 20, "no result")
-    late[0].parent.mkdir(parents=True)
-    late[0].write_text("later")
+    again = tmp_path / job.id
+    (again / "1").mkdir(parents=True)
+    (again / "1" / late[0].name).write_text("later")
+    again.rename(cluster.exchange_dir / job.id)  # at once: executors remove empty directories, too
     until(lambda: not (cluster.exchange_dir / job.id).exists(), 20, "no directory of an ended job")
     assert late[1].exists()
     late[1].unlink()

@@ -9,11 +9,7 @@ import pytest
 
 import onager
 from onager.errors import JobCancelledError, JobFailedError
-from onager.execution_graph import OperatorReport, OperatorTotals
-from onager.execution_graph.operators import with_reports
-from onager.scheduler.api.operators import operator_tree
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
-from tests.integration.spark_runner.test_operators import all_of
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import until
 
@@ -36,22 +32,54 @@ def test_tpch_equals_plain_spark(cluster, spark, tpch, number, conf):
     assert (len(job.progress().stages) > 2) == bool(conf)
 
 
-def test_what_operators_measured_is_kept_with_the_job(cluster, tpch):
-    job = cluster.client.sql(query(18), views=tpch, conf=UNFUSED)
-    job.to_arrow()
-    totals: dict[int, tuple[OperatorTotals, ...]] = {}
-    succeeded = [event.fields for event in job.events() if event.type == "task_succeeded"]
-    for event in succeeded:
-        report = OperatorReport(event.get("bound_plan", ""), event["op_metrics"])
-        totals[event["stage_id"]] = with_reports(totals.get(event["stage_id"], ()), [report])
-    assert sum(each.tasks for stage in totals.values() for each in stage) == len(succeeded)
-    scanned: set[int] = set()
-    for first, *_ in totals.values():
-        plan = cluster.client.state.value(f"Plans/{first.bound_plan}/0").json
-        tree = operator_tree(plan.encode(), first)
-        scanned |= {each.metrics["numOutputRows"] for each in all_of(tree) if each.name.startswith("Scan parquet")}
+def test_a_query_that_is_laid_out_as_it_runs_equals_plain_spark(cluster, spark, tpch):
+    job = cluster.client.sql(query(18), views=tpch, conf=UNFUSED | {"onager.adaptive": "on"})
+    assert rows(job.to_arrow()) == rows(spark.sql(query(18)).toArrow())
+    stages = job.progress().stages
+    assert any(stage.state == "fused" for stage in stages), [stage.state for stage in stages]
+    assert "fused into stage" in "".join(stage.name for stage in stages)
+    assert any(event.fields.get("fused") for event in job.events() if event.type == "stage_laid_out")
+
+
+@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+def test_the_final_plan_has_what_operators_measured(cluster, tpch, conf):
+    job = cluster.client.sql(query(18), views=tpch, conf=conf)
+    rows_in_all = job.to_arrow().num_rows
+    plan = job.final_plan()
+    queries = [stage for stage in plan.stages if stage.progress.work == "query"]
+    assert [stage.progress.stage_id for stage in plan.stages] == list(range(len(plan.stages)))
+    assert (len(queries) > 1) == bool(conf)
+    for stage in queries:
+        assert stage.reported == stage.progress.partitions
+        assert all(each.stage_id < stage.progress.stage_id for each in stage.inputs)
+    operators = [each for stage in queries for bound in stage.plans for each in bound.operators]
+    scanned = {each.rows for each in operators if each.name.startswith("Scan parquet")}
     lengths = {pq.read_metadata(tpch[name]).num_rows for name in ("lineitem", "orders", "customer")}
     assert scanned == lengths
+    if conf:
+        read = {each.name: each.rows for each in operators if each.name.startswith("Scan stage")}
+        given = {f"Scan stage {stage.progress.stage_id}": stage.progress.rows_out for stage in queries[:-1]}
+        assert read == given
+        ran = job.task_costs()
+        assert {i: len(tasks) for i, tasks in ran.items()} == {
+            stage.progress.stage_id: stage.progress.partitions for stage in queries
+        }
+    else:
+        assert any(metric.name == "pipelineTime" and metric.value for each in operators for metric in each.metrics)
+    assert queries[-1].progress.rows_out == rows_in_all
+
+
+@pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])
+def test_explain_analyze_gives_the_plan_as_it_ran(cluster, tpch, conf):
+    text = f"SET a.b = c; -- first\nEXPLAIN /* it */ analyze\n{query(18)}"
+    job = cluster.client.sql(text, views=tpch, conf=conf)
+    (row,) = job.to_arrow().to_pylist()
+    told = row["plan"]
+    scanned = f"{pq.read_metadata(tpch['lineitem']).num_rows:,} "
+    assert any(line.strip().startswith(scanned) and "Scan parquet" in line for line in told.splitlines())
+    assert "TIME" in told  # all metrics are measured, unless the job says otherwise
+    assert max(map(len, told.splitlines())) <= 100
+    assert job.to_pandas()["plan"][0] == told
 
 
 @pytest.mark.parametrize("conf", [{}, UNFUSED], ids=["fused", "cut"])

@@ -44,7 +44,7 @@ def test_its_jvm_is_killed_as_soon_as_it_is_there_and_a_python_worker_while_it_w
     for _ in range(2):
         killed = until(lambda killed=killed: another(process, killed), 120, "another JVM").pid
         os.kill(killed, signal.SIGKILL)
-    daemon = until(lambda: below(process, "pyspark.daemon"), 120, "a Python worker")
+    daemon = until(lambda: below(process, "onager.executor.spark.worker_daemon"), 120, "a Python worker")
     os.kill(daemon.pid, signal.SIGKILL)
     cluster.await_executors("e-1")
     assert process.text().count("spark_died_while_starting") == 2

@@ -62,10 +62,10 @@ def reading_everything(stage: int) -> Plant:
         classes = faults(executor.binder._jvm)
         bind = executor.kernel.bind
 
-        def faulty(session: Any, fragment: bytes, spec: dict[str, Any], leaves: Any) -> Any:
+        def faulty(session: Any, fragment: bytes, spec: dict[str, Any], leaves: Any, *fused: Any) -> Any:
             is_meant = re.search(rf"/{stage}\.0/", spec["group"])
             made = [classes.everything(leaf, session) if is_meant and leaf is not None else leaf for leaf in leaves]
-            return bind(session, fragment, spec, made)
+            return bind(session, fragment, spec, made, *fused)
 
         executor.kernel.bind = faulty
 

@@ -25,7 +25,20 @@ def test_every_row_is_there_and_nothing_is_left(tmp_path):
         "2",
         "--no-spark",
     ]
-    small = ["--tasks", "50,200", "--sample-tasks", "200", "--busy-tasks", "2000", "--repeats", "1", "--probes", "4"]
+    small = [
+        "--metrics",
+        "off,rows",
+        "--tasks",
+        "50,200",
+        "--sample-tasks",
+        "200",
+        "--busy-tasks",
+        "2000",
+        "--repeats",
+        "1",
+        "--probes",
+        "4",
+    ]
     told = subprocess.run(
         [*command, *small, "--dir", str(disk), "--json", str(report)],
         cwd=ROOT,
@@ -37,10 +50,11 @@ def test_every_row_is_there_and_nothing_is_left(tmp_path):
     )
     assert told.returncode == 0, told.stderr
     rows = json.loads(report.read_text())["rows"]
-    assert [(row["backend"], row["schedulers"], row["tasks"]) for row in rows] == [
-        ("etcd", 2, 50),
-        ("etcd", 2, 200),
+    assert [(row["backend"], row["schedulers"], row["tasks"], row["metrics"]) for row in rows] == [
+        ("etcd", 2, tasks, metrics) for tasks in (50, 200) for metrics in ("off", "rows")
     ]
+    for row in rows:
+        assert (0 < row["metrics_bytes_per_task"] <= 100) == (row["metrics"] == "rows")
     for row in rows:
         assert set(COLUMNS) <= set(row)
         assert row["tasks_per_s"] > 0

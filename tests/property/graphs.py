@@ -1,5 +1,7 @@
 """Strategies: random stage graphs, with diamonds, reuse, no partitions, indeterminate outputs, sinks."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from onager.execution_graph import StageSpec, StageWork
@@ -18,12 +20,17 @@ def plans(draw: st.DrawFn, max_stages: int = 5) -> tuple[StageSpec, ...]:
         for reader in readers:
             reads[reader].add(producer)
     stages = [
-        stage(
-            stage_id,
-            draw(st.sampled_from(PARTITIONS)),
-            reads=tuple(sorted(reads[stage_id])),
-            is_deterministic=draw(st.sampled_from([True, False])),
-            kind="exchange" if stage_id < count else "result",
+        replace(
+            stage(
+                stage_id,
+                draw(st.sampled_from(PARTITIONS)),
+                reads=tuple(sorted(reads[stage_id])),
+                is_deterministic=draw(st.sampled_from([True, False])),
+                kind="exchange" if stage_id < count else "result",
+            ),
+            may_fuse=draw(st.booleans()),
+            may_merge=draw(st.booleans()),
+            leaf_bytes=0 if reads[stage_id] else 100,
         )
         for stage_id in range(1, count + 1)
     ]

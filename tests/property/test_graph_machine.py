@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from immutables import Map
 
 from onager.execution_graph import (
+    AdaptivePolicy,
     Event,
     EventBatch,
     ExecutionGraph,
@@ -29,6 +30,7 @@ from onager.execution_graph import (
     RunningStage,
     RunningTask,
     SpeculationPolicy,
+    StageLaidOut,
     StageSpec,
     StagesStarted,
     StageWork,
@@ -52,11 +54,13 @@ from onager.execution_graph import (
     find_stragglers,
     has_runnable_work,
     is_streaming,
+    lay_out,
     lost_launches,
     paused_tasks,
     pop_next_tasks,
     revive,
     running_count,
+    sizes_text,
     streams_of,
     violations,
     wanted_tasks,
@@ -114,6 +118,8 @@ class World(RuleBasedStateMachine):
         """Nonces of outputs written while stages streamed."""
         self.finished: set[tuple[int, int]] = set()
         """Each (stage, partition) that was successful at some time."""
+        self.is_prompt, self.slots = True, 1
+        """Whether a layout is applied when it is decided; else it arrives late, or never."""
 
     # ------------------------------------------------------------ machinery
 
@@ -250,7 +256,7 @@ class World(RuleBasedStateMachine):
             partition=partition,
             task_attempt=task.attempt,
             executor_id=task.executor_id,
-            output=self.new_output(),
+            output=replace(self.new_output(), bucket_sizes=self.sizes_of(stage, partition)),
             metrics=METRICS,
             at_ms=self.tick(),
         )
@@ -260,6 +266,13 @@ class World(RuleBasedStateMachine):
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
         self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
         return success
+
+    @staticmethod
+    def sizes_of(stage: RunningStage, partition: int) -> str:
+        spec = stage.spec
+        if spec.output.kind != "exchange":
+            return ""
+        return sizes_text(bytes([1 + partition, 20 * spec.stage_id]), spec.output.buckets, spec.partitions)
 
     def rows_of(self, spec: StageSpec, partition: int, nonce: str) -> int:
         """Return what an execution writes, given what it reads now: the same again, unless it is not deterministic."""
@@ -297,6 +310,9 @@ class World(RuleBasedStateMachine):
         speculates=st.booleans(),
         streams=st.sampled_from([False, True, True]),
         pauses_ms=PAUSES,
+        fuse_bytes=st.sampled_from([None, 0, 350, 10_000]),
+        is_prompt=st.sampled_from([True, True, True, False]),
+        slots=st.integers(1, 4),
     )
     def submitted(
         self,
@@ -308,10 +324,19 @@ class World(RuleBasedStateMachine):
         speculates: bool,
         streams: bool,
         pauses_ms: tuple[int, ...],
+        fuse_bytes: int | None,
+        is_prompt: bool,
+        slots: int,
     ) -> None:
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
         limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
-        self.start = self.graph = new_graph(limits, policy, Pipeline() if streams else None)
+        self.start = self.graph = new_graph(
+            limits,
+            policy,
+            Pipeline() if streams else None,
+            None if fuse_bytes is None else AdaptivePolicy(fuse_bytes=fuse_bytes),
+        )
+        self.is_prompt, self.slots = is_prompt, slots
         self.plain = as_before(self.graph)
         self.specs, self.is_shared = specs, is_shared
         self.is_fused = specs[0].plan_digest is None
@@ -323,10 +348,19 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def stages_start(self) -> None:
+        for laid_out in lay_out(self.graph, self.slots, self.tick()):
+            self.nothing_of_it_was_launched(laid_out)
+            if self.is_prompt:
+                assert self.feed(laid_out)
+            self.reports.append(laid_out)
         event = revive(self.graph, self.tick())
         if event is not None:
             assert self.feed(event)
             self.reports.append(event)
+
+    def nothing_of_it_was_launched(self, event: StageLaidOut) -> None:
+        concerned = {event.stage_id, *event.fused}
+        assert not any(task.stage_id in concerned for task in self.handed_out)
 
     @rule(executor=EXECUTORS, limit=st.integers(1, 3))
     def tasks_are_launched_where_they_have_not_failed(self, executor: str, limit: int) -> None:
@@ -529,7 +563,10 @@ class World(RuleBasedStateMachine):
         if self.reports:
             event = data.draw(st.sampled_from(self.reports))
             before = self.graph
-            if self.feed(event) and isinstance(event, TaskSucceeded):
+            has_changed = self.feed(event)
+            if has_changed and isinstance(event, StageLaidOut):
+                self.nothing_of_it_was_launched(event)
+            if has_changed and isinstance(event, TaskSucceeded):
                 assert event.partition not in before.stages[event.stage_id].ledger.outputs
                 self.finished.add((event.stage_id, event.partition))
 
@@ -558,7 +595,7 @@ class World(RuleBasedStateMachine):
         self.lists[executor] += 1
         slot = ExecutorSlot(executor, self.incarnation(executor), self.lists[executor])
         for event in lost_launches(self.graph, slot, held, self.tick()):
-            assert self.feed(event)
+            assert self.feed(event) or self.has_given_up, "one loss may end the streaming of all"
             self.reports.append(event)
         assert lost_launches(self.graph, slot, held, self.tick()) == (), "the same list says it all at once"
 
@@ -576,6 +613,12 @@ class World(RuleBasedStateMachine):
         tasks = tuple(data.draw(st.lists(st.tuples(number, number), max_size=3)))
         fetch = FetchFailure(partition, attempt, f"n{data.draw(number)}")
         events: list[Event] = [
+            StageLaidOut(
+                stage_id=some["stage_id"],
+                basis=tuple((i, 0) for i in sorted({n for pair in tasks for n in pair})),
+                fused=tuple(n for n, _ in tasks),
+                at_ms=some["at_ms"],
+            ),
             TasksLost(**some, tasks=tasks, reason=FailureKind.TASK_KILLED),
             TasksSpeculated(**some, incarnation="?", list_number=1, tasks=tasks),
             StragglersFound(**{k: v for k, v in some.items() if k != "executor_id"}, tasks=tasks),
@@ -690,7 +733,10 @@ class World(RuleBasedStateMachine):
 
 
 def as_before(graph: ExecutionGraph) -> ExecutionGraph:
-    """Return *graph* as a reader has it that ignores pauses and causes, without what people alone read of them."""
+    """Return *graph* as a reader has it that ignores pauses, causes, and what laying out stages is decided from.
+
+    Without what people alone read of them.
+    """
     stages = [replace(s, ledger=replace(s.ledger, failed_on=Map())) for s in graph.stages]
     stages = [replace(s, paused=Map()) if isinstance(s, RunningStage) else s for s in stages]
     stages = [replace(s, failure=replace(s.failure, cause=None)) if isinstance(s, FailedStage) else s for s in stages]
@@ -699,8 +745,9 @@ def as_before(graph: ExecutionGraph) -> ExecutionGraph:
         outcome = replace(outcome, failure=replace(outcome.failure, cause=None))
     if pipeline is not None and pipeline.reason:
         pipeline = replace(pipeline, reason="given up")
+    stages = [replace(s, spec=replace(s.spec, may_fuse=False, may_merge=False, leaf_bytes=0)) for s in stages]
     limits = replace(graph.limits, retry_pauses_ms=())
-    return replace(graph, stages=tuple(stages), limits=limits, outcome=outcome, pipeline=pipeline)
+    return replace(graph, stages=tuple(stages), limits=limits, outcome=outcome, pipeline=pipeline, adaptive=None)
 
 
 def without_cause(event: Event) -> Event:

@@ -45,6 +45,7 @@ class SimulatedClient:
         self.world, self.rng = world, rng
         self.name = f"client-{number}"
         self._exchange_rng = random.Random(f"exchange {number} {world.seed}")
+        self._layout_rng = random.Random(f"layout {number} {world.seed}")
         self.process = world.loop.start_process(self.name)
         self._stubs = [OnagerSchedulerStub(Channel(world.network, r.address)) for r in world.replicas]
         self._at = rng.randrange(len(self._stubs))
@@ -70,6 +71,10 @@ class SimulatedClient:
             conf["onager.session.max-tasks"] = self.rng.choice(("1", "3"))
         if self._exchange_rng.random() < 0.3:
             conf["onager.exchange"] = "streaming"
+        if fuse_bytes := self._layout_rng.choice(("", "", "0", "40", "80")):
+            conf["onager.adaptive.fuseBytes"] = fuse_bytes
+        if self._layout_rng.random() < 0.9:
+            conf["onager.adaptive"] = "on"
         return conf
 
     @property

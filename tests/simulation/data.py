@@ -7,8 +7,9 @@ is not deterministic depends on the execution, too. So a result tells whether it
 import hashlib
 import json
 import random  # noqa: TID251 seeded
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +17,8 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 
 SCHEMA = pa.schema([("n", pa.int64())])
+LEAF_BYTES = 20
+"""What a stage without inputs reads, twice what a task writes."""
 _PARTITIONS = (1, 1, 2, 2, 3, 4, 6, 0)
 
 
@@ -26,6 +29,12 @@ class StagePlan:
     partitions: int
     inputs: tuple[int, ...]
     is_deterministic: bool = True
+    buckets: int = 1
+    """Of its output, unless that is the job's."""
+    may_fuse: bool = False
+    may_merge: bool = False
+    may_split: bool = False
+    """Whether several tasks may read a bucket of its first input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +51,17 @@ class JobPlan:
     family: int = 0
 
     def text(self) -> str:
-        plain = [[s.partitions, list(s.inputs), s.is_deterministic] for s in self.stages]
+        plain = [
+            [s.partitions, list(s.inputs), s.is_deterministic, s.buckets, s.may_fuse, s.may_merge, s.may_split]
+            for s in self.stages
+        ]
         return json.dumps([plain, self.is_fused, self.has_sink, self.is_shared, self.is_inline, self.family])
 
     @staticmethod
     def parse(text: str) -> "JobPlan":
         stages, is_fused, has_sink, is_shared, is_inline, family = json.loads(text)
         return JobPlan(
-            tuple(StagePlan(n, tuple(inputs), d) for n, inputs, d in stages),
+            tuple(StagePlan(n, tuple(inputs), *rest) for n, inputs, *rest in stages),
             is_fused,
             has_sink,
             is_shared,
@@ -84,11 +96,87 @@ def draw_plan(rng: random.Random, family: int, *, scale: int = 1) -> JobPlan:
         StagePlan(scale * rng.choice(_PARTITIONS), tuple(sorted(reads[n])), not (may_vary and rng.random() < 0.5))
         for n in range(1, count + 1)
     )
+    stages = _measured(stages, random.Random(f"layout {stages} {family}"))
     has_sink = rng.random() < 0.15
     is_shared = rng.random() < 0.6
     return JobPlan(
         stages, has_sink=has_sink, is_shared=is_shared, is_inline=rng.random() < 0.5 or not is_shared, family=family
     )
+
+
+def _measured(stages: tuple[StagePlan, ...], rng: random.Random) -> tuple[StagePlan, ...]:
+    """Draw by what stages may be laid out, with a generator of its own; everything else stays as it was drawn."""
+    may_fuse = rng.random() < 0.7
+    readers: dict[int, set[int]] = {}
+    for stage in stages:
+        for i in stage.inputs:
+            readers.setdefault(i, set()).add(stage.partitions)
+    drawn = []
+    for number, stage in enumerate(stages, start=1):
+        tasks = readers.get(number, set())
+        drawn.append(
+            replace(
+                stage,
+                buckets=max(1, *tasks) if len(tasks) == 1 else 1,
+                may_fuse=may_fuse and rng.random() < 0.9,
+                may_merge=rng.random() < 0.9,
+                may_split=rng.random() < 0.5,
+            )
+        )
+    return tuple(drawn)
+
+
+_SIZES = (0, 1, 100, 130, 170, 190)
+"""Bytes of buckets, as logarithms: nothing, next to nothing, 14 kB, 240 kB, 11 MB, 73 MB."""
+_HUGE = 222
+"""1.5 GB."""
+
+
+def sizes_of(job_id: str, stage_id: int, partition: int, buckets: int) -> bytes:
+    """Return how large a task's buckets are said to be: mostly alike, with one that is larger in some stages."""
+    rng = random.Random(f"sizes {job_id} {stage_id}")
+    usual, skewed, at = rng.choice(_SIZES), rng.choice((0, _HUGE, _HUGE)), rng.randrange(max(1, buckets))
+    rng = random.Random(f"sizes {job_id} {stage_id} {partition}")
+    return bytes(skewed if bucket == at else max(0, usual - rng.randrange(3)) for bucket in range(buckets))
+
+
+Read = tuple[int, int, int, int, int]
+"""The first bucket and the end, the split input or 0, and the first producer and the end."""
+
+
+def value_in(
+    plan: JobPlan,
+    task: tuple[str, int, int],
+    read: Mapping[int, Sequence[Any]],
+    nonce: str,
+    fused: Collection[int] = (),
+    part: Read | None = None,
+) -> int:
+    """Return the value of *task* (job, stage, partition), made of the values of each stage that it reads.
+
+    Stages in *fused* are computed by it, too; of what it reads, *part* counts if it is given.
+    """
+    job_id, number, partition = task
+
+    def salt(stage_id: int) -> str:
+        return "" if plan.stages[stage_id - 1].is_deterministic else nonce
+
+    def values(stage_id: int) -> Sequence[Any]:
+        if stage_id not in fused:
+            return read[stage_id]
+        inner = plan.stages[stage_id - 1]
+        below = [values(i) for i in inner.inputs]
+        return [value_of(job_id, stage_id, p, below, salt(stage_id)) for p in range(inner.partitions)]
+
+    found = [values(i) for i in plan.stages[number - 1].inputs]
+    if part is not None:
+        first, end, split, *producers = part
+        found = [
+            values[slice(*producers)] if split == i else values
+            for i, values in zip(plan.stages[number - 1].inputs, found, strict=True)
+        ]
+        found.append([first, end])
+    return value_of(job_id, number, partition, found, salt(number))
 
 
 def value_of(job_id: str, stage_id: int, partition: int, read: Iterable[Sequence[int]], salt: str) -> int:
@@ -123,9 +211,15 @@ def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
             stage_id=number,
             work=pb.QUERY,
             partitions=stage.partitions,
-            output=pb.OutputLayout(kind=kind, buckets=1),
+            output=pb.OutputLayout(kind=kind, buckets=1 if is_last else stage.buckets),
             deterministic=stage.is_deterministic,
-            inputs=[pb.StageInput(stage_id=i, read="bucket") for i in stage.inputs],
+            inputs=[
+                pb.StageInput(stage_id=i, read="bucket", may_split=stage.may_split and i == stage.inputs[0])
+                for i in stage.inputs
+            ],
+            leaf_bytes=0 if stage.inputs else LEAF_BYTES,
+            may_fuse=stage.may_fuse and not plan.is_fused,
+            may_merge=stage.may_merge,
         )
         if not plan.is_fused:
             content = f"{plan.text()} stage {number}".encode()

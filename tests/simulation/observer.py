@@ -8,6 +8,7 @@ from typing import Any
 from immutables import Map
 
 from onager.execution_graph import (
+    ADAPTIVE_MAJOR,
     PIPELINED_MAJOR,
     SPECULATION_MAJOR,
     Event,
@@ -15,8 +16,10 @@ from onager.execution_graph import (
     ExecutorLife,
     ExecutorLost,
     FailureKind,
+    FusedStage,
     PipelineAbandoned,
     RunningStage,
+    StageLaidOut,
     StageWork,
     StragglersFound,
     SuccessfulStage,
@@ -54,7 +57,7 @@ class Violation(AssertionError):  # noqa: N818
 def _as_before(graph: ExecutionGraph) -> ExecutionGraph:
     """Return what a scheduler of the version before writes of *graph*."""
     stages = [replace(stage, ledger=replace(stage.ledger, durations_ms=Map())) for stage in graph.stages]
-    return replace(graph, stages=tuple(stages), speculation=None, pipeline=None)
+    return replace(graph, stages=tuple(stages), speculation=None, pipeline=None, adaptive=None)
 
 
 @dataclass(slots=True)
@@ -245,6 +248,8 @@ class Observer(RunLedger):
     ) -> None:
         if isinstance(event, PipelineAbandoned) and not self.do_all_read(PIPELINED_MAJOR):
             self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
+        if isinstance(event, StageLaidOut):
+            self._laid_out(job, event, before)
         if isinstance(event, StragglersFound | TasksSpeculated) and not self.do_all_read(SPECULATION_MAJOR):
             self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
         if isinstance(event, TasksSpeculated):
@@ -263,6 +268,21 @@ class Observer(RunLedger):
         failures = after.stages[event.stage_id].ledger.failures.get(event.partition, 0)
         if is_one_of_two and failures != stage.ledger.failures.get(event.partition, 0):
             self.fail(f"{job.job_id}: a failure of {event.partition} counts while another attempt of it runs")
+
+    def _laid_out(self, job: SeenJob, event: StageLaidOut, before: ExecutionGraph) -> None:
+        """A stage is laid out before any of its tasks is launched, and while every scheduler can read that."""
+        if not self.do_all_read(ADAPTIVE_MAJOR):
+            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
+        self.counts["stages fused"] += len(event.fused)
+        self.counts["stages with other reads"] += bool(event.reads)
+        self.counts["buckets split"] += any(read.split_stage_id for read in event.reads)
+        for stage_id in (event.stage_id, *event.fused):
+            stage = before.stages[stage_id]
+            was_launched = stage.ledger.attempts or stage.ledger.outputs or getattr(stage, "running", None)
+            if was_launched or any(key[0] == stage_id for key in job.handed_out):
+                self.fail(f"{job.job_id}: stage {stage_id} is laid out, and tasks of it were launched")
+            if stage.spec.layout is not None:
+                self.fail(f"{job.job_id}: stage {stage_id} is laid out twice")
 
     def _header(self, keyspace: Keyspace, job_id: str, value: bytes | None) -> None:
         job = self.jobs.setdefault(job_id, SeenJob(job_id))
@@ -429,12 +449,42 @@ class Observer(RunLedger):
         if job.graph is None or not isinstance(stage, RunningStage) or stage.attempt != task_set.stage_attempt:
             return
         self._streams_given(life, task_set, job.graph, stage)
+        self._layout_given(life, task_set, job.graph, stage)
         for location in task_set.inputs:
             outputs = job.graph.stages[location.stage_id].ledger.outputs
             told, known = [o.nonce for o in location.outputs], [outputs[p].nonce for p in sorted(outputs)]
             if told != known:
                 where = f"{job.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
                 self.fail(f"{life} is told to read {told} for {where}, where {known} count")
+
+    def _layout_given(self, life: str, task_set: pb.TaskSet, graph: ExecutionGraph, stage: RunningStage) -> None:
+        """What tasks are told to read and to compute is all that was planned, once."""
+        where, fused = f"{task_set.job_id}/{task_set.stage_id}", [each.stage_id for each in task_set.fused]
+        known = [s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage) and s.into == task_set.stage_id]
+        if fused != known or any(not each.plan_digest for each in task_set.fused):
+            self.fail(f"{life} is told that {where} computes {fused}, which is {known}")
+        if fused and (task_set.partitions != 1 or task_set.reads):
+            self.fail(f"{life} is told to compute {where} and {fused} in several tasks")
+        if not task_set.reads:
+            return
+        if task_set.partitions != len(task_set.reads):
+            self.fail(f"{life} is told of {len(task_set.reads)} reads for {task_set.partitions} tasks of {where}")
+        buckets = 0 if stage.spec.layout is None else stage.spec.layout.planned_partitions
+        for location in task_set.inputs:
+            read = Counter[tuple[int, int]]()
+            shared = {r.first_bucket for r in task_set.reads if r.split_stage_id not in (0, location.stage_id)}
+            for each in task_set.reads:
+                is_part = each.split_stage_id == location.stage_id
+                first, end = (each.first_producer, each.end_producer) if is_part else (0, len(location.outputs))
+                read.update((b, p) for b in range(each.first_bucket, each.end_bucket) for p in range(first, end))
+            wrong = [
+                (b, p)
+                for b in range(buckets)
+                for p in range(len(location.outputs))
+                if read[b, p] != 1 and b not in shared
+            ]
+            if wrong or any(b >= buckets for b, _ in read):
+                self.fail(f"{life} is told to read {wrong[:5]} of stage {location.stage_id} not once for {where}")
 
     def _streams_given(self, life: str, task_set: pb.TaskSet, graph: ExecutionGraph, stage: RunningStage) -> None:
         where = f"{task_set.job_id}/{task_set.stage_id} in attempt {stage.attempt}"
@@ -464,6 +514,10 @@ class Observer(RunLedger):
     def began(self, life: str, key: TaskKey) -> None:
         self._trace(f"{life} runs {key}")
         self.counts["executions"] += 1
+        graph = self.jobs[key.job_id].graph
+        stages = () if graph is None else graph.stages
+        if key.stage_id < len(stages) and isinstance(stages[key.stage_id], FusedStage):
+            self.fail(f"{life} runs {key}, and its stage is fused into another")
         lives = self.began_at[key]
         if life in lives:
             self.fail(f"{life} runs {key} a second time")

@@ -48,6 +48,7 @@ from onager.state_backend import (
     Put,
 )
 from onager.state_backend.kept_lease import KeptLease
+from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_pipelines import OF_PIPELINES
 from tests.simulation.planted_records import OF_RECORDS
 from tests.simulation.planted_watches import OF_WATCHES
@@ -488,5 +489,6 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "launches-not-noted": _launches_are_not_noted,
     **OF_PIPELINES,
     **OF_WATCHES,
+    **OF_LAYOUTS,
     **OF_RECORDS,
 }

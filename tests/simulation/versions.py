@@ -1,8 +1,8 @@
 """Schedulers of the version before, in a rolling upgrade: what they do not know, they do not write, read or tell.
 
 All processes of a simulation run the same modules, so what differs is decided by who is running. The version before
-reads records of the first major version alone, ignores fields that were added since, and knows no second attempts and
-no streaming.
+reads records of the first major version alone, ignores fields that were added since, and knows no second attempts, no
+streaming, and no stages that are laid out by what was measured.
 """
 
 from collections.abc import Generator, Iterator
@@ -13,7 +13,7 @@ from unittest import mock
 
 from onager.errors import SchemaVersionError
 from onager.execution_graph import ExecutionGraph, codec
-from onager.scheduler.api import service
+from onager.scheduler.api import submitting
 from onager.scheduler.cluster.members import SchedulerRecord
 from onager.scheduler.jobs import job_log
 from tests.simulation.loop import current
@@ -22,8 +22,9 @@ OLD_MAJOR = 1
 
 _check_version = codec._check_version
 _decoding_graph = job_log.decoding_graph
-_speculation_of = service.speculation_of
-_pipeline_of = service.pipeline_of
+_speculation_of = submitting.speculation_of
+_pipeline_of = submitting.pipeline_of
+_adaptive_of = submitting.adaptive_of
 
 
 def old_registration(record: SchedulerRecord) -> SchedulerRecord:
@@ -38,8 +39,9 @@ def two_versions() -> Iterator[None]:
         for target, replacement in (
             ("onager.execution_graph.codec._check_version", _version_checked),
             ("onager.scheduler.jobs.job_log.decoding_graph", _graph_decoded),
-            ("onager.scheduler.api.service.speculation_of", _speculation_read),
-            ("onager.scheduler.api.service.pipeline_of", _pipeline_read),
+            ("onager.scheduler.api.submitting.speculation_of", _speculation_read),
+            ("onager.scheduler.api.submitting.pipeline_of", _pipeline_read),
+            ("onager.scheduler.api.submitting.adaptive_of", _adaptive_read),
         ):
             stack.enter_context(mock.patch(target, replacement))
         yield
@@ -58,11 +60,15 @@ def _version_checked(data: bytes, what: str) -> tuple[int, int]:
 
 def _graph_decoded(data: bytes) -> Generator[None, None, ExecutionGraph]:
     graph = yield from _decoding_graph(data)
-    return replace(graph, speculation=None, pipeline=None) if _is_old() else graph
+    return replace(graph, speculation=None, pipeline=None, adaptive=None) if _is_old() else graph
 
 
 def _speculation_read(spec: Any) -> Any:
     return None if _is_old() else _speculation_of(spec)
+
+
+def _adaptive_read(spec: Any, *how: int) -> Any:
+    return None if _is_old() else _adaptive_of(spec, *how)
 
 
 def _pipeline_read(spec: Any, *how: int) -> Any:

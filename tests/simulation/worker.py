@@ -3,17 +3,29 @@
 import asyncio
 import random  # noqa: TID251 seeded
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from onager import result_files
+from onager.execution_graph import TaskRead
 from onager.executor.work import Assignment, OnReport, failure_report
 from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id, task_keys
 from onager.scheduler.jobs.job_specs import decode_spec
-from tests.simulation.data import Exchange, JobPlan, Stream, arrow_stream, digest, outcome_of, rows_of, value_of
+from tests.simulation.data import (
+    Exchange,
+    JobPlan,
+    Read,
+    Stream,
+    arrow_stream,
+    digest,
+    outcome_of,
+    rows_of,
+    sizes_of,
+    value_in,
+)
 from tests.simulation.loop import VirtualClock
 
 
@@ -32,6 +44,8 @@ _LOOK_AGAIN_S = 0.05
 """How soon a reader asks again for rows that are not there yet."""
 _EARLY = 0.15
 """How many readers need not all rows of those that they read from."""
+_TELLING = 0.9
+"""How many stages' tasks tell how large their buckets are."""
 
 
 class SimulatedWorker:
@@ -114,6 +128,10 @@ class SimulatedWorker:
     def sample_load(self) -> pb.ExecutorLoad | None:
         return pb.ExecutorLoad(heap_used_bytes=len(self._kept) << 20, rss_bytes=1 << 30) if self._is_alive else None
 
+    def progress(self) -> list[pb.AttemptProgress]:
+        """Tell half of the tasks, as if they were half done."""
+        return [pb.AttemptProgress(task=task_id(key), rows_read=1, permille=500) for key in sorted(self._running)[::2]]
+
     def is_alive(self) -> bool:
         return self._is_alive
 
@@ -132,20 +150,21 @@ class SimulatedWorker:
     def _stream(self, key: TaskKey, assignment: Assignment, on_report: OnReport, is_early: bool) -> None:  # noqa: FBT001
         """Go on with a task that reads what others are still writing: it ends after them, or needs only some rows."""
         read, are_over = self._read_streams(key, assignment)
-        if isinstance(read, list):
-            salt = self._exchange.streams[key].nonce
-            salt = "" if self._plan_of(assignment).stages[key.stage_id - 1].is_deterministic else salt
-            self._exchange.streams[key].value = value_of(key.job_id, key.stage_id, key.partition, read, salt)
-        if read is None or (isinstance(read, list) and not (are_over or is_early)):
+        if isinstance(read, dict):
+            stream = self._exchange.streams[key]
+            stream.value = value_in(self._plan_of(assignment), _task(key), read, stream.nonce)
+        if read is None or (isinstance(read, dict) and not (are_over or is_early)):
             loop = asyncio.get_running_loop()
             timer = loop.call_later(_LOOK_AGAIN_S, self._stream, key, assignment, on_report, is_early)
             self._running[key] = (timer, on_report)
         else:
             self._finish(key, assignment, read, on_report)
 
-    def _read_streams(self, key: TaskKey, assignment: Assignment) -> "tuple[list[list[int]] | pb.Failure | None, bool]":
+    def _read_streams(
+        self, key: TaskKey, assignment: Assignment
+    ) -> "tuple[dict[int, list[Any]] | pb.Failure | None, bool]":
         """Return the values of the inputs, what went wrong, or None for not yet; and whether their tasks are over."""
-        read: list[list[int]] = []
+        read: dict[int, list[Any]] = {}
         are_over = True
         for source in assignment.task_set.streams:
             values = []
@@ -159,7 +178,7 @@ class SimulatedWorker:
                     return pb.Failure(kind=kind, message=f"the stream of {name} broke off"), False
                 are_over = are_over and found.is_over
                 values.append(found.value)
-            read.append(values)
+            read[source.stage_id] = values
         return read, are_over
 
     def _end_stream(self, key: TaskKey, *, is_well: bool) -> None:
@@ -168,7 +187,7 @@ class SimulatedWorker:
             stream.is_over, stream.is_broken = is_well, not is_well
 
     def _finish(
-        self, key: TaskKey, assignment: Assignment, read: "list[list[int]] | pb.Failure", on_report: OnReport
+        self, key: TaskKey, assignment: Assignment, read: "dict[int, list[Any]] | pb.Failure", on_report: OnReport
     ) -> None:
         self._running.pop(key, None)
         rates, number = self._rates(), self._rng.random()
@@ -188,9 +207,9 @@ class SimulatedWorker:
         now_ms = self._clock.now_ms()
         return failure_report(key, failure, started_ms=now_ms, ended_ms=now_ms)
 
-    def _read(self, key: TaskKey, assignment: Assignment) -> "list[list[int]] | pb.Failure":
+    def _read(self, key: TaskKey, assignment: Assignment) -> "dict[int, list[Any]] | pb.Failure":
         """Return the values of the inputs, or the failure to fetch one."""
-        read: list[list[int]] = []
+        read: dict[int, list[Any]] = {}
         if assignment.task_set.work == pb.PUBLISH:
             return read  # the manifest is among its blobs
         for location in assignment.task_set.inputs:
@@ -204,10 +223,10 @@ class SimulatedWorker:
                     )
                     return pb.Failure(kind="fetch_failed", message=f"{output.nonce} is missing", fetch=fetch)
                 values.append(found.value)
-            read.append(values)
+            read[location.stage_id] = values
         return read
 
-    def _succeeded(self, key: TaskKey, assignment: Assignment, read: Sequence[Sequence[int]]) -> pb.TaskReport:
+    def _succeeded(self, key: TaskKey, assignment: Assignment, read: Mapping[int, Sequence[Any]]) -> pb.TaskReport:
         task_set = assignment.task_set
         report = pb.TaskReport(task=task_id(key), started_ms=self._clock.now_ms(), ended_ms=self._clock.now_ms())
         success = report.success
@@ -218,11 +237,14 @@ class SimulatedWorker:
                 success.plan.CopyFrom(outcome_of(plan))
                 success.output.nonce, success.output.shared = "plan", True
                 if plan.is_fused:
-                    inline = self._write(key._replace(stage_id=1), plan, [], success.plan.fused_output)
+                    inline = self._write(key._replace(stage_id=1), plan, {}, success.plan.fused_output)
                     success.plan.fused_inline_result = inline
             case pb.QUERY:
                 plan = self._plan_of(assignment)
-                success.inline_result = self._write(key, plan, read, success.output, is_streaming=task_set.pipelined)
+                success.inline_result = self._write(key, plan, read, success.output, task_set)
+                buckets = task_set.output.buckets
+                if task_set.output.kind == "exchange" and buckets > 1 and self._rng_of_sizes(key).random() < _TELLING:
+                    success.bucket_sizes = sizes_of(key.job_id, key.stage_id, key.partition, buckets)
             case pb.PUBLISH_PLAN:
                 names = [output.nonce for location in task_set.inputs for output in location.outputs]
                 content = (f"{key.job_id} " + " ".join(names)).encode()
@@ -239,19 +261,24 @@ class SimulatedWorker:
         content = assignment.blobs[assignment.task_set.plan_digest]
         return JobPlan.parse(content.decode().rpartition(" stage ")[0])
 
+    @staticmethod
+    def _rng_of_sizes(key: TaskKey) -> random.Random:
+        return random.Random(f"told {key.job_id} {key.stage_id}")
+
     def _write(
         self,
         key: TaskKey,
         plan: JobPlan,
-        read: Sequence[Sequence[int]],
+        read: Mapping[int, Sequence[Any]],
         output: pb.TaskOutput,
-        *,
-        is_streaming: bool = False,
+        task_set: pb.TaskSet | None = None,
     ) -> bytes:
         """Leave an output behind; return its inline result."""
+        is_streaming = task_set is not None and task_set.pipelined
+        fused = [] if task_set is None else [each.stage_id for each in task_set.fused]
+        part = None if task_set is None or not task_set.reads else part_of(task_set.reads[key.partition])
         nonce = self._exchange.streams[key].nonce if is_streaming else secrets.token_hex(8)
-        salt = "" if plan.stages[key.stage_id - 1].is_deterministic else nonce
-        value = value_of(key.job_id, key.stage_id, key.partition, read, salt)
+        value = value_in(plan, _task(key), read, nonce, fused, part)
         is_result = key.stage_id == len(plan.stages) and not plan.has_sink
         is_staged = key.stage_id == len(plan.stages) and plan.has_sink
         is_streamed = is_streaming and not (is_result or is_staged)
@@ -267,6 +294,15 @@ class SimulatedWorker:
             self._exchange.lose(nonce, "a disk lost it")
             self._ledger.trace(f"the file {nonce} is lost")
         return arrow_stream(rows_of(value)) if output.inline else b""
+
+
+def part_of(read: "pb.TaskRead | TaskRead") -> Read:
+    """Return what a task reads, as `value_in` takes it."""
+    return (read.first_bucket, read.end_bucket, read.split_stage_id, read.first_producer, read.end_producer)
+
+
+def _task(key: TaskKey) -> tuple[str, int, int]:
+    return key.job_id, key.stage_id, key.partition
 
 
 class RunLedger(Protocol):

@@ -32,6 +32,8 @@ def test_the_wheel_holds_one_package_and_all_of_it(tmp_path):
     assert len(ours) > 250
     assert ours <= names
     assert "onager/executor/spark/kernel.jar" in names
+    static = Path("scheduler", "http", "static")
+    assert {f"onager/{static / path.name}" for path in (ROOT / static).iterdir()} <= names
 
 
 def test_the_parts_are_imported_as_parts_of_onager():

@@ -1,8 +1,13 @@
-"""The output that a job's function prints: the first 200 lines are logged, and the last 4 KiB go into its failure."""
+"""The output that a job's function prints: the first 200 lines are logged, the last 4 KiB go into its failure.
+
+All of it goes to the log of the attempt that calls the function, which keeps the last 256 KiB.
+"""
 
 from typing import Final
 
 import structlog
+
+from onager.executor.attempt_logs import current_attempt
 
 MOST_LINES: Final = 200
 MOST_CHARACTERS: Final = 500
@@ -16,6 +21,7 @@ class Printed:
 
     def __init__(self, job_id: str) -> None:
         self._log = log.bind(job_id=job_id)
+        self._attempt = current_attempt()
         self._end = b""
         self._line = b""
         self._lines = 0
@@ -30,8 +36,6 @@ class Printed:
         """Add the next output."""
         self._bytes += len(chunk)
         self._end = (self._end + chunk)[-KEPT_BYTES:]
-        if self._lines >= MOST_LINES:
-            return
         *lines, self._line = (self._line + chunk).split(b"\n")
         for line in lines:
             self._tell(line)
@@ -45,6 +49,9 @@ class Printed:
             self._log.info("function_printed_more", total_bytes=self._bytes, lines_shown=MOST_LINES)
 
     def _tell(self, line: bytes) -> None:
+        if self._attempt is not None:
+            logs, key = self._attempt
+            logs.add(key, line.decode(errors="replace").rstrip("\r"))
         if self._lines < MOST_LINES:
             text = "".join(
                 c if c.isprintable() or c == "\t" else "·" for c in line.decode(errors="replace").rstrip("\r")

@@ -22,6 +22,7 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PlanTools, jvm_session
 from onager.executor.spark.planning.determinism import is_deterministic
 from onager.executor.spark.planning.job_session import planned_settings
+from onager.executor.spark.planning.marks import marks_of
 from onager.executor.spark.planning.naming import stage_name
 from onager.executor.spark.planning.nodes import (
     ADVICE,
@@ -70,6 +71,14 @@ class CutStage:
     """The fragment, as Spark prints plans."""
     input_bytes: int
     """The input of its leaves."""
+    expected_rows: int = -1
+    """How many rows Spark expected of it; -1 where it had no idea."""
+    may_fuse: bool = False
+    """Whether one task may compute it together with stages that it reads, or that read it."""
+    may_merge: bool = False
+    """Whether a task may read neighbouring buckets."""
+    may_split: frozenset[int] = frozenset()
+    """The stages of which several tasks may read a bucket, each some producers' part."""
 
 
 def cut_plan(
@@ -209,6 +218,9 @@ class Cutter:
             conf=self._conf,
             metrics=self._metrics,
         )
+        marks = marks_of(
+            self._outline, root, output, partitions=plan.partitions, exchange=exchange, arriving=draft.arriving
+        )
         self.stages.append(
             CutStage(
                 stage_id=len(self.stages) + 1,
@@ -217,6 +229,10 @@ class Cutter:
                 is_deterministic=is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving),
                 text=text,
                 input_bytes=draft.input_bytes,
+                expected_rows=-1 if limit is not None else self._tools.expected_rows(self._outline.handle(root)),
+                may_fuse=marks.may_fuse,
+                may_merge=marks.may_merge,
+                may_split=frozenset(self._produce(self._outline.nodes[index]) for index in marks.may_split),
             )
         )
         return len(self.stages)
@@ -398,11 +414,18 @@ def _cannot_travel(error: Py4JJavaError) -> bool:
 
 
 def _with_sole_readers(stages: Sequence[CutStage]) -> list[CutStage]:
-    """Return *stages* with `is_alone` set for each input that is the only reader of its producer."""
-    reads = Counter(source.stage_id for stage in stages for source in stage.plan.inputs if _is_exchange(source))
+    """Return *stages* with `is_alone` set for each input that is the only reader of its producer.
+
+    What a stage reads more than once may not be a part of it, nor be split.
+    """
+    read_by = [Counter(source.stage_id for source in stage.plan.inputs if _is_exchange(source)) for stage in stages]
+    reads = Counter(producer for read in read_by for producer in read.elements())
+    repeated = {producer for read in read_by for producer, times in read.items() if times > 1}
     return [
         replace(
             stage,
+            may_fuse=stage.may_fuse and stage.stage_id not in repeated,
+            may_split=stage.may_split - repeated,
             plan=replace(
                 stage.plan,
                 inputs=tuple(

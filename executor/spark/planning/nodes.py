@@ -31,10 +31,12 @@ class Operator:
     """Whether its output as a multiset depends on the order of its input rows."""
     scrambles: bool = False
     """Whether the order of its output depends on more than its input, such as the available memory."""
+    sees_partitions: bool = False
+    """Whether the user's code sees where a partition begins and ends."""
 
 
-def _python(label: str, tasks: Tasks = Tasks.CHILD) -> Operator:
-    return Operator(tasks, label, is_order_sensitive=True)
+def _python(label: str, tasks: Tasks = Tasks.CHILD, *, sees_partitions: bool = False) -> Operator:
+    return Operator(tasks, label, is_order_sensitive=True, sees_partitions=sees_partitions)
 
 
 KNOWN: dict[str, Operator] = {
@@ -43,7 +45,7 @@ KNOWN: dict[str, Operator] = {
     "SortExec": Operator(Tasks.CHILD, "sort"),
     "ExpandExec": Operator(Tasks.CHILD, "expand"),
     "GenerateExec": Operator(Tasks.CHILD, "generate"),
-    "SparkScriptTransformationExec": Operator(Tasks.CHILD, "script", is_order_sensitive=True),
+    "SparkScriptTransformationExec": Operator(Tasks.CHILD, "script", is_order_sensitive=True, sees_partitions=True),
     "SampleExec": Operator(Tasks.CHILD, "sample", is_order_sensitive=True),
     "CollectMetricsExec": Operator(Tasks.CHILD, ""),
     "HashAggregateExec": Operator(Tasks.CHILD, "aggregate", scrambles=True),
@@ -67,12 +69,12 @@ KNOWN: dict[str, Operator] = {
     "CartesianProductExec": Operator(Tasks.PRODUCT, "cartesian product"),
     "BatchEvalPythonExec": _python("Python"),
     "ArrowEvalPythonExec": _python("Python"),
-    "BatchEvalPythonUDTFExec": _python("Python"),
-    "ArrowEvalPythonUDTFExec": _python("Python"),
+    "BatchEvalPythonUDTFExec": _python("Python", sees_partitions=True),
+    "ArrowEvalPythonUDTFExec": _python("Python", sees_partitions=True),
     "ArrowAggregatePythonExec": _python("Python aggregate"),
     "ArrowWindowPythonExec": _python("Python window"),
-    "MapInPandasExec": _python("Python"),
-    "MapInArrowExec": _python("Python"),
+    "MapInPandasExec": _python("Python", sees_partitions=True),
+    "MapInArrowExec": _python("Python", sees_partitions=True),
     "FlatMapGroupsInPandasExec": _python("Python groups"),
     "FlatMapGroupsInArrowExec": _python("Python groups"),
     "FlatMapCoGroupsInPandasExec": _python("Python groups", Tasks.EQUAL),

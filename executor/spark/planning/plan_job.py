@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -25,7 +25,8 @@ from onager.executor.spark.planning.job_session import (
 from onager.executor.spark.planning.sizing import CUT_SETTINGS, fuses, is_fused, metrics_wanted, setting_bytes, sizes
 from onager.executor.spark.planning.sql_script import plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, ResultOutput, buckets_of
-from onager.job_settings import SORT_PARALLEL_FROM_BYTES
+from onager.explain_analyze import marked_analyzed
+from onager.job_settings import METRICS, SORT_PARALLEL_FROM_BYTES
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
@@ -47,13 +48,22 @@ class FusedRun:
     metrics: pb.TaskMetrics
     inline_result: bytes = b""
     """An Arrow IPC stream if `output.inline`."""
+    final_plan: bytes = b""
+    """The operators that Spark ran, as a stage's bound plan; empty: not told."""
+    op_metrics: bytes = b""
+    """What they measured, as tasks report it."""
 
 
 class RunFused(Protocol):
     """Runs a query with plain Spark on all slots of this executor."""
 
-    def __call__(self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
-        """Write the result of *frame* as one ordered partition, or as the staged files of *sink*."""
+    def __call__(
+        self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
+    ) -> FusedRun:
+        """Write the result of *frame* as one ordered partition, or as the staged files of *sink*.
+
+        Unless *metrics* are off, tell what its operators measured.
+        """
         ...
 
 
@@ -92,12 +102,14 @@ def plan_job(
     """
     metrics = metrics_wanted(spec.conf)
     with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
-        frame, sink = _query(spec, session, call_function, until_planned, private)
-        planning = _Planning(session, frame, sink, arrow_schema)
+        query = _query(spec, session, call_function, until_planned, private)
+        if query.is_analyzed and METRICS not in spec.conf:
+            metrics = "full"
+        planning = _Planning(session, query, arrow_schema, metrics)
         if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
         try:
-            stages = planning.cut(spec, cluster_slots, metrics)
+            stages = planning.cut(spec, cluster_slots)
             _check_width(stages)
         except UnsupportedPlanError as e:
             if not e.runs_whole:
@@ -109,6 +121,16 @@ def plan_job(
         if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
             return planning.fused(run_fused, because_of=_too_large(size))
         return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What a job asks for."""
+
+    frame: DataFrame
+    sink: pb.Sink | None
+    is_analyzed: bool = False
+    """Whether its result is its plan, as it ran."""
 
 
 def _check_width(stages: Sequence[CutStage]) -> None:
@@ -135,10 +157,16 @@ def _query(
     call_function: CallFunction,
     until_planned: ExitStack,
     private: PrivatePaths,
-) -> tuple[DataFrame, pb.Sink | None]:
+) -> "_Query":
     """Return the job's query, and its sink with all options."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
-    frame, said = _frame(spec, session, call_function, until_planned)
+    query = _frame(spec, session, call_function, until_planned)
+    frame, said = query.frame, query.sink
+    if query.is_analyzed and given is not None:
+        raise PlanningError(
+            "the result of EXPLAIN ANALYZE is a plan, and the job has an output: leave out one of them "
+            "(onager job ID --analyze shows the plan of any job)"
+        )
     if said is not None and given is not None:
         raise PlanningError("the script has INSERT OVERWRITE DIRECTORY, and the job has an output, too: give only one")
     sink = said or given
@@ -155,18 +183,16 @@ def _query(
         check_appended(
             pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=sink.options, schema_json=schema)
         )
-    return frame, sink
+    return replace(query, sink=sink)
 
 
-def _frame(
-    spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack
-) -> tuple[DataFrame, pb.Sink | None]:
+def _frame(spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack) -> "_Query":
     """Return the job's query, and the sink if its script names one."""
     register_views(session, spec)
     if spec.HasField("python"):
-        return until_planned.enter_context(call_function(spec, session)), None
+        return _Query(until_planned.enter_context(call_function(spec, session)), None)
     script = plan_script(session, spec.sql.text)
-    return script.frame, script.sink
+    return _Query(script.frame, script.sink, script.is_analyzed)
 
 
 @contextmanager
@@ -192,13 +218,13 @@ def _told_in_words() -> Iterator[None]:
 class _Planning:
     """One query while it is planned."""
 
-    def __init__(
-        self, session: SparkSession, frame: DataFrame, sink: pb.Sink | None, arrow_schema: ArrowSchema
-    ) -> None:
+    def __init__(self, session: SparkSession, query: _Query, arrow_schema: ArrowSchema, metrics: MetricsWanted) -> None:
         self._jvm = Jvm.of(session)
         self._session = session
-        self._frame = frame
-        self._sink = sink
+        self._frame = frame = query.frame
+        self._sink = query.sink
+        self._is_analyzed = query.is_analyzed
+        self._metrics = metrics
         self._arrow_schema = arrow_schema
         self._column_names = list(frame.columns)
         # A command, such as SHOW TABLES, has already run; this is its rows.
@@ -234,7 +260,7 @@ class _Planning:
 
         *because_of*: why it was not cut; None: it is small.
         """
-        run = run_fused(self._whole, self._column_names, self._sink)
+        run = run_fused(self._whole, self._column_names, self._sink, self._metrics)
         plan = self._whole._jdf.queryExecution().executedPlan()  # noqa: SLF001
         text = str(plan.toString())
         name = WHOLE
@@ -254,9 +280,13 @@ class _Planning:
         outcome.fused_output.CopyFrom(run.output)
         outcome.fused_metrics.CopyFrom(run.metrics)
         outcome.fused_inline_result = run.inline_result
+        if run.final_plan:
+            digest = plan_codec.digest(run.final_plan)
+            outcome.fused_op_metrics, outcome.fused_bound_plan = run.op_metrics, digest
+            outcome.blobs.add(digest=digest, content=run.final_plan)
         return outcome
 
-    def cut(self, spec: pb.JobSpec, cluster_slots: int, metrics: MetricsWanted) -> list[CutStage]:
+    def cut(self, spec: pb.JobSpec, cluster_slots: int) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
@@ -269,7 +299,7 @@ class _Planning:
                     self._plan,
                     self._column_names,
                     parallel_sort_bytes=setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES),
-                    metrics=metrics,
+                    metrics=self._metrics,
                 )
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
@@ -283,6 +313,9 @@ class _Planning:
             planned.append(self._planned(stage, digest))
         outcome = self._outcome(planned, self._plan, str(self._plan.toString()))
         outcome.blobs.extend(pb.Blob(digest=digest, content=content) for digest, content in blobs.items())
+        for stage in stages:
+            if stage.expected_rows >= 0:
+                outcome.estimates.add(stage_id=stage.stage_id, rows=stage.expected_rows)
         return outcome
 
     def _planned(self, stage: CutStage, digest: str) -> pb.PlannedStage:
@@ -302,19 +335,26 @@ class _Planning:
             work=pb.Work.QUERY,
             plan_digest=digest,
             partitions=stage.plan.partitions,
-            inputs=[pb.StageInput(stage_id=stage_id, read=read) for stage_id, read in sorted(reads.items())],
+            inputs=[
+                pb.StageInput(stage_id=stage_id, read=read, may_split=stage_id in stage.may_split)
+                for stage_id, read in sorted(reads.items())
+            ],
             output=layout,
             deterministic=stage.is_deterministic,
             plan=_shortened(stage.text),
+            leaf_bytes=stage.input_bytes,
+            may_fuse=stage.may_fuse,
+            may_merge=stage.may_merge,
         )
 
     def _result_layout(self) -> pb.OutputLayout:
         return pb.OutputLayout(kind="sink" if self._sink is not None else "result")
 
     def _outcome(self, stages: list[pb.PlannedStage], plan: Any, text: str) -> pb.PlanOutcome:
+        schema = self._arrow_schema(jvm_session(self._session), plan, self._column_names)
         return pb.PlanOutcome(
             stages=stages,
-            arrow_schema=self._arrow_schema(jvm_session(self._session), plan, self._column_names),
+            arrow_schema=marked_analyzed(schema) if self._is_analyzed else schema,
             schema_json=self._frame.schema.json(),
             plan=_shortened(text),
             sink=self._sink,

@@ -12,7 +12,7 @@ from onager.job_settings import (
     METRICS,
     SHUFFLE_TARGET_BYTES,
     SORT_PARALLEL_FROM_BYTES,
-    whole_number,
+    bytes_of,
 )
 
 MIB = 1024 * 1024
@@ -26,7 +26,6 @@ DEFAULTS: dict[str, int] = {
 
 HASHED_BYTES = "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold"
 """How much of one side of a sort-merge join a task may put into a hash table instead; 0: never."""
-_MOST_BYTES = 2**62
 MOST_HASHED_BYTES = 32 * MIB
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 LEAF_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
@@ -67,16 +66,7 @@ def setting_bytes(conf: Mapping[str, str], name: str) -> int:
 
     Raises `InvalidSettingError` when it is not one.
     """
-    text = conf.get(name, "").strip().lower()
-    if not text:
-        return DEFAULTS[name]
-    digits = text.removesuffix("b").removesuffix("i")
-    factor = {"k": 1024, "m": MIB, "g": 1024 * MIB}.get(digits[-1:], 1)
-    digits = digits[:-1] if factor > 1 else digits
-    number = whole_number(digits, _MOST_BYTES)
-    if number is None:
-        raise InvalidSettingError(name, conf[name], "give a number of bytes, such as 67108864, 64m or 1g")
-    return number * factor
+    return bytes_of(conf, name, DEFAULTS[name])
 
 
 def metrics_wanted(conf: Mapping[str, str]) -> MetricsWanted:

@@ -4,6 +4,7 @@ A job can be planned more than once, and on any executor, so no statement may ch
 Statements are classified by their parsed plans, never by their text.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,10 @@ ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions and variables are allowed; "
     "the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or INSERT OVERWRITE DIRECTORY … USING"
 )
+ANALYZE_ADVICE = (
+    "EXPLAIN ANALYZE takes a query, as the last statement of a script; for anything else run the job without it, "
+    "and look at its plan with onager job ID --analyze"
+)
 SHOWN_CHARACTERS = 80
 
 
@@ -109,6 +114,8 @@ class Statement:
     text: str
     is_procedure: bool
     """Whether it starts with BEGIN; its end is then in a later statement."""
+    analyzed_from: int = 0
+    """Where in the text the query of EXPLAIN ANALYZE begins; 0 for any other statement."""
 
     def __str__(self) -> str:
         first = " ".join(self.text[: 4 * SHOWN_CHARACTERS].split())
@@ -117,8 +124,12 @@ class Statement:
 
     @property
     def placed_text(self) -> str:
-        """The text after enough white space that Spark's error positions refer to the whole script."""
-        return "\n" * (self.line - 1) + " " * self.column + self.text
+        """The text after enough white space that Spark's error positions refer to the whole script.
+
+        EXPLAIN ANALYZE, which Spark does not know, becomes white space.
+        """
+        blank = re.sub(r"[^\n]", " ", self.text[: self.analyzed_from])
+        return "\n" * (self.line - 1) + " " * self.column + blank + self.text[self.analyzed_from :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,8 @@ class PlannedScript:
 
     frame: DataFrame
     sink: pb.Sink | None
+    is_analyzed: bool = False
+    """Whether it was asked for with EXPLAIN ANALYZE."""
 
 
 def split(jvm: Jvm, text: str) -> list[Statement]:
@@ -135,7 +148,17 @@ def split(jvm: Jvm, text: str) -> list[Statement]:
     for described in QueryTools(jvm).statements(text):
         begin, end, line, column, kind_of = described.split()
         piece = text[int(begin) : int(end)].rstrip()
-        statements.append(Statement(len(statements) + 1, int(line), int(column), piece, kind_of == "procedure"))
+        is_analyze, _, words_end = kind_of.partition(":")
+        statements.append(
+            Statement(
+                number=len(statements) + 1,
+                line=int(line),
+                column=int(column),
+                text=piece,
+                is_procedure=kind_of == "procedure",
+                analyzed_from=int(words_end) - int(begin) if is_analyze == "analyze" else 0,
+            )
+        )
     return statements
 
 
@@ -153,6 +176,8 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
     parser = jvm_session(session).sessionState().sqlParser()
     *before, last = statements
     for statement in before:
+        if statement.analyzed_from:
+            raise PlanningError(f"{statement} is not the last one: a job has one result, that of its last statement")
         with _placed(statement):
             plan = _parse(parser, statement)
         _check_harmless(session, jvm, statement, plan)
@@ -162,8 +187,10 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
     with _placed(last, is_alone=not before):
         plan = _parse(parser, last)
     query, sink = _last(jvm, last, plan)
+    if last.analyzed_from and (sink is not None or _is_command(jvm, plan)):
+        raise PlanningError(f"{last}: {ANALYZE_ADVICE}")
     with _placed(last, is_alone=not before):
-        return PlannedScript(DataFrame(_rows(session, jvm, query), session), sink)
+        return PlannedScript(DataFrame(_rows(session, jvm, query), session), sink, bool(last.analyzed_from))
 
 
 def refuse_commands(session: SparkSession, text: str) -> None:
@@ -171,6 +198,8 @@ def refuse_commands(session: SparkSession, text: str) -> None:
     jvm = Jvm.of(session)
     parser = jvm_session(session).sessionState().sqlParser()
     for statement in split(jvm, text):
+        if statement.analyzed_from:
+            raise PlanningError(f"{statement}: {ANALYZE_ADVICE}")
         plan = _parse(parser, statement)
         if _is_command(jvm, plan) and kind(plan) not in SHOWING:
             _check_harmless(session, jvm, statement, plan)

@@ -6,9 +6,9 @@ import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,7 +17,13 @@ from onager.exchange_layout import stage_directory
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import Kernel
-from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan
+from onager.executor.spark.stage_plan import (
+    ExchangeInput,
+    LeafInput,
+    ResultOutput,
+    StagePlan,
+    StageSource,
+)
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
 from onager.redaction import shown_text
@@ -25,6 +31,11 @@ from onager.redaction import shown_text
 _MOST_SESSIONS = 16
 _TEXT_BYTES = 1024
 """How much is kept of an operator's text."""
+
+
+FusedPlans = Mapping[StageId, StagePlan]
+"""The plans of the stages that a task set names as fused: its only task computes them, too."""
+NOTHING_FUSED: FusedPlans = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,10 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
     for stream in task_set.streams:
         tasks = ",".join(f"{task.task_attempt}@{task.address}" for task in stream.tasks)
         digest.update(f"{stream.stage_id}.{stream.stage_attempt}:{tasks};".encode())
+    for stage in task_set.fused:
+        digest.update(f"fused {stage.stage_id}:{stage.plan_digest};".encode())
+    for read in task_set.reads:
+        digest.update(read.SerializeToString(deterministic=True) + b";")
     return StageKey(JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest())
 
 
@@ -71,6 +86,8 @@ class BoundStage:
     """The kernel's ``Bound``."""
     plan: BoundPlan | None
     """None: its tasks report no metrics of operators."""
+    codegen_ms: int = 0
+    """How long Spark generated and compiled code meanwhile."""
 
 
 @dataclass(slots=True)
@@ -105,7 +122,13 @@ class Binder:
         """Stages that ran out of memory."""
         self._count = itertools.count(1)
 
-    def bound(self, task_set: pb.TaskSet, plan: StagePlan, is_wanted: Callable[[], bool] = lambda: True) -> BoundStage:
+    def bound(
+        self,
+        task_set: pb.TaskSet,
+        plan: StagePlan,
+        is_wanted: Callable[[], bool] = lambda: True,
+        fused: FusedPlans = NOTHING_FUSED,
+    ) -> BoundStage:
         """Return the stage of *task_set*, bound; concurrent callers share one binding.
 
         Binding runs the stage's broadcasts and subqueries. Their errors are raised as py4j raises them, and the next
@@ -123,7 +146,7 @@ class Binder:
         if known is not None:
             return known.made.result()
         try:
-            made = self._bind(key, mine.group, task_set, plan)
+            made = self._bind(key, mine.group, task_set, plan, fused)
         except BaseException as e:
             with self._lock:
                 if self._bound.get(key) is mine:
@@ -192,36 +215,50 @@ class Binder:
                 if is_before and old.stage_attempt < key.stage_attempt and binding.made.done():
                     del self._bound[old]
 
-    def _bind(self, key: StageKey, group: str, task_set: pb.TaskSet, plan: StagePlan) -> BoundStage:
+    def _bind(self, key: StageKey, group: str, task_set: pb.TaskSet, plan: StagePlan, fused: FusedPlans) -> BoundStage:
         session = self.session(plan.conf)
-        locations = {location.stage_id: location for location in task_set.inputs}
-        streams = {stream.stage_id: stream for stream in task_set.streams}
-        inputs: list[dict[str, Any] | None] = []
-        rebuilt: list[Any] = []
-        for source in plan.inputs:
-            match source:
-                case LeafInput(description=description):
-                    inputs.append(None)
-                    rebuilt.append(leaves.rebuild(self._jvm, session, description))
-                case ExchangeInput() if source.stage_id in streams:
-                    inputs.append(self._stream_spec(key.job_id, source, streams[source.stage_id]))
-                    rebuilt.append(None)
-                case ExchangeInput():
-                    inputs.append(_exchange_spec(key.job_id, source, locations[source.stage_id]))
-                    rebuilt.append(None)
+        parts = [plan, *(fused[StageId(stage.stage_id)] for stage in task_set.fused)]
+        sources = [source for part in parts for source in part.inputs]
         is_ordered = isinstance(plan.output, ResultOutput)
         spec = {
             "job": key.job_id,
             "group": group,
-            "partitions": plan.partitions,
+            "partitions": _partitions(task_set, plan),
             "ordered": is_ordered,
             "sparing": key in self._sparing,
-            "inputs": inputs,
+            "inputs": self._inputs(key.job_id, task_set, sources),
             "metrics": plan.metrics,
+            **_layout(task_set, parts),
         }
-        bound = self._kernel.bind(session, plan.fragment, spec, rebuilt)
+        rebuilt = [
+            leaves.rebuild(self._jvm, session, source.description) if isinstance(source, LeafInput) else None
+            for source in sources
+        ]
+        bound = self._kernel.bind(session, plan.fragment, spec, rebuilt, [part.fragment for part in parts[1:]])
         nodes = self._kernel.operators(bound)
-        return BoundStage(bound, None if nodes is None else _bound_plan(nodes))
+        plan_of_metrics = None if nodes is None else bound_plan(nodes)
+        return BoundStage(bound, plan_of_metrics, self._kernel.codegen_ms(bound))
+
+    def _inputs(
+        self, job_id: JobId, task_set: pb.TaskSet, sources: Sequence[StageSource]
+    ) -> list[dict[str, Any] | None]:
+        """Return how each of *sources* is read; None for leaves."""
+        locations = {location.stage_id: location for location in task_set.inputs}
+        streams = {stream.stage_id: stream for stream in task_set.streams}
+        fused = {stage.stage_id: index for index, stage in enumerate(task_set.fused)}
+        inputs: list[dict[str, Any] | None] = []
+        for source in sources:
+            match source:
+                case LeafInput():
+                    inputs.append(None)
+                case ExchangeInput(stage_id=stage_id) if stage_id in fused:
+                    inputs.append({"stage": stage_id, "fused": fused[stage_id]})
+                case ExchangeInput() if source.stage_id in streams:
+                    inputs.append(self._stream_spec(job_id, source, streams[source.stage_id]))
+                case ExchangeInput():
+                    of_one_task = replace(source, reads_all=True, partitions=1) if fused else source
+                    inputs.append(_exchange_spec(job_id, of_one_task, locations[source.stage_id]))
+        return inputs
 
     def _stream_spec(self, job_id: JobId, source: ExchangeInput, stream: pb.StreamedInput) -> dict[str, Any]:
         for address in {task.address for task in stream.tasks}:
@@ -238,7 +275,34 @@ class Binder:
         }
 
 
-def _bound_plan(nodes: list[dict[str, Any]]) -> BoundPlan:
+def _partitions(task_set: pb.TaskSet, plan: StagePlan) -> int:
+    """Return how many tasks a stage has, as it was laid out."""
+    return 1 if task_set.fused else len(task_set.reads) or plan.partitions
+
+
+def _layout(task_set: pb.TaskSet, parts: Sequence[StagePlan]) -> dict[str, Any]:
+    """Return how a stage was laid out: what it computes of other stages, or what each task reads."""
+    if task_set.fused:
+        first = itertools.accumulate(len(part.inputs) for part in parts[:-1])
+        fused = zip(task_set.fused, first, strict=True)
+        return {"fused": [{"stage": stage.stage_id, "first_input": at} for stage, at in fused]}
+    if not task_set.reads:
+        return {}
+    return {
+        "reads": [
+            {
+                "first": read.first_bucket,
+                "end": read.end_bucket,
+                "split": read.split_stage_id,
+                "first_producer": read.first_producer,
+                "end_producer": read.end_producer,
+            }
+            for read in task_set.reads
+        ]
+    }
+
+
+def bound_plan(nodes: list[dict[str, Any]]) -> BoundPlan:
     """Return the operators as they are kept: short, and without secrets."""
     for node in nodes:
         node["text"] = shown_text(node["text"]).encode()[:_TEXT_BYTES].decode(errors="ignore")

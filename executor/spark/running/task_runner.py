@@ -2,6 +2,7 @@
 
     runner = StageRunner(spark, executor_id=…, exchange_dir=…, slots=…, shared=True, clock=SystemClock())
     runner.run(task_set, stage_plan, on_report)   # returns at once; on_report(TaskReport) once per task, any thread
+    runner.run(task_set, stage_plan, on_report, {stage_id: its_plan})   # of a task set that names fused stages
     runner.cancel([task_key, …])                  # each is reported as killed at once, unless reported before
     runner.close_job(job_id)                      # cancels running tasks; forgets bound stages and broadcasts
     runner.close()
@@ -16,7 +17,7 @@ import base64
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,13 +32,22 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
 from onager.executor.spark.kernel import Kernel
-from onager.executor.spark.running.binder import Binder, BoundPlan, StageKey, stage_key
+from onager.executor.spark.running.binder import (
+    NOTHING_FUSED,
+    Binder,
+    BoundPlan,
+    FusedPlans,
+    StageKey,
+    stage_key,
+)
 from onager.executor.spark.running.metrics import metrics_of
+from onager.executor.spark.running.readings import by_run, progress_of
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
 from onager.executor.spark.session import is_alive
 from onager.executor.spark.stage_plan import MadeBy, ResultOutput, SortedOutput, StagePlan, buckets_of, expression_of
 from onager.ids import JobId, Nonce, TaskKey, new_nonce
 from onager.protocol import onager_pb2 as pb
+from onager.protocol.field_limits import MAX_TOLD_ATTEMPTS
 
 OnReport = Callable[[pb.TaskReport], None]
 """Takes the report of one task; may be called from any thread, once per task."""
@@ -61,11 +71,16 @@ class _Run:
     started_ms: int
     made_by: MadeBy | None = None
     """The versions that made the stage's plan."""
+    fused: FusedPlans = field(default_factory=dict)
     open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
     """The tasks that have not been reported, by partition."""
     submitted: bool = False
     bound_plan: BoundPlan | None = None
     """What its tasks' metrics belong to; None: they report none."""
+    bind_ms: int = 0
+    """How long it waited until its stage was bound."""
+    codegen_ms: int = 0
+    """The part of it in which code was generated."""
 
     @property
     def is_streamed(self) -> bool:
@@ -122,14 +137,16 @@ class StageRunner:
         self._listener = threading.Thread(target=self._listen, name="onager-outcomes", daemon=True)
         self._listener.start()
 
-    def run(self, task_set: pb.TaskSet, plan: StagePlan, on_report: OnReport) -> None:
-        """Start the tasks of *task_set*, which belong to the stage *plan*."""
+    def run(
+        self, task_set: pb.TaskSet, plan: StagePlan, on_report: OnReport, fused: FusedPlans = NOTHING_FUSED
+    ) -> None:
+        """Start the tasks of *task_set*, which belong to the stage *plan*, into which *fused* are fused."""
         self._note_streams(task_set)
         with self._lock:
             self._count += 1
             stage = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}"
             name = f"{self._name}/{stage}/{self._count}"
-            run = _Run(name, stage_key(task_set), task_set, on_report, self._clock.now_ms(), plan.made_by)
+            run = _Run(name, stage_key(task_set), task_set, on_report, self._clock.now_ms(), plan.made_by, fused)
             for task in task_set.tasks:
                 key = TaskKey(
                     JobId(task_set.job_id),
@@ -209,7 +226,10 @@ class StageRunner:
                 self._forget(run)
                 return
             self._expect_streams(run)
-            bound = self.binder.bound(run.task_set, plan, is_wanted=lambda: bool(run.open))
+            begun_s = self._clock.monotonic_s()
+            bound = self.binder.bound(run.task_set, plan, is_wanted=lambda: bool(run.open), fused=run.fused)
+            run.bind_ms = round(1000 * (self._clock.monotonic_s() - begun_s))
+            run.codegen_ms = min(run.bind_ms, bound.codegen_ms)
             with self._lock:
                 todo = sorted((partition, nonce) for partition, (_, nonce) in run.open.items())
                 run.submitted = bool(todo)
@@ -240,6 +260,7 @@ class StageRunner:
             "run": run.name,
             "partitions": [partition for partition, _ in todo],
             "nonces": [nonce for _, nonce in todo],
+            "attempts": _named_attempts(task_set),
             "directory": stage_directory(task_set.job_id, task_set.stage_id),
         }
         if run.is_streamed:
@@ -362,7 +383,7 @@ class StageRunner:
             if event["failure"]["out_of_memory"]:
                 self.binder.spare(run.stage)
             report = _report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
-            report.failed_metrics.CopyFrom(metrics_of(event))
+            report.failed_metrics.CopyFrom(self._metrics_of(run, event))
             return report
         if run.is_streamed:
             self._streamed.add(run.stage.job_id)
@@ -376,10 +397,28 @@ class StageRunner:
         success.output.inline = event["inline"]
         success.output.checksum = event["checksum"]
         success.output.files.extend(event["files"])
+        success.bucket_sizes = base64.b64decode(event["bucket_sizes"])
         success.inline_result = inline
-        success.metrics.CopyFrom(metrics_of(event))
+        success.metrics.CopyFrom(self._metrics_of(run, event))
         self._add_operators(run, success, event.get("op_metrics", ""))
         return report
+
+    def _metrics_of(self, run: _Run, event: dict[str, Any]) -> pb.TaskMetrics:
+        metrics = metrics_of(event)
+        metrics.bind_ms, metrics.codegen_ms = run.bind_ms, run.codegen_ms
+        return metrics
+
+    def progress(self, control: Mapping[str, TaskKey]) -> list[pb.AttemptProgress]:
+        """Return what running tasks have read; *control*: the planning tasks, by their job groups."""
+        readings = by_run(self.kernel.readings(MAX_TOLD_ATTEMPTS))
+        found = [progress_of(key, reading) for (name, _), reading in readings.items() if (key := control.get(name))]
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            for partition, (key, _) in list(run.open.items()):
+                if (reading := readings.get((run.name, partition))) is not None:
+                    found.append(progress_of(key, reading))
+        return found
 
     def _add_operators(self, run: _Run, success: pb.TaskSuccess, metrics: str) -> None:
         """Add the *metrics* of operators, as Base64, and the bound plan to the first report of a stage attempt."""
@@ -421,6 +460,12 @@ class StageRunner:
             run.on_report(report)
         except Exception:
             log.exception("report_callback_failed", run=run.name)
+
+
+def _named_attempts(task_set: pb.TaskSet) -> str:
+    """Return the tasks' attempts as the kernel, and Python workers (`worker_daemon`), find theirs for what they log."""
+    tasks = ",".join(f"{task.partition}:{task.task_attempt}" for task in task_set.tasks)
+    return f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}|{tasks}"
 
 
 def _partitions(run: _Run) -> list[int]:

@@ -1,5 +1,6 @@
 """Runs a single-stage query with plain Spark, on all slots of this executor."""
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,9 @@ from pyspark.sql import DataFrame
 from onager.exchange_layout import stage_directory, staging_directory
 from onager.executor.spark.kernel import Kernel, jvm_session
 from onager.executor.spark.planning import FusedRun
+from onager.executor.spark.running.binder import bound_plan
 from onager.executor.spark.running.metrics import metrics_of
+from onager.executor.spark.stage_plan import MetricsWanted
 from onager.ids import JobId, new_nonce
 from onager.protocol import onager_pb2 as pb
 
@@ -23,8 +26,12 @@ def run_whole(
     frame: DataFrame,
     column_names: Sequence[str],
     sink: pb.Sink | None,
+    metrics: MetricsWanted = "off",
 ) -> FusedRun:
-    """Run the query of *frame* in this thread's job group; write one result partition or the files of *sink*."""
+    """Run the query of *frame* in this thread's job group; write one result partition or the files of *sink*.
+
+    Unless *metrics* are off, it tells what the operators of Spark's final plan measured: all that the driver knows.
+    """
     nonce = new_nonce()
     layout: dict[str, Any] = (
         {"layout": "result", "directory": stage_directory(job_id, STAGE_ID)}
@@ -36,7 +43,7 @@ def run_whole(
             "staging": staging_directory(sink.path, job_id),
         }
     )
-    spec = {**layout, "nonce": nonce, "names": list(column_names)}
+    spec = {**layout, "nonce": nonce, "names": list(column_names), "metrics": metrics}
     query: Any = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no public way to it
     event, inline = kernel.run_whole(jvm_session(frame.sparkSession), query, spec)
     output = pb.TaskOutput(
@@ -49,4 +56,7 @@ def run_whole(
         checksum=event["checksum"],
         files=event["files"],
     )
-    return FusedRun(output, metrics_of(event), inline)
+    nodes = event.get("operators")
+    if nodes is None:
+        return FusedRun(output, metrics_of(event), inline)
+    return FusedRun(output, metrics_of(event), inline, bound_plan(nodes).content, base64.b64decode(event["op_metrics"]))

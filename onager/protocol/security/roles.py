@@ -3,20 +3,28 @@
 from enum import StrEnum
 from typing import Final
 
+from onager.errors import RoleRefusedError
+
 
 class Role(StrEnum):
     """The kind of caller that a token belongs to."""
 
+    VIEWER = "viewer"
+    """Looks at jobs, executors and schedulers; changes nothing, and fetches no results."""
+    OPERATOR = "operator"
+    """May do what clients may, and drain executors."""
     CLIENT = "client"
     """Submits, watches, fetches, cancels, lists."""
     EXECUTOR = "executor"
     SCHEDULER = "scheduler"
     """Calls other schedulers, and executors in push mode."""
     ADMIN = "admin"
-    """May do what clients may, and read and change the state."""
+    """May do what operators may, and read and change the state."""
 
 
-_CLIENTS: Final = frozenset({Role.CLIENT, Role.ADMIN})
+_CLIENTS: Final = frozenset({Role.CLIENT, Role.OPERATOR, Role.ADMIN})
+_LOOKERS: Final = _CLIENTS | {Role.VIEWER}
+_OPERATORS: Final = frozenset({Role.OPERATOR, Role.ADMIN})
 _ADMINS: Final = frozenset({Role.ADMIN})
 _EXECUTORS: Final = frozenset({Role.EXECUTOR})
 _SCHEDULERS: Final = frozenset({Role.SCHEDULER})
@@ -25,10 +33,12 @@ _EVERYBODY: Final = frozenset(Role)
 _BY_SERVICE: Final = {
     "OnagerScheduler": {
         "SubmitJob": _CLIENTS,
-        "GetJob": _CLIENTS,
-        "ListJobs": _CLIENTS,
-        "WatchJob": _CLIENTS,
-        "WatchEvents": _CLIENTS,
+        "GetJob": _LOOKERS,
+        "ListJobs": _LOOKERS,
+        "WatchJob": _LOOKERS,
+        "WatchEvents": _LOOKERS,
+        "GetFinalPlan": _LOOKERS,
+        "ExportJob": _LOOKERS,
         "CancelJob": _CLIENTS,
         "FetchResult": _CLIENTS,
         "ListExecutors": _EVERYBODY,
@@ -40,6 +50,9 @@ _BY_SERVICE: Final = {
         "CheckState": _ADMINS,
         "BackupState": _ADMINS,
         "ListAudit": _ADMINS,
+        "RetryJob": _CLIENTS,
+        "FetchLogs": _LOOKERS,
+        "DrainExecutor": _OPERATORS,
     },
     "OnagerExecutorGateway": {
         "RegisterExecutor": _EXECUTORS,
@@ -48,9 +61,10 @@ _BY_SERVICE: Final = {
         "ReportTasks": _EXECUTORS,
         "FetchBlob": _EXECUTORS,
         "DeregisterExecutor": _EXECUTORS,
+        "AwaitAsks": _EXECUTORS,
     },
     "OnagerExecutor": {"AnswerPoll": _SCHEDULERS},
-    "OnagerReplica": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS},
+    "OnagerReplica": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS, "AskExecutors": _SCHEDULERS},
 }
 ROLES: Final = {
     f"/onager.v1.{service}/{method}": roles
@@ -58,3 +72,19 @@ ROLES: Final = {
     for method, roles in methods.items()
 }
 """The roles that may call a method, by its full name; a method that is not here takes only tokens without a role."""
+
+
+def full_name(method: str, service: str = "OnagerScheduler") -> str:
+    """Return the name by which `ROLES` has a method of a service."""
+    return f"/onager.v1.{service}/{method}"
+
+
+def may_call(role: Role | None, method: str) -> bool:
+    """Return whether a token of *role* may call a method, given by its full name; one without a role may call any."""
+    return role is None or role in ROLES.get(method, frozenset())
+
+
+def check_role(name: str, role: Role | None, method: str) -> None:
+    """Raise `RoleRefusedError` if the token *name* of *role* may not call a method."""
+    if role is not None and not may_call(role, method):
+        raise RoleRefusedError(name, role, method, sorted(ROLES.get(method, frozenset())))

@@ -1,5 +1,6 @@
 """A scheduler's port: TLS with renewable certificates, and callers that present a token."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +9,32 @@ from typing import Any, Final
 import grpc
 import structlog
 
-from onager.errors import InvalidSettingError, OnagerError, RoleRefusedError, TokenMissingError, TokenRefusedError
+from onager.errors import (
+    AuthenticationError,
+    InvalidSettingError,
+    OnagerError,
+    RoleRefusedError,
+    SessionEndedError,
+    TokenMissingError,
+    TokenRefusedError,
+)
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
 from onager.protocol.security.principal import note_principal
-from onager.protocol.security.roles import ROLES
+from onager.protocol.security.roles import check_role
 from onager.protocol.security.tokens import HEADER, TokenFile
 from onager.protocol.status import abort
 
+REFUSALS: Final[dict[type[AuthenticationError], str]] = {
+    TokenMissingError: "missing",
+    TokenRefusedError: "unknown",
+    RoleRefusedError: "role",
+    SessionEndedError: "unknown",
+}
+"""The reasons by which refusals are counted."""
+_ANY_WAY: Final = "--auth-token-file FILE, or --tls-client-ca FILE"
+_WAYS: Final = {"--scaler-listen": "ONAGER_SCHEDULER_SCALER_TLS_CLIENT_CA, since KEDA shows no token"}
+"""How callers of a port say who they are, where there is no choice."""
 _HEALTH: Final = "/grpc.health.v1.Health/"
 
 log = structlog.get_logger(__name__)
@@ -42,19 +61,21 @@ class ServerAccess:
     token nor a client certificate, unless *insecure* is set.
     """
 
-    def __init__(self, security: ServerSecurity, listen: str) -> None:
+    def __init__(self, security: ServerSecurity, listen: str, flag: str = "--listen") -> None:
+        """Read the files; *flag* set *listen*, and a port whose callers can show no token has none in *security*."""
+        self.refusals: Counter[str] = Counter(dict.fromkeys(REFUSALS.values(), 0))
+        """Calls that were refused, by reason."""
         self._security = security
         self._last = _Configuration.read(security)
         self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
         if self._token is not None:
             self._token.warn()
-        if not (security.insecure or is_loopback(listen)):
-            self._refuse_openness(listen)
+        check_openness(security, listen, flag)
 
     @property
     def interceptors(self) -> "tuple[grpc.aio.ServerInterceptor[Any, Any], ...]":
         """The interceptors that the server needs."""
-        return () if self._token is None else (_TokenGuard(self._token),)
+        return () if self._token is None else (_TokenGuard(self._token, self.refusals),)
 
     def add_port(self, server: grpc.aio.Server, listen: str) -> int:
         """Open the port of *server* and return it; `RuntimeError` or 0 when it is taken, as in gRPC."""
@@ -84,19 +105,23 @@ class ServerAccess:
         log.info("certificates_read_again", file=str(self._security.tls_cert))
         return now.for_grpc()
 
-    def _refuse_openness(self, listen: str) -> None:
-        lacking = []
-        if self._last is None:
-            lacking.append("connections are not encrypted (give --tls-cert FILE and --tls-key FILE)")
-        if self._token is None and self._security.tls_client_ca is None:
-            lacking.append("callers need not say who they are (give --auth-token-file FILE, or --tls-client-ca FILE)")
-        if lacking:
-            raise InvalidSettingError(
-                "--listen",
-                listen,
-                f"other machines reach this address, and {'; and '.join(lacking)}; "
-                "or listen on 127.0.0.1; or say --insecure if every machine of the network is trusted",
-            )
+
+def check_openness(security: ServerSecurity, listen: str, flag: str = "--listen") -> None:
+    """Raise `InvalidSettingError` if other machines reach *listen*, and *security* lets them do so unsafely."""
+    if security.insecure or is_loopback(listen):
+        return
+    lacking = []
+    if security.tls_cert is None:
+        lacking.append("connections are not encrypted (give --tls-cert FILE and --tls-key FILE)")
+    if security.auth_token_file is None and security.tls_client_ca is None:
+        lacking.append(f"callers need not say who they are (give {_WAYS.get(flag, _ANY_WAY)})")
+    if lacking:
+        raise InvalidSettingError(
+            flag,
+            listen,
+            f"other machines reach this address, and {'; and '.join(lacking)}; "
+            "or listen on 127.0.0.1; or say --insecure if every machine of the network is trusted",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +150,9 @@ class _Configuration:
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Refuses every call, except health, without a valid token, or with one of another role; notes who calls."""
 
-    def __init__(self, token: TokenFile) -> None:
+    def __init__(self, token: TokenFile, refusals: Counter[str]) -> None:
         self._token = token
+        self._refusals = refusals
 
     async def intercept_service(
         self,
@@ -140,11 +166,17 @@ class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         # With several tokens it would be unclear which one counts.
         found = self._token.find(str(shown[0])) if len(shown) == 1 else None
         if found is None:
-            return _refusal(method, TokenRefusedError() if shown else TokenMissingError())
-        if found.role is not None and found.role not in (takes := ROLES.get(method, frozenset())):
-            return _refusal(method, RoleRefusedError(found.name, found.role, method, sorted(takes)), caller=found.name)
+            return self._refusal(method, TokenRefusedError() if shown else TokenMissingError())
+        try:
+            check_role(found.name, found.role, method)
+        except RoleRefusedError as error:
+            return self._refusal(method, error, caller=found.name)
         note_principal(found.name)
         return await continuation(handler_call_details)
+
+    def _refusal(self, method: str, error: AuthenticationError, **more: str) -> "grpc.RpcMethodHandler[Any, Any]":
+        self._refusals[REFUSALS[type(error)]] += 1
+        return _refusal(method, error, **more)
 
 
 def _refusal(method: str, error: OnagerError, **more: str) -> "grpc.RpcMethodHandler[Any, Any]":

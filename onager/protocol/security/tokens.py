@@ -77,6 +77,10 @@ class TokenFile:
                 found = token
         return found
 
+    def named(self, name: str) -> tuple[Token, ...]:
+        """Return the tokens of that name; several, while one is replaced."""
+        return tuple(token for token in self._current() if token.name == name)
+
     def warn(self) -> None:
         """Log a warning about tokens that are valid for every role, and a file that everybody can read."""
         if self._path.stat().st_mode & stat.S_IROTH:

@@ -29,7 +29,7 @@ public class Fault extends RowRDD {
     }
 
     public static Bound in(Bound made, String kind) {
-        return new Bound(made.session(), made.plan(), new Fault(made.rdd(), kind), made.broadcasts(), made.operators());
+        return new Bound(made.session(), made.plan(), new Fault(made.rdd(), kind), made.broadcasts(), made.operators(), made.codegenMs());
     }
 
     public static void open(boolean isOpen) {

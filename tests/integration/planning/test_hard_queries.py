@@ -1,9 +1,13 @@
 """Reports of a shop, as warehouses are asked for them: each has many shapes at once."""
 # ruff: noqa: E501  (a query reads best on one line)
 
+import os
+from typing import get_args
+
 import pytest
 
 from onager.protocol import onager_pb2 as pb
+from onager.testing.layout import Layout
 from tests.integration.planning.shop_tables import NAMES, write_shop
 from tests.support.spark.one_executor import CUT, as_multiset, rows_of
 
@@ -105,17 +109,23 @@ def shop(executor, tmp_path_factory):
         executor.spark.catalog.dropTempView(name)
 
 
+IS_ALL = os.environ.get("ONAGER_TESTS") == "all"
+LAYOUTS = get_args(Layout)
 NO_BROADCASTS = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 
 
 @pytest.mark.parametrize(("place", "text"), list(enumerate(QUERIES.values())), ids=QUERIES.keys())
 def test_report(executor, shop, place, text):
-    """Every other report is made without broadcasts, so that all of its joins go through exchanges."""
+    """Every other report is made without broadcasts, so that all of its joins go through exchanges.
+
+    Each is laid out as planned, and in one of the other ways; in all of them with ``ONAGER_TESTS=all``.
+    """
     outcome = executor.plan_sql(text, views=shop, conf=CUT | (NO_BROADCASTS if place % 2 else {}))
-    got = executor.run(outcome)
     expected = rows_of(executor.spark.sql(text).toArrow())
     assert expected, "a query that gives nothing tests nothing"
-    assert as_multiset(got) == as_multiset(expected)
-    if "order by" in text.rpartition(")")[2]:
-        assert list(as_multiset(got)) == list(as_multiset(expected))
+    for layout in LAYOUTS if IS_ALL else ("planned", LAYOUTS[1 + place % 4]):
+        got = executor.run(outcome, layout)
+        assert as_multiset(got) == as_multiset(expected)
+        if "order by" in text.rpartition(")")[2]:
+            assert list(as_multiset(got)) == list(as_multiset(expected))
     assert len(outcome.stages) > 2

@@ -47,7 +47,7 @@ async def forward(tmp_path, here, there):
         if len(one.members.live) < 2:
             async with asyncio.timeout(30):
                 await both.wait()
-        return await one.forwarding._calls.forward(SchedulerId("two"), pb.ForwardRequest(scheduler_id="one"))
+        return await one.forwarding.calls.forward(SchedulerId("two"), pb.ForwardRequest(scheduler_id="one"))
 
 
 @pytest.fixture

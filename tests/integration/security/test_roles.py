@@ -114,7 +114,7 @@ def test_of_several_lines_everybody_sends_the_one_that_is_for_it(files, tmp_path
     [
         ("me client", "is neither a token nor NAME ROLE TOKEN"),
         ("me client 0123456789abcdef more", "is neither a token nor NAME ROLE TOKEN"),
-        ("me root 0123456789abcdef", "has a role that is none: give client, executor, scheduler, admin"),
+        ("me root 0123456789abcdef", "has a role that is none: give viewer, operator, client, executor, "),
         ("me client short", "has less than 16 characters"),
     ],
 )

@@ -12,7 +12,7 @@ from onager.execution_graph.operators import with_reports
 from onager.executor.spark.planning.sizing import HASHED_BYTES
 from onager.executor.spark.stage_plan import SortedOutput
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.api.operators import Operator, operator_tree
+from onager.scheduler.api.operators import Operator, operators_of
 from tests.support.spark.runner import cut, settings
 
 SORTED_SIDES = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
@@ -29,24 +29,23 @@ def table(spark, tmp_path):
     return f"parquet.`{tmp_path / 't'}`"
 
 
-def trees(reports) -> tuple[list[Operator], tuple[OperatorTotals, ...]]:
+def plans(reports) -> tuple[list[tuple[Operator, ...]], tuple[OperatorTotals, ...]]:
     """Return the operators of one stage, by bound plan."""
     blobs = {blob.digest: blob.content for report in reports for blob in report.success.blobs}
     assert all(hashlib.sha256(content).hexdigest() == digest for digest, content in blobs.items())
     found = [OperatorReport(r.success.bound_plan, metrics_text(r.success.op_metrics)) for r in reports]
     totals = with_reports((), found)
     assert sum(each.tasks for each in totals) == len(reports)
-    return [operator_tree(blobs[each.bound_plan], each) for each in totals], totals
-
-
-def all_of(tree: Operator):
-    yield tree
-    for child in tree.children:
-        yield from all_of(child)
+    return [operators_of(blobs[each.bound_plan], each) for each in totals], totals
 
 
 def rows(operators) -> Counter:
-    return Counter((each.name, each.metrics["numOutputRows"]) for each in operators if "numOutputRows" in each.metrics)
+    """Return the rows of each operator that plain Spark has, too."""
+    return Counter(
+        (each.name, each.value("numOutputRows"))
+        for each in operators
+        if each.value("numOutputRows") is not None and not each.name.startswith("Scan stage")
+    )
 
 
 def rows_in_spark(plan) -> Counter:
@@ -73,22 +72,22 @@ def test_operators_have_the_rows_that_plain_spark_counts(spark, job, table):
 
     found = Counter()
     for reports in reported:
-        (tree,), _ = trees(reports)
-        found += rows(all_of(tree))
+        (operators,), _ = plans(reports)
+        found += rows(operators)
         assert max(len(r.success.op_metrics) for r in reports) <= 100
         assert sum(len(r.success.blobs) for r in reports) == 1  # only the first one
     assert found == wanted
     assert any(name.startswith("SortMergeJoin") and count > 0 for name, count in found)
-    scans = [each for reports in reported for each in all_of(trees(reports)[0][0]) if "numFiles" in each.metrics]
-    assert [scan.metrics["numFiles"] for scan in scans] == [3]
-    assert scans[0].metrics["filesSize"] > 0
+    scans = [each for reports in reported for each in plans(reports)[0][0] if each.value("numFiles") is not None]
+    assert [scan.value("numFiles") for scan in scans] == [3]
+    assert scans[0].value("filesSize") > 0
 
 
 def test_a_join_that_becomes_a_hash_join_when_it_is_bound_is_shown_as_one(spark, job, table):
     with settings(spark, SORTED_SIDES):
         stages = cut(spark, spark.sql(QUERY.format(table=table)), SORTED_SIDES | {HASHED_BYTES: "1m"})
 
-    names = {each.name for stage in stages for each in all_of(trees(job.run(stage.stage_id, stage.plan))[0][0])}
+    names = {each.name for stage in stages for each in plans(job.run(stage.stage_id, stage.plan))[0][0]}
 
     assert "ShuffledHashJoin" in names
     assert "SortMergeJoin" not in names
@@ -115,11 +114,11 @@ def test_off_reports_nothing(spark, job, table):
 def test_full_reports_all_metrics(spark, job, table):
     stages = cut(spark, spark.sql(QUERY.format(table=table)))
     found = {
-        name
+        metric.name
         for stage in stages
-        for each in all_of(trees(job.run(stage.stage_id, replace(stage.plan, metrics="full")))[0][0])
-        for name, value in each.metrics.items()
-        if value > 0
+        for each in plans(job.run(stage.stage_id, replace(stage.plan, metrics="full")))[0][0]
+        for metric in each.metrics
+        if metric.value > 0
     }
     assert {"numOutputRows", "peakMemory", "pipelineTime", "aggTime"} <= found
 
@@ -128,8 +127,8 @@ def test_rows_that_go_into_a_dataset(spark, new_job, tmp_path, table):
     sink = pb.Sink(path=str(tmp_path / "out"), format="parquet", mode="error")
     job = new_job(sink=sink)
     (stage,) = cut(spark, spark.sql(f"SELECT id + 1 AS n FROM {table} WHERE id % 4 = 1"))
-    (tree,), totals = trees(job.run(stage.stage_id, stage.plan))
-    counted = {each.name: each.metrics["numOutputRows"] for each in all_of(tree) if "numOutputRows" in each.metrics}
+    (operators,), totals = plans(job.run(stage.stage_id, stage.plan))
+    counted = dict(rows(operators).keys())
     assert counted["Filter"] == 1000
     assert counted["ColumnarToRow"] == 4000
     assert totals[0].tasks == stage.plan.partitions
@@ -137,8 +136,8 @@ def test_rows_that_go_into_a_dataset(spark, new_job, tmp_path, table):
 
 def test_secrets_in_the_text_of_operators_are_redacted(spark, job):
     (stage,) = cut(spark, spark.sql("SELECT id FROM RANGE(9) WHERE concat('password=', id) <> 'password=hunter2'"))
-    (report, *_) = job.run(stage.stage_id, stage.plan)
-    content = report.success.blobs[0].content
+    reports = job.run(stage.stage_id, stage.plan)
+    (content,) = (blob.content for report in reports for blob in report.success.blobs)
     assert b"hunter2" not in content
     assert b"password=" in content
 
@@ -153,9 +152,11 @@ def test_what_a_task_reports_is_no_more_than_pairs(spark, job):
 
 def test_rows_that_are_sorted_in_several_tasks(spark, job, table):
     stages = cut(spark, spark.sql(f"SELECT id FROM {table} WHERE id % 2 = 0 ORDER BY id DESC"), parallel_sort_bytes=0)
-    counted = Counter()
+    counted, read = Counter(), []
     for stage in stages:
-        for tree in trees(job.run(stage.stage_id, stage.plan))[0]:
-            counted += rows(all_of(tree))
+        for operators in plans(job.run(stage.stage_id, stage.plan))[0]:
+            counted += rows(operators)
+            read += [each.value("numOutputRows") for each in operators if each.name.startswith("Scan stage")]
     assert isinstance(stages[0].plan.output, SortedOutput)
     assert counted == Counter([("Scan parquet", 4000), ("ColumnarToRow", 4000), ("Filter", 2000)])
+    assert read == [2000]

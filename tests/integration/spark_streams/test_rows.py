@@ -6,7 +6,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from tests.integration.spark_runner.test_operators import all_of, rows, trees
+from tests.integration.spark_runner.test_operators import plans, rows
 from tests.integration.spark_runner.test_rows import EVERY_TYPE, sorted_rows
 from tests.integration.spark_streams.pipelined import stream_use
 from tests.support.spark.runner import cut
@@ -43,9 +43,9 @@ def test_executors_that_stream_report_what_operators_measured_of_one_bound_plan(
     reports = job.wait()
     counted = Counter()
     for stage in stages:
-        (tree,), (totals,) = trees([r for r in reports if r.task.stage_id == stage.stage_id])
+        (operators,), (totals,) = plans([r for r in reports if r.task.stage_id == stage.stage_id])
         assert totals.tasks == stage.plan.partitions
-        counted += rows(all_of(tree))
+        counted += rows(operators)
     assert {("Range", 20_000), ("Filter", 10_000), ("Range", 977), ("SortMergeJoin", 10_000)} <= set(counted)
     assert sum(len(r.success.blobs) for r in reports) <= 2 * len(stages)
 

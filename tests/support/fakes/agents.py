@@ -66,6 +66,9 @@ class ScriptedWorker:
     def sample_load(self):
         return None
 
+    def progress(self):
+        return ()
+
     def is_alive(self):
         return True
 

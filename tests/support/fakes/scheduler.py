@@ -26,8 +26,12 @@ class FakeScheduler(OnagerSchedulerServicer):
         self.progress: list[pb.JobProgress] = []
         self.load: pb.ExecutorLoad | None = None
         self.batches: list[pb.EventBatch] = []
+        self.final_stages: list[pb.FinalStage] = []
+        """Told one on a page."""
+        self.exports: dict[str, list[bytes]] = {}
         self.audit: list[pb.AuditEntry] = []
         """Told one on a page."""
+        self.logs: list[pb.AttemptLog] = []
         self.partitions: list[list[pa.RecordBatch]] = []
         self.schema = pa.schema([("n", pa.int64())])
         self.piece_bytes = 1 << 20
@@ -66,6 +70,12 @@ class FakeScheduler(OnagerSchedulerServicer):
             _abort(context, JobNotFoundError(request.job_id))
         return pb.JobDetail(progress=self.progress[-1], spec=self.jobs[request.job_id])
 
+    def GetFinalPlan(self, request, context):  # noqa: N802
+        self._enter("GetFinalPlan", request, context)
+        stages = [stage for stage in self.final_stages if stage.info.stage_id >= request.stage_id]
+        following = stages[1].info.stage_id if len(stages) > 1 else 0
+        return pb.FinalPlan(job_id=request.job_id, state=self.progress[-1].state, stages=stages[:1], next=following)
+
     def ListJobs(self, request, context):  # noqa: N802
         self._enter("ListJobs", request, context)
         return pb.ListJobsResponse(jobs=self.progress)
@@ -81,6 +91,27 @@ class FakeScheduler(OnagerSchedulerServicer):
         self._enter("WatchEvents", request, context)
         later = (batch for batch in self.batches if batch.position > request.after)
         yield from self._breaking(later, context)
+
+    def ExportJob(self, request, context):  # noqa: N802
+        self._enter("ExportJob", request, context)
+        chunks = (pb.ExportChunk(content=content) for content in self.exports[request.format])
+        yield from self._breaking(chunks, context)
+
+    def RetryJob(self, request, context):  # noqa: N802
+        self._enter("RetryJob", request, context)
+        existed = request.new_job_id in self.jobs
+        self.jobs[request.new_job_id] = self.jobs[request.job_id]
+        return pb.RetryJobResponse(job_id=request.new_job_id, existed=existed)
+
+    def FetchLogs(self, request, context):  # noqa: N802
+        self._enter("FetchLogs", request, context)
+        after = {each.task.SerializeToString(): each.position for each in request.after}
+        later = (log for log in self.logs if log.end > after.get(log.task.SerializeToString(), -1))
+        yield from self._breaking(later, context)
+
+    def DrainExecutor(self, request, context):  # noqa: N802
+        self._enter("DrainExecutor", request, context)
+        return pb.DrainExecutorResponse(running=1)
 
     def CancelJob(self, request, context):  # noqa: N802
         self._enter("CancelJob", request, context)

@@ -16,6 +16,7 @@ from onager.executor.agent.agent import Agent, Outcome
 from onager.executor.agent.gateway import SchedulerGateway
 from onager.executor.agent.membership import Identity
 from onager.executor.agent.push import Port
+from onager.executor.attempt_logs import AttemptLogs
 from onager.executor.exchange import Contents
 from onager.executor.settings import ExecutorSettings
 from onager.executor.work import Assignment, OnReport
@@ -78,6 +79,9 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
     reports: list = field(default_factory=list)
     blob_requests: list = field(default_factory=list)
     goodbyes: list = field(default_factory=list)
+    asks: asyncio.Queue = field(default_factory=asyncio.Queue)
+    """Answers to the call that waits for what is asked besides tasks."""
+    awaited: list = field(default_factory=list)
     acknowledges: bool = True
     credits: bool = False
     """Whether what is not filled is added to the poll that waits."""
@@ -134,6 +138,11 @@ class ScriptedGateway(OnagerExecutorGatewayServicer):
         await self._fault(self.after, "report", request, context)
         return answer
 
+    async def AwaitAsks(self, request, context):
+        self.awaited.append(request)
+        await self._fault(self.before, "asks", request, context)
+        return await self.asks.get()
+
     async def FetchBlob(self, request, context):
         self.blob_requests.append(request.digest)
         await self._fault(self.before, "blob", request, context)
@@ -172,6 +181,7 @@ class ScriptedWorker:
     streamed: set = field(default_factory=set)
     running: dict = field(default_factory=dict)
     full: str = ""
+    permille: int = 0
     load: pb.ExecutorLoad | None = None
     start_error: Exception | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -211,6 +221,9 @@ class ScriptedWorker:
 
     def sample_load(self) -> pb.ExecutorLoad | None:
         return self.load
+
+    def progress(self) -> list[pb.AttemptProgress]:
+        return [pb.AttemptProgress(task=task_id(k), rows_read=7, permille=self.permille) for k in self.running]
 
     def is_alive(self) -> bool:
         return self.alive
@@ -258,6 +271,7 @@ async def rig(
     schedulers: int = 1,
     contents: Contents | None = None,
     load: pb.ExecutorLoad | None = None,
+    logs: AttemptLogs | None = None,
     **settings,
 ) -> AsyncIterator[Rig]:
     gateways = [ScriptedGateway() for _ in range(schedulers)]
@@ -276,7 +290,7 @@ async def rig(
         client = await stack.enter_async_context(SchedulerGateway(config.scheduler_addresses))
         port = Port(config, ServerAccess(config.server_security, config.listen)) if config.mode == "push" else None
         address = "" if port is None else port.address
-        agent = Agent(config, identity, worker, client, SystemClock(), address=address)
+        agent = Agent(config, identity, worker, client, SystemClock(), address=address, logs=logs)
         if port is not None:
             await stack.enter_async_context(port.serving(agent))
         outcome = asyncio.create_task(agent.run())

@@ -12,8 +12,8 @@ import grpc
 import psutil
 
 import onager
-from onager.cli.output import plain
 from onager.errors import OnagerError
+from onager.protocol.plain import plain
 from tests.support.processes.children import free_port
 from tests.support.waiting import until
 

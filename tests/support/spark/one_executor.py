@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from onager.executor.spark.planning import FusedRun, plan_job
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import start_session
+from onager.executor.spark.stage_plan import MetricsWanted
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.testing.job import JobRun, result_table
+from onager.testing.layout import Layout, Marked, lay_out
 from onager.testing.run import rows_of
 
 TIMEOUT_S = 100
@@ -49,10 +52,12 @@ class OneExecutor:
     def arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self.spark), plan, column_names)
 
-    def run_fused(self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None) -> FusedRun:
+    def run_fused(
+        self, frame: DataFrame, column_names: Sequence[str], sink: pb.Sink | None, metrics: MetricsWanted
+    ) -> FusedRun:
         self.fused.append((frame, column_names, sink))
         self.jobs += 1
-        return run_whole(self.runner.kernel, "executor-1", self.job_id, frame, column_names, sink)
+        return run_whole(self.runner.kernel, "executor-1", self.job_id, frame, column_names, sink, metrics)
 
     @property
     def job_id(self) -> JobId:
@@ -88,23 +93,42 @@ class OneExecutor:
         )
         return self.plan(pb.JobSpec(python=function, views=views, conf=conf, **fields))
 
-    def run(self, outcome: pb.PlanOutcome) -> list[tuple[Any, ...]]:
-        """Run the stages of *outcome* and return the rows of the result, in order.
+    def run(self, outcome: pb.PlanOutcome, layout: Layout = "planned") -> list[tuple[Any, ...]]:
+        """Run the stages of *outcome*, laid out as given, and return the rows of the result, in order.
 
         Those of a query that was not cut were run when it was planned; it must be the last one.
         """
         if outcome.HasField("fused_output"):
             success = pb.TaskSuccess(output=outcome.fused_output, inline_result=outcome.fused_inline_result)
             return rows_of(result_table(str(self.directory), self.job_id, 1, 0, success))
+        with self.running(outcome, layout) as job:
+            return [row for table in job.partitions(str(self.directory)) for row in rows_of(table)]
+
+    @contextmanager
+    def running(self, outcome: pb.PlanOutcome, layout: Layout = "planned") -> Iterator[JobRun]:
+        """Yield the job of *outcome*, whose stages have run, laid out as given."""
         self.jobs += 1
         blobs = {blob.digest: blob.content for blob in outcome.blobs}
         stages = {stage.stage_id: blobs[stage.plan_digest] for stage in outcome.stages}
-        job = JobRun([self.runner], self.job_id, stages)
+        laid = lay_out(layout, [_marked(stage) for stage in outcome.stages])
+        sink = outcome.sink if outcome.HasField("sink") else None
+        job = JobRun([self.runner], self.job_id, stages, laid, sink=sink)
         try:
             job.run(TIMEOUT_S)
-            return [row for table in job.partitions(str(self.directory)) for row in rows_of(table)]
+            yield job
         finally:
             self.runner.close_job(self.job_id)
+
+
+def _marked(stage: pb.PlannedStage) -> Marked:
+    return Marked(
+        stage_id=stage.stage_id,
+        tasks=stage.partitions,
+        reads=frozenset(source.stage_id for source in stage.inputs),
+        buckets=stage.partitions if stage.may_merge else 0,
+        may_fuse=stage.may_fuse,
+        may_split=frozenset(source.stage_id for source in stage.inputs if source.may_split),
+    )
 
 
 def as_multiset(rows: Sequence[tuple[Any, ...]]) -> Counter[str]:

@@ -2,7 +2,7 @@
 
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +16,10 @@ from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.planning.cutter import CutStage, Cutter
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StagePlan
+from onager.ids import StageId
 from onager.protocol import onager_pb2 as pb
 
+NOTHING_FUSED: Mapping[int, StagePlan] = {}
 PLANNING_CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "3",
@@ -66,14 +68,34 @@ class JobRun:
         self.inline: dict[tuple[int, int], bytes] = {}
         self.reports: list[pb.TaskReport] = []
 
-    def task_set(self, stage_id: int, plan: StagePlan, partitions: Iterable[int], attempt: int = 0) -> pb.TaskSet:
+    def task_set(
+        self,
+        stage_id: int,
+        plan: StagePlan,
+        partitions: Iterable[int],
+        attempt: int = 0,
+        *,
+        fused: Mapping[int, StagePlan] = NOTHING_FUSED,
+        reads: Sequence[pb.TaskRead] = (),
+    ) -> pb.TaskSet:
+        """Return the task set of *partitions*: of a stage with *fused* in it, or of one that reads what *reads* say."""
         made = pb.TaskSet(
-            job_id=self.job_id, stage_id=stage_id, work=pb.QUERY, partitions=plan.partitions, stage_attempt=attempt
+            job_id=self.job_id,
+            stage_id=stage_id,
+            work=pb.QUERY,
+            partitions=1 if fused else len(reads) or plan.partitions,
+            stage_attempt=attempt,
+            fused=[
+                pb.FusedStage(stage_id=each, plan_digest=sha256(part.fragment).hexdigest())
+                for each, part in fused.items()
+            ],
+            reads=reads,
         )
         made.plan_digest = sha256(plan.fragment).hexdigest()
         for p in partitions:
             made.tasks.add(partition=p, task_attempt=0)
-        for source in {s.stage_id for s in plan.inputs if isinstance(s, ExchangeInput)}:
+        inputs = {s.stage_id for p in (plan, *fused.values()) for s in p.inputs if isinstance(s, ExchangeInput)}
+        for source in sorted(inputs - set(fused)):
             location = made.inputs.add(stage_id=source)
             location.outputs.extend(self.outputs[source][i] for i in sorted(self.outputs[source]))
         is_result = isinstance(plan.output, ResultOutput)
@@ -83,10 +105,19 @@ class JobRun:
         return made
 
     def run(
-        self, stage_id: int, plan: StagePlan, partitions: Iterable[int] | None = None, attempt: int = 0
+        self,
+        stage_id: int,
+        plan: StagePlan,
+        partitions: Iterable[int] | None = None,
+        attempt: int = 0,
+        *,
+        fused: Mapping[int, StagePlan] = NOTHING_FUSED,
+        reads: Sequence[pb.TaskRead] = (),
     ) -> list[pb.TaskReport]:
-        """Run tasks of a stage and wait for their reports, in order of partitions."""
-        task_set = self.task_set(stage_id, plan, range(plan.partitions) if partitions is None else partitions, attempt)
+        """Run tasks of a stage, laid out as given, and wait for their reports, in order of partitions."""
+        every = range(1 if fused else len(reads) or plan.partitions)
+        chosen = every if partitions is None else partitions
+        task_set = self.task_set(stage_id, plan, chosen, attempt, fused=fused, reads=reads)
         done, reports = threading.Event(), []
 
         def on_report(report: pb.TaskReport) -> None:
@@ -98,7 +129,7 @@ class JobRun:
                 done.set()
 
         if task_set.tasks:
-            self.runner.run(task_set, plan, on_report)
+            self.runner.run(task_set, plan, on_report, {StageId(each): part for each, part in fused.items()})
             assert done.wait(90), f"{len(reports)} of {len(task_set.tasks)} tasks reported"
         self.reports += reports
         return sorted(reports, key=lambda r: r.task.partition)

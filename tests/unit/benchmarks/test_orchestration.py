@@ -37,7 +37,16 @@ def test_a_row_is_the_median_of_its_samples_by_task():
     assert row["scheduler_cpu_us_per_task"] == 200
     assert row["conflicts"] == 3
     assert set(COLUMNS) - set(row) == {
-        *("backend", "mode", "schedulers", "tasks", "first_task_ms_p50", "first_task_ms_p99", "spark_tasks_per_s")
+        *(
+            "backend",
+            "mode",
+            "metrics",
+            "schedulers",
+            "tasks",
+            "first_task_ms_p50",
+            "first_task_ms_p99",
+            "spark_tasks_per_s",
+        )
     }
 
 

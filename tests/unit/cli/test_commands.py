@@ -9,9 +9,13 @@ import time
 import pyarrow as pa
 import pytest
 
+from onager.cli.events import what
+from onager.client.events import JobEvent
 from onager.clock import SystemClock
+from onager.explain_analyze import marked_analyzed
 from onager.protocol import onager_pb2 as pb
 from onager.version import __version__
+from tests.unit.client.plans import EVENTS, STAGES
 
 
 @pytest.fixture
@@ -344,3 +348,53 @@ def test_events_are_lines_for_people_and_objects_for_programs(onager, scheduler)
     assert [line["type"] for line in found] == ["not_kept", "tasks_launched", "task_failed"]
     assert found[2]["failure"] == failed["failure"]
     assert found[2]["scheduler_id"] == "s1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"fused": [2, 3, 4, 6]}, "stage 7: its one task computes stage 2-4, 6, too"),
+        ({"reads": [{"first_bucket": 0, "end_bucket": 200}]}, "stage 7: reads 200 buckets in 1 task"),
+        ({"reads": [{"end_bucket": 90}, {"end_bucket": 100}]}, "stage 7: reads 100 buckets in 2 tasks"),
+    ],
+)
+def test_it_is_told_how_a_stage_was_laid_out(fields, told):
+    event = JobEvent(3, 1, "s1", "stage_laid_out", {"stage_id": 7} | fields)
+    assert what(event) == told
+
+
+def test_the_plan_as_it_ran(onager, job):
+    job.final_stages, job.batches = STAGES, EVENTS
+    shown = onager("job", "j", "--analyze", "--scheduler", job.address)
+    assert shown.code == 0
+    assert shown.out.startswith("j  successful  2.5 s  n\n\nstage 0  plan")
+    assert "60,175" in shown.out
+    assert "! spill" in shown.out
+    assert "TRY" not in shown.out
+    assert "TRY" in onager("job", "j", "--analyze", "--per-task", "--scheduler", job.address).out
+
+    whole = json.loads(onager("job", "j", "--analyze", "--per-task", "-o", "json", "--scheduler", job.address).out)
+    stage = whole["stages"][1]
+    assert (stage["progress"]["name"], stage["estimated_rows"]) == ("scan lineitem → partial aggregate", 1_000_000)
+    assert stage["plans"][0]["operators"][1]["metrics"][0] == {"name": "numOutputRows", "type": "sum", "value": 20}
+    assert [task["run_ms"] for task in stage["tasks"]] == [500, 500, 3000]
+    assert "skew" in {hint["kind"] for hint in stage["hints"]}
+
+
+@pytest.mark.parametrize("flags", [["--per-task"], ["--analyze", "--plan"]])
+def test_flags_that_do_not_go_together(onager, job, flags):
+    refused = onager("job", "j", *flags, "--scheduler", job.address)
+    assert refused.code == 2
+    assert "--analyze" in refused.err
+
+
+def test_explain_analyze_prints_the_plan(onager, job):
+    job.final_stages, job.batches = STAGES, EVENTS
+    marked = marked_analyzed(job.schema.serialize().to_pybytes())
+    job.schema = pa.ipc.read_schema(pa.py_buffer(marked))
+    common = ("submit", "-e", "EXPLAIN ANALYZE SELECT 1", "--scheduler", job.address)
+    done = onager(*common)
+    assert (done.code, done.out.splitlines()[0].startswith("stage 0  plan")) == (0, True)
+    assert "60,175" in done.out
+    (row,) = json.loads(onager(*common, "-o", "json").out)
+    assert f"{row['plan']}\n" == done.out

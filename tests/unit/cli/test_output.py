@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from onager.cli.output import json_text, print_table, size, unique_names
+from onager.cli.output import json_text, print_table, unique_names
+from onager.client.amounts import size
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from onager.execution_graph import (
+    AdaptivePolicy,
     Event,
     ExecutionGraph,
     ExecutorLost,
@@ -276,6 +277,7 @@ def new_graph(
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
     pipeline: Pipeline | None = None,
+    adaptive: AdaptivePolicy | None = None,
 ) -> ExecutionGraph:
     return submit(
         job_id="job-1",
@@ -286,6 +288,7 @@ def new_graph(
         limits=limits,
         speculation=speculation,
         pipeline=pipeline,
+        adaptive=adaptive,
     )
 
 
@@ -295,9 +298,10 @@ def planned(
     limits: RetryLimits | None = None,
     speculation: SpeculationPolicy | None = None,
     pipeline: Pipeline | None = None,
+    adaptive: AdaptivePolicy | None = None,
 ) -> Job:
     """Return a job whose planning, on executor ``planner``, found *stages*."""
-    job = Job(graph=new_graph(limits, speculation, pipeline), is_shared=is_shared)
+    job = Job(graph=new_graph(limits, speculation, pipeline, adaptive), is_shared=is_shared)
     job.launch("planner")
     has_sink = any(s.work is not StageWork.QUERY for s in stages)
     assert job.feed(job.plan(*stages, sink=SINK if has_sink else None))

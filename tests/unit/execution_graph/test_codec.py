@@ -9,6 +9,7 @@ import pytest
 
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph import (
+    AdaptivePolicy,
     Event,
     EventBatch,
     ExecutionGraph,
@@ -20,6 +21,9 @@ from onager.execution_graph import (
     PipelineAbandoned,
     RetryLimits,
     SpeculationPolicy,
+    StageInput,
+    StageLaidOut,
+    TaskRead,
     TasksLost,
     apply_all,
     decode_batch,
@@ -29,6 +33,7 @@ from onager.execution_graph import (
     encode_graph,
     encoding_graph,
     find_stragglers,
+    sizes_text,
 )
 from onager.execution_graph.stages import FailedStage, RunningStage
 from tests.unit.execution_graph.builder import Job, chain, failure, new_graph, output, planned, stage, with_sink
@@ -125,6 +130,28 @@ def abandoned() -> Job:
     return job
 
 
+def laid_out() -> Job:
+    """A stage that was fused into another, and one whose tasks read several buckets, or parts of one."""
+    split = (StageInput(1, "bucket", may_split=True),)
+    last = replace(stage(4, reads=(1, 3)), inputs=(*split, StageInput(3, "all")))
+    job = planned(stage(1), *(replace(s, may_fuse=True) for s in (stage(2), stage(3, reads=(2,)))), last,
+                  adaptive=AdaptivePolicy())  # fmt: skip
+    job.feed(StageLaidOut(stage_id=3, basis=((2, 0), (3, 0)), fused=(2,), at_ms=job.tick()))
+    job.launch("a")
+    job.launch("b")
+    for stage_id, partition in ((1, 0), (1, 1), (3, 0)):
+        made = job.success(stage_id, partition)
+        job.feed(replace(made, output=replace(made.output, bucket_sizes=sizes_text(bytes(2), 2, 2))))
+    reads = (
+        TaskRead(first_bucket=0, end_bucket=1),
+        TaskRead(first_bucket=1, end_bucket=2, split_stage_id=1, first_producer=0, end_producer=1),
+        TaskRead(first_bucket=1, end_bucket=2, split_stage_id=1, first_producer=1, end_producer=2),
+    )
+    job.feed(StageLaidOut(stage_id=4, basis=((1, 0), (3, 0), (4, 0)), reads=reads, at_ms=job.tick()))
+    assert job.states() == ["successful", "fused", "successful", "resolved"]
+    return job
+
+
 JOBS = [
     Job,
     unresolved_and_resolved,
@@ -138,6 +165,7 @@ JOBS = [
     pausing,
     pipelined,
     abandoned,
+    laid_out,
 ]
 
 
@@ -155,7 +183,7 @@ def test_every_state_survives_the_round_trip(make: type[Job]) -> None:
 
 def test_the_jobs_of_this_file_are_in_every_state() -> None:
     states = {s.state for make in JOBS for s in make().graph.stages}
-    assert states == {"unresolved", "resolved", "running", "successful", "failed"}
+    assert states == {"unresolved", "resolved", "running", "successful", "failed", "fused"}
     outcomes = {make().graph.outcome.type for make in JOBS}
     assert outcomes == {"active", "succeeded", "failed", "cancelled"}
     stage_1 = running_with_everything().stage(1)
@@ -194,6 +222,7 @@ def test_every_event_survives_the_round_trip() -> None:
         JobCancelled(reason="r", at_ms=1),
         *speculating().log,
         *abandoned().log,
+        *laid_out().log,
     ]
     job.lose("a")
     events += job.log[-1:]
@@ -220,7 +249,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["4.0", "10.3"])
+@pytest.mark.parametrize("version", ["5.0", "10.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
@@ -240,18 +269,18 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
         return [extended(v) for v in found] if isinstance(found, list) else found
 
     graph = json.dumps(extended(json.loads(encode_graph(job.graph))), separators=(",", ":")).encode()
-    assert decode_graph(with_version(graph, "1.7")) == job.graph
+    assert decode_graph(with_version(graph, "1.9")) == job.graph
     batch = EventBatch(batch_id="b", events=tuple(job.log))
     data = json.dumps(extended(json.loads(encode_batch(batch))), separators=(",", ":")).encode()
-    assert decode_batch(with_version(data, "1.7")) == batch
+    assert decode_batch(with_version(data, "1.9")) == batch
 
 
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    version = {speculating: b"2.4", pipelined: b"3.2"}.get(make, b"1.5")
+    version = {speculating: b"2.6", pipelined: b"3.4", laid_out: b"4.0"}.get(make, b"1.7")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
-    version = {speculating: b"2.4", abandoned: b"3.2"}.get(make, b"1.5")
+    version = {speculating: b"2.6", abandoned: b"3.4", laid_out: b"4.0"}.get(make, b"1.7")
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
         b'{"schema_version":"%b",' % version
     )
@@ -259,34 +288,34 @@ def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: t
 
 def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:
     job = Job(graph=new_graph(pipeline=Pipeline()))
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.2",'), "others would plan it as they know it"
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.4",'), "others would plan it as they know it"
     job.launch("a")
     job.feed(job.plan(*chain(2)))
     job.finish()
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.5",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.7",')
     again = abandoned()
-    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.5",')
+    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.7",')
 
 
 def test_a_job_that_needed_not_all_of_its_rows_is_news_when_it_has_ended_too() -> None:
     job = pipelined()
     job.succeed(3, 0, 1)
     assert not job.graph.is_active
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.2",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.4",')
 
 
 def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None:
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.5",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.7",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.4",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.4",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.6",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.6",')
 
 
-@pytest.mark.parametrize("version", ["1.6", "2.5", "3.3"])
+@pytest.mark.parametrize("version", ["1.8", "2.7", "3.5", "4.1"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):
@@ -386,7 +415,7 @@ def test_damage_within_a_portion_is_told_as_such(at: float) -> None:
     place = data.index(b'"rows":', int(len(data) * at)) + len(b'"rows":')
     with pytest.raises(StateCorruptError, match="cannot be read"):
         read_in_portions(data[:place] + b"x" + data[place + 1 :])
-    newer = with_version(data, "1.7")
+    newer = with_version(data, "1.9")
     with pytest.raises(SchemaVersionError):
         read_in_portions(newer[:place] + b"x" + newer[place + 1 :])
 

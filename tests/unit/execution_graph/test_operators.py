@@ -4,15 +4,15 @@ import base64
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from onager.execution_graph import EventBatch, decode_graph, encode_batch, encode_graph, metrics_text
+from onager.execution_graph import EventBatch, decode_batch, decode_graph, encode_batch, encode_graph, metrics_text
 from onager.execution_graph.encoding import encoder
 from onager.execution_graph.operators import MAX_PLANS, OperatorReport, OperatorTotals, with_reports
 from onager.execution_graph.stages import TaskLedger
-from tests.unit.execution_graph.builder import chain, planned, stage
+from tests.unit.execution_graph.builder import Job, chain, output, planned, stage
 
 LARGEST = 2**63 - 1
 
@@ -40,17 +40,20 @@ def by_plan(totals):
     return {each.bound_plan: each for each in totals}
 
 
+@settings(deadline=None)
 @given(st.lists(reports, max_size=8), st.randoms(use_true_random=False))
 def test_the_order_of_reports_does_not_matter(found, random):
     shuffled = random.sample(found, len(found))
     assert by_plan(with_reports((), shuffled)) == by_plan(with_reports((), found))
 
 
+@settings(deadline=None)
 @given(st.lists(reports, max_size=8), st.integers(0, 8))
 def test_reports_can_come_in_any_portions(found, cut):
     assert with_reports(with_reports((), found[:cut]), found[cut:]) == with_reports((), found)
 
 
+@settings(deadline=None)
 @given(st.lists(values, max_size=5))
 def test_odd_keys_are_merged_by_maximum_and_even_ones_are_summed(found):
     totals = with_reports((), [OperatorReport("p", text(*each.items())) for each in found])
@@ -60,6 +63,7 @@ def test_odd_keys_are_merged_by_maximum_and_even_ones_are_summed(found):
     assert totals == ((OperatorTotals(bound_plan="p", tasks=len(found), values=wanted),) if found else ())
 
 
+@settings(deadline=None)
 @given(st.lists(reports, max_size=8))
 def test_totals_are_written_as_pydantic_writes_them(found):
     ledger = TaskLedger().with_outputs({}, {}, operators=found)
@@ -68,6 +72,7 @@ def test_totals_are_written_as_pydantic_writes_them(found):
     assert ledgers.validate_json(encoder(TaskLedger)(ledger)) == ledger
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_not_reported(data):
     told = metrics_text(data)
@@ -130,6 +135,40 @@ def test_the_attempt_that_loses_adds_nothing():
     job.launch("b", 1)
     assert not job.feed(loser)
     assert job.stage(1).ledger.operators == ()
+
+
+def test_a_partition_that_is_made_again_counts_once():
+    job = planned(*chain(2, partitions=2))
+    job.launch("a", 2)
+    assert job.feed(told(job.success(1, 0), "p", (0, 10), (3, 7)))
+    assert job.feed(told(job.success(1, 1), "", (0, 5)))
+    job.launch("b", 1)
+    assert job.feed(job.cannot_fetch(2, 0, 1, 1))
+    job.launch("c", 1)
+    assert job.feed(told(job.success(1, 1), "", (0, 5)))
+    (totals,) = job.stage(1).ledger.operators
+    assert job.stage(1).ledger.success_count(1) == 2
+    assert totals == OperatorTotals(bound_plan="p", tasks=2, values=((0, 15), (3, 7)))
+
+
+def test_a_query_that_ran_while_it_was_planned_has_its_operators():
+    job = planned(stage(1))
+    event = next(each for each in job.log if each.type == "job_planned")
+    fused = replace(
+        event,
+        stages=(stage(1, 1, plan_digest=None, kind="result"),),
+        fused_output=output("n"),
+        op_metrics=text((0, 7)),
+        bound_plan="p",
+    )
+    again = Job()
+    again.launch("a", 1)
+    assert again.feed(replace(fused, executor_id=again.held(0, 0).executor_id))
+    (totals,) = again.stage(1).ledger.operators
+    assert totals == OperatorTotals(bound_plan="p", tasks=1, values=((0, 7),))
+    assert decode_graph(encode_graph(again.graph)) == again.graph
+    batch = EventBatch(batch_id="b", events=tuple(again.log))
+    assert decode_batch(encode_batch(batch)) == batch
 
 
 def test_records_without_metrics_have_nothing_of_them():

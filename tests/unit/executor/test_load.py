@@ -1,5 +1,6 @@
 """What an executor's processes use: sampled, and told with heartbeats."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from onager.executor.agent.load_watch import LoadWatch
 from onager.executor.spark.load import ProcessTree
+from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from tests.support.fakes.scripted_gateway import rig
 from tests.support.waiting import eventually, until
@@ -77,3 +79,18 @@ async def test_heartbeats_carry_the_load() -> None:
     async with rig(slots=3, load=pb.ExecutorLoad(rss_bytes=5)) as r:
         await eventually(lambda: r.gateway.heartbeats and r.gateway.heartbeats[-1].HasField("load"))
         assert r.gateway.heartbeats[-1].load == pb.ExecutorLoad(rss_bytes=5, free_slots=3)
+
+
+async def test_the_memory_in_use_is_reported_once_a_sample_for_each_stage() -> None:
+    samples = [pb.ExecutorLoad(rss_bytes=5), pb.ExecutorLoad(rss_bytes=6), None]
+
+    async def sample() -> pb.ExecutorLoad | None:
+        return samples.pop(0)
+
+    watch = LoadWatch(sample)
+    keys = [TaskKey(JobId("j"), StageId(stage), 0, Partition(p), 0) for stage in (1, 2) for p in (0, 1)]
+    assert [watch.rss_bytes(key) for key in keys] == [0, 0, 0, 0]
+    looking = asyncio.create_task(watch.run())
+    await eventually(lambda: len(samples) == 2)
+    assert [watch.rss_bytes(key) for key in keys] == [5, 0, 5, 0]
+    looking.cancel()

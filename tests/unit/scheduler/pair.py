@@ -48,7 +48,7 @@ class Pair:
             await replica._backend.put(Keyspace.Schedulers, replica.members.id, replica.members.record.encoded())
         for replica in self.replicas.values():
             await replica.start()
-            replica.forwarding._calls.forward = self.forward
+            replica.forwarding.calls.forward = self.forward
 
     async def forward(self, scheduler_id, request):
         self.calls.append(request)

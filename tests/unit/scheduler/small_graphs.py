@@ -22,7 +22,7 @@ from onager.scheduler.executors.records import ExecutorRecord, ExecutorSession
 from onager.scheduler.jobs import job_store
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_store import JobStore
-from onager.state_backend import Committed, Keyspace, OutcomeUnknown
+from onager.state_backend import Committed, Delete, Keyspace, OutcomeUnknown
 from onager.state_backend.memory import MemoryBackend
 
 SLOT = ExecutorSlot("e1", "life", 1)
@@ -148,3 +148,12 @@ async def append(jobs, job, events):
             kept.append(event)
             graph = after
     return await jobs.commit(job, tuple(kept), graph) if kept else job_store.Committed(job)
+
+
+async def forget(backend, job_id="job-1"):
+    """Remove all that is stored of a job."""
+    for keyspace in Keyspace:
+        gone = await backend.scan_keys(keyspace, limit=10_000)
+        found = [Delete(keyspace, key) for key in gone if job_id in key.split("/")]
+        if found:
+            await backend.put_txn(found)

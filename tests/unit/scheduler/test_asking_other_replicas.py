@@ -68,7 +68,7 @@ async def test_a_watcher_asks_again_while_a_call_is_in_flight(pair):
         await may_arrive.wait()
         return answer
 
-    pair.here.forwarding._calls.forward = slow
+    pair.here.forwarding.calls.forward = slow
     early = asyncio.create_task(actor.progress(job_id))
     await is_made.wait()
     await pair.there.local.fill(job_id, [ExecutorReservation.of(SLOT)])

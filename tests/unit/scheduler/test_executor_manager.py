@@ -12,6 +12,7 @@ from onager.protocol.limits import PROTOCOL_VERSION
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.executors.records import Loss
 from onager.state_backend import Keyspace
 from onager.state_backend.memory import MemoryBackend
 
@@ -245,7 +246,7 @@ async def test_a_drained_executor_without_tasks_has_left_even_without_a_goodbye(
             session = await manager.register(request(name), PEER)
             session.held = held
             await manager.drain(session)
-            await manager.lose(session.record, "its process 7 died")
+            await manager.lose(session.record, Loss.PROCESS, "its process 7 died")
     assert {info.executor_id: info.state for info in manager.infos()} == {"idle": "left", "busy": "lost"}
     told = {line["executor_id"]: line["event"] for line in logged if line["event"].startswith("executor_l")}
     assert told == {"idle": "executor_left", "busy": "executor_lost"}

@@ -7,12 +7,12 @@ import pytest
 
 from onager.execution_graph import ExecutorLost
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.task_keys import task_keys
+from onager.protocol.task_keys import task_id, task_keys
 from onager.scheduler import timing
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.policy.reservations import ExecutorReservation
 from onager.state_backend import Keyspace
-from tests.unit.scheduler.pair import HERE, SLOT, THERE, job_of
+from tests.unit.scheduler.pair import HERE, SLOT, THERE, Peer, job_of, register
 from tests.unit.scheduler.small_graphs import session_of
 
 # ---------------------------------------------------------------- handing over
@@ -153,7 +153,7 @@ async def test_a_list_disproves_nothing_while_the_answer_to_the_one_before_is_aw
             await go_on.wait()
         return answer
 
-    monkeypatch.setattr(pair.here.forwarding._calls, "forward", slow)
+    monkeypatch.setattr(pair.here.forwarding.calls, "forward", slow)
     first = asyncio.create_task(pair.here.reconciler.compare_all())
     await is_held.wait()
     asked.list_number = 3
@@ -174,7 +174,7 @@ async def test_a_list_says_nothing_of_launches_that_are_on_their_way(pair):
 
 
 async def test_a_silent_replica_is_passed_over_for_a_while(pair, monkeypatch):
-    calls = pair.here.forwarding._calls
+    calls = pair.here.forwarding.calls
     del calls.forward  # the real one, to an address where nobody listens
     assert calls.answers(THERE)
     with pytest.raises(NotDrivingError, match="there"):
@@ -260,3 +260,38 @@ async def test_a_replica_that_drives_a_job_no_longer_reads_it_before_it_writes(p
     await pair.finish(keys)
     assert pair.here.writers.conflicts == 0
     assert len((await pair.stored(job_id)).running) == 1
+
+
+# ---------------------------------------------------------------- how far tasks are
+
+
+async def test_how_far_tasks_are_goes_to_the_driver_and_is_told_by_it(pair):
+    job_id = job_of(THERE)
+    await pair.run_job(job_id, 2)
+    (key,) = await pair.fill(1)
+    told = [pb.AttemptProgress(task=task_id(key), rows_read=7, permille=500)]
+    await register(pair)
+    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=told)
+    await pair.here.gateway.Heartbeat(beat, Peer())
+    assert [list(call.progress) for call in pair.calls if call.progress] == []
+    await pair.settle()
+    assert [list(call.progress) for call in pair.calls if call.progress] == [told]
+    for replica in (pair.here, pair.there):
+        progress = (await replica.service.GetJob(pb.GetJobRequest(job_id=job_id), None)).progress
+        assert progress.fraction == 0.25
+        assert (progress.stages[1].fraction, progress.stages[1].rows_read) == (0.25, 7)
+
+
+async def test_how_far_tasks_of_own_jobs_are_stays_here(pair):
+    job_id = job_of(HERE)
+    await pair.run_job(job_id, 2)
+    (key,) = await pair.fill(1)
+    await register(pair)
+    told = [pb.AttemptProgress(task=task_id(key), permille=500)]
+    beat = pb.HeartbeatRequest(executor_id="e1", incarnation="life", running=[task_id(key)], progress=told)
+    pair.calls.clear()
+    await pair.here.gateway.Heartbeat(beat, Peer())
+    await pair.settle()
+    assert [call for call in pair.calls if call.progress] == []
+    watched = anext(aiter(pair.here.service.WatchJob(pb.WatchJobRequest(job_id=job_id), None)))
+    assert (await watched).fraction == 0.25

@@ -61,3 +61,9 @@ async def test_a_request_for_progress_reads_no_specification(replica, reads):
     assert not behind_all.progress.stages[0].tasks
     assert not behind_all.HasField("next")
     assert not reads
+
+
+async def test_a_plan_that_has_not_been_made_has_its_planning_alone(replica):
+    plan = await replica.service.GetFinalPlan(pb.GetFinalPlanRequest(job_id=JOB), None)
+    assert (plan.job_id, plan.state, plan.next) == (JOB, pb.QUEUED, 0)
+    assert [(stage.info.stage_id, stage.reported) for stage in plan.stages] == [(0, 0)]

@@ -1,6 +1,9 @@
 """What a job did, beyond the log that its snapshots and its end remove."""
 
+import errno
+import io
 import json
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -13,6 +16,7 @@ from onager.scheduler.cluster.members import Members
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.engine.retention import Retention
 from onager.scheduler.jobs import history, job_store
+from onager.scheduler.jobs.archive import HistoryArchive
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_store import Lost
@@ -192,3 +196,17 @@ async def test_a_job_stays_while_its_history_cannot_be_archived(backend, clock, 
     await sweep(jobs, retention, clock, 1)
     assert not await keys(backend, *(k for k in Keyspace))
     assert len(list((tmp_path / "file").rglob("*.zst"))) == 1
+
+
+async def test_an_archive_whose_last_bytes_do_not_fit_leaves_no_file(backend, clock, keeper, tmp_path, monkeypatch):
+    class FullDisk(io.FileIO):
+        def write(self, _):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    jobs, _ = keeper()
+    await ended(jobs, clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda self, _: io.BufferedWriter(FullDisk(self, "w"), 2**20))
+        with pytest.raises(OSError, match="no space left"):
+            await HistoryArchive(backend, tmp_path / "history").write(jobs.heads.get(JOB))
+    assert not [path for path in (tmp_path / "history").rglob("*") if path.is_file()]

@@ -34,7 +34,7 @@ class Other:
         self.members = members_of(self.store, scheduler_id, "")
         if incarnation is not None:
             self.members.record = self.members.record.model_copy(update={"incarnation": incarnation})
-        self.service = ReplicaService(None, None, None, None, None, self.members, None)
+        self.service = ReplicaService(*[None] * 5, self.members, *[None] * 3)
         attend = self.service.Attend
 
         async def counted(request, context):

@@ -9,7 +9,7 @@ import pytest
 from onager.errors import StateCorruptError
 from onager.execution_graph import ExecutorSlot, OperatorTotals, metrics_text
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.api.operators import Operator, operator_tree
+from onager.scheduler.api.operators import Metric, Operator, operators_of
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import blobs_of, digest_of
 from tests.unit.execution_graph.builder import planned, stage
@@ -33,16 +33,19 @@ JOIN = plan(
 
 def test_operators_have_their_values():
     totals = OperatorTotals(bound_plan="p", tasks=2, values=((1, 900), (2, 7), (4, 20)))
-    left = Operator("Scan a", "Scan a text", {"numOutputRows": 20, "numFiles": 4}, ())
-    right = Operator("Scan b", "Scan b text", {"numOutputRows": 0}, ())
-    root = Operator("Join", "Join text", {"numOutputRows": 7, "peakMemory": 900}, (left, right))
-    assert operator_tree(JOIN, totals) == root
+    rows = [Metric("numOutputRows", "sum", value) for value in (7, 20, 0)]
+    assert operators_of(JOIN, totals) == (
+        Operator("Join", "Join text", (rows[0], Metric("peakMemory", "sum", 900)), (1, 2)),
+        Operator("Scan a", "Scan a text", (rows[1], Metric("numFiles", "sum", 4)), ()),
+        Operator("Scan b", "Scan b text", (rows[2],), ()),
+    )
 
 
 def test_without_reports_there_is_what_binding_told():
-    tree = operator_tree(JOIN, None)
-    assert tree.metrics == {}
-    assert tree.children[0].metrics == {"numFiles": 4}
+    join, scan, _ = operators_of(JOIN, None)
+    assert join.metrics == ()
+    assert scan.metrics == (Metric("numFiles", "sum", 4),)
+    assert scan.value("numOutputRows") is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_without_reports_there_is_what_binding_told():
 )
 def test_what_is_no_plan_is_damage(content):
     with pytest.raises(StateCorruptError):
-        operator_tree(content, None)
+        operators_of(content, None)
 
 
 class Blobs:
@@ -109,7 +112,7 @@ async def test_the_first_report_brings_the_plan_that_later_ones_mean(job):
     assert job.feed(event)
     (totals,) = job.stage(1).ledger.operators
     assert (totals.tasks, totals.values) == (3, ((2, 21),))
-    assert operator_tree(JOIN, totals).metrics["numOutputRows"] == 21
+    assert operators_of(JOIN, totals)[0].value("numOutputRows") == 21
 
 
 async def test_metrics_of_a_plan_that_never_came_count_as_not_reported(job):

@@ -12,6 +12,7 @@ from onager.execution_graph import (
     FailureKind,
     JobCancelled,
     RetryLimits,
+    SinkSpec,
     SpeculationPolicy,
     StageInput,
     TaskMetrics,
@@ -28,7 +29,7 @@ from onager.scheduler.policy.fair_queue import FairQueue
 from tests.unit.scheduler.small_graphs import failed, graph, planned, succeeded
 from tests.unit.scheduler.test_job_store import launches
 
-HEADER = SimpleNamespace(job_id="job-1", principal="ann")
+HEADER = SimpleNamespace(job_id="job-1", principal="ann", retry_of="", session="")
 
 
 def teller(*, slots=2, free=2, draining=False, busy=(), now_ms=0):
@@ -104,7 +105,7 @@ def test_each_task_is_told_with_its_successes():
     found = apply_all(found, launches(found, 2))
     found = apply_all(found, [succeeded(1, 1)])
     job = SimpleNamespace(header=HEADER, graph=found, seq=4)
-    detail = teller().detail(job, pb.JobSpec(), Explained("all", {"1": "part"}))
+    detail = teller().detail(job, pb.JobSpec(), Explained("all", {"1": "part"}, {}))
     tasks = detail.progress.stages[1].tasks
     assert [t.state for t in tasks] == ["running", "successful", "pending"]
     assert [t.successes for t in tasks] == [0, 1, 0]
@@ -292,6 +293,19 @@ def test_watchers_share_one_progress_message_until_the_job_or_the_time_changes(c
     clock.advance(51)
     assert made.told(job) is not first
     for number in range(100):
-        header = SimpleNamespace(job_id=f"j-{number}", principal="")
+        header = SimpleNamespace(job_id=f"j-{number}", principal="", retry_of="", session="")
         made.told(SimpleNamespace(header=header, seq=1, graph=graph(header.job_id)))
     assert len(made._told) == 64
+
+
+def test_the_path_of_a_sink_is_shown_without_its_login():
+    path = "hdfs://user:topsecret@host/out"
+    found = graph()
+    found = apply_all(found, launches(found))
+    made = planned(1)
+    sink = SinkSpec(path=path, format="parquet", mode="error")
+    found = apply_all(found, [replace(made, summary=replace(made.summary, sink=sink))])
+    head = head_of(found, JobTerms()).model_copy(update={"sink_path": path})
+    for told in (teller().progress(found), progress_of_head(head)):
+        assert "topsecret" not in told.sink_path
+        assert told.sink_path.endswith("host/out")

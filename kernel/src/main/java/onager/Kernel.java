@@ -77,8 +77,8 @@ public final class Kernel {
     }
 
     /** See `Stages.bind`. */
-    public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves) throws Exception {
-        return stages.bind(session, fragment, spec, leaves);
+    public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves, List<byte[]> fused) throws Exception {
+        return stages.bind(session, fragment, spec, leaves, fused);
     }
 
     /** Return the operators of a bound stage as JSON, see `BoundPlan.nodes`; empty if its tasks report no metrics. */
@@ -89,7 +89,7 @@ public final class Kernel {
     /**
      * Start partitions of a bound stage, and return at once; `take` returns their outcomes.
      *
-     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..]} and the fields of `OutputSpec` and, for streams, of `StreamedTasks`;
+     * <p>*spec* is JSON: {run, partitions: [..], nonces: [..], attempts: "..." (see `Attempt`)} and the fields of `OutputSpec` and, for streams, of `StreamedTasks`;
      * *expression* is the serialised bucket expression, with *samples* the serialised ordering of the rows, or empty.
      */
     public void submit(Bound bound, String spec, byte[] expression) throws Exception {
@@ -114,7 +114,7 @@ public final class Kernel {
      * exceptions are thrown unchanged. *spec* is JSON: {nonce} and the fields of `OutputSpec`. Returns one event in the format of `take`.
      */
     public byte[] runWhole(SparkSession session, QueryExecution query, String spec) throws Exception {
-        return Whole.run(sc, store, outputs, session, query, spec);
+        return Whole.run(sc, store, outputs, groups, session, query, spec);
     }
 
     /** Return the Arrow IPC schema message of a result with *plan*'s output columns, named *names*. */
@@ -127,6 +127,16 @@ public final class Kernel {
         return Json.text(Failures.describe(e, false));
     }
 
+    /** See `Runs.readings`; JSON, of *most* tasks at most. */
+    public String readings(int most) throws IOException {
+        return Json.text(runs.readings(most));
+    }
+
+    /** Return how many milliseconds Spark generated and compiled code while a stage was bound, other stages' at the same time included. */
+    public static long codegenMs(Bound bound) {
+        return bound.codegenMs();
+    }
+
     /** Return what this JVM uses, as JSON: {heap_used_bytes, heap_max_bytes, gc_ms}. */
     public static String jvmUse() throws IOException {
         MemoryUsage heap = ManagementFactory.getMemoryMXBean().getHeapMemoryUsage();
@@ -136,9 +146,9 @@ public final class Kernel {
 
     // ------------------------------------------------------------ job groups and jobs
 
-    /** Run this thread's Spark jobs in the job group *group* and in their own scheduler pool until `leaveControl`. */
-    public void enterControl(String group, String description) {
-        groups.enterControl(group, description);
+    /** Run this thread's Spark jobs in the job group *group* and in their own scheduler pool until `leaveControl`; all log as *attempt*. */
+    public void enterControl(String group, String description, String attempt) {
+        groups.enterControl(group, description, attempt);
     }
 
     public void leaveControl(String group) {

@@ -4,7 +4,9 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import onager.failure.ChangedInput;
+import onager.plan.PrunedScanExec;
 import onager.spark43.Lookups;
+import onager.spark43.Nodes;
 import onager.values.Seqs;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -15,6 +17,7 @@ import org.apache.spark.sql.execution.ExecSubqueryExpression;
 import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.UnionExec;
 import org.apache.spark.sql.execution.exchange.BroadcastExchangeExec;
 import org.apache.spark.sql.execution.python.EvalPythonUDTFExec;
 import scala.collection.immutable.Seq;
@@ -24,11 +27,11 @@ import scala.collection.immutable.Seq;
  * null after decoding), and applies the two preparation rules that a fragment still needs.
  */
 final class Binder {
-    private static final String PLACEHOLDER = "onager-input:";
+    static final String PLACEHOLDER = "onager-input:";
 
     /** Gives the leaf for each placeholder. */
     interface Leaves {
-        /** Return the leaf for input *index*; *broadcast*: it is directly below a broadcast, which accepts any number of partitions. */
+        /** Return the leaf for input *index*; *broadcast*: it is directly below what accepts any number of partitions, as a broadcast does. */
         SparkPlan leaf(int index, RDDScanExec placeholder, boolean broadcast);
 
         /** Return the node that replaces *exchange*, a broadcast of input *index*, if it is shared; else null. */
@@ -38,10 +41,14 @@ final class Binder {
         SparkPlan sorted(int index, RDDScanExec placeholder, Seq<SortOrder> order);
     }
 
+    private final SparkSession session;
+    private final boolean inOneTask;
     private final Leaves leaves;
     private final Map<SparkPlan, SparkPlan> made = new IdentityHashMap<>();
 
-    private Binder(Leaves leaves) {
+    private Binder(SparkSession session, boolean inOneTask, Leaves leaves) {
+        this.session = session;
+        this.inOneTask = inOneTask;
         this.leaves = leaves;
     }
 
@@ -52,27 +59,47 @@ final class Binder {
                 : -1;
     }
 
-    /** Return *plan* with leaves, executed up to its RDD, which must have *wanted* partitions; *session* must be active. */
-    static Bound bind(SparkSession session, SparkPlan plan, int wanted, Leaves leaves) {
-        SparkPlan bound = new Binder(leaves).node(plan, false);
-        for (var rule : Lookups.rules(session)) {
-            bound = rule.apply(bound);
-        }
+    /**
+     * Return *plan* with leaves, executed up to its RDD, which must have *wanted* partitions; *session* must be active. *inOneTask*: the plan
+     * is that of several stages, and what has several partitions in it is coalesced.
+     */
+    static Bound bind(SparkSession session, SparkPlan plan, int wanted, boolean inOneTask, Leaves leaves) {
+        var binder = new Binder(session, inOneTask, leaves);
+        SparkPlan bound = binder.prepared(binder.node(plan, false));
         RDD<InternalRow> rdd = bound.execute();
         if (rdd.getNumPartitions() != wanted) {
             throw new ChangedInput("the stage was planned with " + wanted + " partitions, but its plan now has "
                     + rdd.getNumPartitions() + ": its files have changed since, or its leaves do not match\n" + bound.treeString());
         }
-        return new Bound(session, bound, rdd, List.of(), null);
+        return new Bound(session, bound, rdd, List.of(), null, 0L);
+    }
+
+    /** Return *plan*, which has leaves, after the rules; of what is above a subquery, the rules do not see the subquery. */
+    private SparkPlan prepared(SparkPlan plan) {
+        SparkPlan out = plan;
+        for (var rule : Lookups.rules(session)) {
+            out = rule.apply(out);
+        }
+        return out;
     }
 
     private SparkPlan node(SparkPlan plan, boolean broadcast) {
         SparkPlan known = made.get(plan);
         if (known == null) { // a broadcast that occurs twice is built once
             known = anew(plan, broadcast);
+            known = inOneTask && hasSeveralPartitions(plan, known, broadcast) ? Nodes.inOneTask(known) : known;
             made.put(plan, known);
         }
         return known;
+    }
+
+    /**
+     * Whether *bound*, made of *plan*, may have other than one partition and matters: only sources and unions have, since what is above
+     * them has as many as they. Not below a *broadcast*, or below a pruned scan, which has its own number of them.
+     */
+    private static boolean hasSeveralPartitions(SparkPlan plan, SparkPlan bound, boolean broadcast) {
+        boolean isSource = index(plan) >= 0 && !broadcast && bound.execute().getNumPartitions() != 1;
+        return isSource || plan instanceof UnionExec || plan instanceof PrunedScanExec;
     }
 
     private SparkPlan anew(SparkPlan plan, boolean broadcast) {
@@ -85,8 +112,9 @@ final class Binder {
         }
         boolean isGuarded = plan instanceof EvalPythonUDTFExec;
         List<SparkPlan> bound = Seqs.list(plan.children()).stream()
-                .map(child -> node(child, plan instanceof BroadcastExchangeExec))
+                .map(child -> node(child, plan instanceof BroadcastExchangeExec || plan instanceof PrunedScanExec))
                 .map(child -> isGuarded ? UdtfGuardExec.below(child) : child)
+                .map(child -> inOneTask && plan instanceof BaseSubqueryExec ? prepared(child) : child)
                 .toList();
         SparkPlan out = bound.isEmpty() ? plan : plan.withNewChildren(Seqs.seq(bound));
         if (!out.subqueries().isEmpty()) {

@@ -15,9 +15,10 @@ import scala.collection.immutable.Seq;
  *
  * @param broadcasts the shared broadcasts that it reads
  * @param operators its operators, with the metrics that its tasks report; null: they report none
+ * @param codegenMs how long this JVM generated and compiled code meanwhile
  */
 public record Bound(SparkSession session, SparkPlan plan, RDD<InternalRow> rdd, List<Broadcasts.Shared> broadcasts,
-        BoundPlan operators) {
+        BoundPlan operators, long codegenMs) {
     public Seq<Attribute> output() {
         return plan.output();
     }

@@ -21,9 +21,13 @@ public record Meters(long[] ids, int[] keys) implements Serializable {
 
     /** Return what the running task has measured, zeros left out: the format, then a key and a value for each metric, as varints. */
     public byte[] read(TaskContext context) {
+        return read(Seqs.each(context.taskMetrics().accumulators().iterator()));
+    }
+
+    byte[] read(Iterable<? extends AccumulatorV2<?, ?>> accumulators) {
         var out = new ByteArrayOutputStream(64);
         out.write(FORMAT);
-        for (AccumulatorV2<?, ?> found : Seqs.each(context.taskMetrics().accumulators().iterator())) {
+        for (AccumulatorV2<?, ?> found : accumulators) {
             if (found instanceof SQLMetric metric && metric._value() > 0) {
                 int at = Arrays.binarySearch(ids, metric.id());
                 if (at >= 0) {

@@ -129,8 +129,11 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
     @Override
     public long largestBucket(int index) {
         InputSpec input = spec.inputs().get(index);
-        boolean isKnown = input != null && !input.isStream() && input.ordering() == null && !input.readsAll() && input.writers() <= MOST_INDEXES;
-        return isKnown ? files(input, false).largestBucket() : -1L;
+        boolean isKnown = input != null && !input.isStream() && input.ordering() == null && input.writers() <= MOST_INDEXES;
+        if (isKnown && spec.isFused()) {
+            return files(input, Mode.ALL, 1).plainBytes();
+        }
+        return isKnown && !input.readsAll() ? files(input, false).largestPartition() : -1L;
     }
 
     /** The leaf for ranges of sorted runs; reads the sampled keys of all runs now to compute the ranges. */
@@ -192,7 +195,7 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
 
     private RowFileInput files(InputSpec input, boolean broadcast) {
         if (!input.readsAll()) {
-            return files(input, Mode.BUCKET, input.partitions());
+            return spec.reads() == null ? files(input, Mode.BUCKET, input.partitions()) : RowFileInput.of(means.store, input, spec.reads());
         }
         long pieces = 1 + input.bytes() / BROADCAST_READ_BYTES;
         long partitions = Math.max(1L, Math.min(pieces, Math.min(input.writers(), means.slots)));

@@ -1,6 +1,7 @@
 package onager.bind;
 
 import java.util.List;
+import onager.rows.BucketRead;
 import onager.rows.InputSpec;
 
 /**
@@ -10,12 +11,22 @@ import onager.rows.InputSpec;
  * @param ordered whether the order of its output rows matters
  * @param sparing whether to use as few broadcasts as possible
  * @param metrics the metrics that its tasks report; null: none
- * @param inputs its inputs; null for leaves
+ * @param inputs its inputs, then those of each fused stage; null for leaves
+ * @param reads what each task reads of the inputs by bucket; null: as the stage was planned
+ * @param fused the stages that its only task computes, too; null: none
  */
 public record StageSpec(String job, String group, int partitions, boolean ordered, boolean sparing, BoundPlan.Wanted metrics,
-        List<InputSpec> inputs) {
+        List<InputSpec> inputs, List<BucketRead> reads, List<Fused> fused) {
+    /** A fused stage, and the index of the first of its inputs. */
+    public record Fused(int stage, int firstInput) {}
+
     public StageSpec {
         metrics = metrics == null ? BoundPlan.Wanted.OFF : metrics;
+        fused = fused == null ? List.of() : fused;
+    }
+
+    boolean isFused() {
+        return !fused.isEmpty();
     }
 
     boolean hasStreams() {

@@ -10,8 +10,10 @@ import onager.stream.Streams;
 import onager.values.Json;
 import onager.values.Serialization;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.WholeStageCodegenExec$;
 
 /** Binds the stages whose tasks this executor runs. */
 public final class Stages {
@@ -28,34 +30,44 @@ public final class Stages {
      * Decode a fragment, fill its placeholders, and execute it up to its RDD (its broadcasts and subqueries run now).
      *
      * <p>*spec* is the JSON of a `StageSpec`; *leaves* has a plan for each input that is null. If a stage's broadcasts are too large, it is
-     * bound again with as few broadcasts as possible, unless it reads streams.
+     * bound again with as few broadcasts as possible, unless it reads streams. *fused*: the fragments of the fused stages.
      */
-    public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves) throws Exception {
+    public Bound bind(SparkSession session, byte[] fragment, String spec, List<SparkPlan> leaves, List<byte[]> fused) throws Exception {
         StageSpec stage = Json.read(spec, StageSpec.class);
         return groups.within(session, stage.group(), () -> {
             try {
-                return bind(session, fragment, stage, leaves, stage.sparing());
+                return bind(session, fragment, stage, leaves, fused, stage.sparing());
             } catch (Throwable e) {
                 if (!Failures.isTooLargeToBroadcast(e) || stage.hasStreams()) {
                     throw e;
                 }
-                return bind(session, fragment, stage, leaves, true);
+                return bind(session, fragment, stage, leaves, fused, true);
             }
         });
     }
 
-    private Bound bind(SparkSession session, byte[] fragment, StageSpec stage, List<SparkPlan> leaves, boolean sparing) throws Exception {
+    /** Return how long this JVM has generated and compiled code since it started: Spark tells no less. */
+    private static long codegenNs() {
+        return CodeGenerator$.MODULE$.compileTime() + WholeStageCodegenExec$.MODULE$.codeGenTime();
+    }
+
+    private Bound bind(SparkSession session, byte[] fragment, StageSpec stage, List<SparkPlan> leaves, List<byte[]> fused, boolean sparing)
+            throws Exception {
         Broadcasts broadcasts = means.broadcasts();
+        long codegenNs = codegenNs();
         try {
             var inputs = new StageInputs(means, stage, leaves);
-            SparkPlan decoded = Serialization.decode(fragment);
+            SparkPlan own = Serialization.decode(fragment);
+            SparkPlan decoded = stage.isFused() ? new Fusion(means.sc(), stage, fused).composed(own) : own;
             var limit = new BroadcastLimit(inputs, decoded, stage.partitions(), !stage.ordered());
             SparkPlan held = limit.within(decoded, sparing ? 0L : broadcasts.left(limit.keys()));
             SparkPlan plan = new HashJoins(inputs, Lookups.mostHashed(session)).visit(held, !stage.ordered());
-            Bound bound = Binder.bind(session, plan, stage.partitions(), inputs);
+            Bound bound = Binder.bind(session, plan, stage.partitions(), stage.isFused(), inputs);
             inputs.decide(bound.rdd());
             inputs.release();
-            return new Bound(session, bound.plan(), bound.rdd(), broadcasts.bound(stage.group()), BoundPlan.of(bound.plan(), stage.metrics()));
+            var operators = BoundPlan.of(bound.plan(), stage.metrics());
+            long codegenMs = (codegenNs() - codegenNs) / 1_000_000L;
+            return new Bound(session, bound.plan(), bound.rdd(), broadcasts.bound(stage.group()), operators, codegenMs);
         } catch (Throwable e) {
             broadcasts.giveUp(stage.group());
             throw e;

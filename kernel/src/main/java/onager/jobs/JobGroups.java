@@ -18,6 +18,7 @@ public final class JobGroups {
 
     private final SparkContext sc;
     private final Tracker tracker;
+    private final GroupProgress progress = new GroupProgress();
     private final Pools pools = new Pools();
     private final Map<String, Thread> controls = new HashMap<>(); // threads that plan jobs
 
@@ -25,10 +26,29 @@ public final class JobGroups {
         this.sc = sc;
         this.tracker = new Tracker(sc);
         sc.addSparkListener(tracker);
+        sc.addSparkListener(progress);
     }
 
     public Tracker tracker() {
         return tracker;
+    }
+
+    public GroupProgress progress() {
+        return progress;
+    }
+
+    /** Do *work* in this thread's job group, and follow how far its Spark jobs are, of *expected* stages. */
+    public <T> T followed(int expected, Work<T> work) throws Exception {
+        String group = sc.getLocalProperty(SparkContext$.MODULE$.SPARK_JOB_GROUP_ID());
+        if (group == null) {
+            return work.run();
+        }
+        progress.begin(group, expected);
+        try {
+            return work.run();
+        } finally {
+            progress.end(group);
+        }
     }
 
     /** Wait for tasks of runs to end, and restore the context; return how many tasks still run after *waitMs*. */
@@ -38,6 +58,7 @@ public final class JobGroups {
         }
         int left = tracker.awaitEnd(waitMs);
         sc.removeSparkListener(tracker);
+        sc.removeSparkListener(progress);
         return left;
     }
 
@@ -65,9 +86,15 @@ public final class JobGroups {
 
     /** Do *work* on this thread under *session*'s settings, in the job group *group* and with its own scheduler pool. */
     public <T> T within(SparkSession session, String group, Work<T> work) throws Exception {
+        return within(session, group, null, work);
+    }
+
+    /** The same for the tasks of *attempts* (see `Attempt.NAMES`), which log under their names. */
+    public <T> T within(SparkSession session, String group, String attempts, Work<T> work) throws Exception {
         String pool = takePool();
         try {
             enter(session, group, pool);
+            sc.setLocalProperty(Attempt.NAMES, attempts);
             return work.run();
         } finally {
             pools.give(pool);
@@ -97,9 +124,11 @@ public final class JobGroups {
         org.apache.spark.sql.SparkSession.setActiveSession(session);
     }
 
-    /** Run this thread's Spark jobs in the job group *group* until `leaveControl`. */
-    public void enterControl(String group, String description) {
+    /** Run this thread's Spark jobs in the job group *group* until `leaveControl`; they and it log as *attempt*. */
+    public void enterControl(String group, String description, String attempt) {
         sc.setJobGroup(group, description, true);
+        sc.setLocalProperty(Attempt.NAME, attempt);
+        Attempt.enter(attempt);
         sc.setLocalProperty(POOL, pools.take());
         synchronized (controls) {
             controls.put(group, Thread.currentThread());
@@ -113,6 +142,8 @@ public final class JobGroups {
         }
         pools.give(sc.getLocalProperty(POOL));
         sc.setLocalProperty(POOL, null);
+        sc.setLocalProperty(Attempt.NAME, null);
+        Attempt.leave();
     }
 
     /** Cancel the running and future Spark jobs of *group*, and interrupt its thread. */

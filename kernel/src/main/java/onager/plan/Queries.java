@@ -11,12 +11,18 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Generate;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkPlan$;
 import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
@@ -98,6 +104,43 @@ public final class Queries {
     static double columnShare(HadoopFsRelation relation, long widths) {
         long all = relation.dataSchema().defaultSize();
         return Files.isColumnar(relation.fileFormat()) && all > 0 ? Math.min(1.0, Math.max(widths, 1L) / (double) all) : 1.0;
+    }
+
+    /**
+     * Returns how many rows Spark expected of *plan* when it planned it; -1 where it had no idea.
+     *
+     * <p>Without statistics, Spark takes sizes of files for rows of the columns' usual widths. Of a join it then has no more than the product
+     * of both sides, which is no estimate.
+     */
+    public static long expectedRows(SparkPlan plan) {
+        var link = plan.getTagValue(SparkPlan$.MODULE$.LOGICAL_PLAN_TAG()); // not one that it shares, as a partial aggregate does
+        if (link.isEmpty()) {
+            return -1;
+        }
+        Statistics stats;
+        try {
+            stats = link.get().stats();
+        } catch (RuntimeException e) { // of a source; an estimate is not worth a failure
+            return -1;
+        }
+        if (stats.rowCount().isDefined()) {
+            return plain(stats.rowCount().get());
+        }
+        if (guesses(link.get())) {
+            return -1;
+        }
+        long width = 8L + Seqs.list(link.get().output()).stream().mapToLong(each -> each.dataType().defaultSize()).sum();
+        long bytes = plain(stats.sizeInBytes());
+        return bytes < 0 ? -1 : bytes / width;
+    }
+
+    private static boolean guesses(LogicalPlan plan) {
+        return plan instanceof Join || plan instanceof Generate || plan instanceof Expand
+                || Seqs.list(plan.children()).stream().anyMatch(Queries::guesses);
+    }
+
+    private static long plain(BigInt number) {
+        return number.isValidLong() && number.toLong() < 1L << 60 ? number.toLong() : -1;
     }
 
     /** Returns all logical plans directly below *plan*. */

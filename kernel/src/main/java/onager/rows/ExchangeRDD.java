@@ -7,6 +7,8 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.metric.SQLMetrics;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
@@ -15,14 +17,22 @@ import scala.collection.Iterator;
  * The output of a stage as rows, from any kind of exchange. Like Spark's shuffle reader, it reuses one row object.
  */
 @SuppressWarnings("serial")
-public final class ExchangeRDD extends RowRDD {
+public final class ExchangeRDD extends RowRDD implements CountsRows {
     private final ExchangeInput input;
     private final int fields;
+    private final SQLMetric rows;
 
     public ExchangeRDD(SparkContext sc, ExchangeInput input, int fields) {
         super(sc);
         this.input = input;
         this.fields = fields;
+        this.rows = SQLMetrics.createMetric(sc, "number of output rows");
+    }
+
+    /** All rows of each frame that tasks took. */
+    @Override
+    public SQLMetric rows() {
+        return rows;
     }
 
     public ExchangeInput input() {
@@ -36,17 +46,19 @@ public final class ExchangeRDD extends RowRDD {
 
     @Override
     public Iterator<InternalRow> compute(Partition split, TaskContext context) {
-        return new Rows(input.open(split.index(), context), fields, context);
+        return new Rows(input.open(split.index(), context), fields, rows, context);
     }
 
     private static final class Rows extends AbstractIterator<InternalRow> {
         private final ExchangeSource source;
         private final TaskContext context;
         private final UnsafeRow row;
+        private final SQLMetric rows;
         private final FrameCursor at = new FrameCursor();
 
-        Rows(ExchangeSource source, int fields, TaskContext context) {
+        Rows(ExchangeSource source, int fields, SQLMetric rows, TaskContext context) {
             this.source = source;
+            this.rows = rows;
             this.context = context;
             this.row = new UnsafeRow(fields);
             context.addTaskCompletionListener((TaskCompletionListener) ended -> source.close());
@@ -75,6 +87,7 @@ public final class ExchangeRDD extends RowRDD {
                     return false;
                 }
                 at.start(next);
+                rows.add(next.rows());
             }
             return true;
         }

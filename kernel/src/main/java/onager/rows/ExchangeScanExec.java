@@ -2,10 +2,13 @@ package onager.rows;
 
 import onager.spark43.Nodes;
 import onager.spark43.OwnExec;
+import onager.values.Seqs;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
 /**
@@ -18,6 +21,7 @@ public final class ExchangeScanExec extends OwnExec {
     private final RDD<InternalRow> rdd;
     private final String name;
 
+    /** Its parameters are its `parts`: Spark copies it by them. */
     public ExchangeScanExec(Seq<Attribute> output, RDD<InternalRow> rdd, String name) {
         super(null);
         this.output = output;
@@ -38,6 +42,11 @@ public final class ExchangeScanExec extends OwnExec {
     @Override
     public Partitioning outputPartitioning() {
         return Nodes.unknown(rdd.getNumPartitions());
+    }
+
+    @Override
+    public Map<String, SQLMetric> metrics() {
+        return rdd instanceof CountsRows counted ? Seqs.map(java.util.Map.of("numOutputRows", counted.rows())) : super.metrics();
     }
 
     @Override

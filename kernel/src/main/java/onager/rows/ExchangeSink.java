@@ -20,4 +20,7 @@ public interface ExchangeSink {
 
     /** Return the bytes stored or sent so far. */
     long bytes();
+
+    /** Return the bytes stored so far by bucket; null if nobody asks for them. */
+    long[] bytesOfBuckets();
 }

@@ -6,6 +6,7 @@ import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
 import java.nio.file.NoSuchFileException;
+import java.util.List;
 import java.util.stream.LongStream;
 import net.jpountz.lz4.LZ4Factory;
 import net.jpountz.lz4.LZ4SafeDecompressor;
@@ -21,7 +22,7 @@ import org.apache.spark.TaskKilledException;
 public final class RowFileInput implements ExchangeInput, SortedInput {
     /** What partition i of the input is. */
     public enum Mode {
-        /** Bucket i. */
+        /** Bucket i, or what the i-th of the given reads says. */
         BUCKET,
         /** All buckets of the i-th slice of producers; with one partition, everything. */
         SLICE,
@@ -33,12 +34,23 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
     private final InputSpec spec;
     private final int partitions;
     private final Mode mode;
+    private final BucketRead[] reads;
 
     public RowFileInput(Store store, InputSpec spec, int partitions, Mode mode) {
+        this(store, spec, partitions, mode, null);
+    }
+
+    private RowFileInput(Store store, InputSpec spec, int partitions, Mode mode, BucketRead[] reads) {
         this.store = store;
         this.spec = spec;
         this.partitions = partitions;
         this.mode = mode;
+        this.reads = reads;
+    }
+
+    /** Return the input of which partition i is what the i-th of *reads* says. */
+    public static RowFileInput of(Store store, InputSpec spec, List<BucketRead> reads) {
+        return new RowFileInput(store, spec, reads.size(), Mode.BUCKET, reads.toArray(BucketRead[]::new));
     }
 
     @Override
@@ -54,10 +66,17 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
     @Override
     public ExchangeSource open(int i, TaskContext context) {
         return switch (mode) {
-            case BUCKET -> new Frames(context, i, 0, runs());
-            case SLICE -> new Frames(context, -1, (int) ((long) runs() * i / partitions), (int) ((long) runs() * (i + 1) / partitions));
-            case ALL -> new Frames(context, -1, 0, runs());
+            case BUCKET -> new Frames(context, read(i));
+            case SLICE -> {
+                int from = (int) ((long) runs() * i / partitions);
+                yield new Frames(context, BucketRead.all(from, (int) ((long) runs() * (i + 1) / partitions)));
+            }
+            case ALL -> new Frames(context, BucketRead.all(0, runs()));
         };
+    }
+
+    private BucketRead read(int i) {
+        return reads == null ? BucketRead.bucket(i, 0, runs()) : reads[i].of(spec.stage(), runs());
     }
 
     @Override
@@ -67,7 +86,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
 
     @Override
     public ExchangeSource open(int run, long from, long to, TaskContext context) {
-        var frames = new Frames(context, ROWS, run, run + 1);
+        var frames = new Frames(context, BucketRead.bucket(ROWS, run, run + 1));
         frames.firstRow = from;
         frames.endRow = to;
         return frames;
@@ -75,32 +94,47 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
 
     /** Open the sampled keys of all runs. */
     public ExchangeSource samples() {
-        return new Frames(null, SAMPLES, 0, runs());
+        return new Frames(null, BucketRead.bucket(SAMPLES, 0, runs()));
     }
 
-    /** Return the uncompressed size of the largest bucket; reads the index of every file. */
-    public long largestBucket() {
-        return LongStream.of(bucketBytes(partitions)).max().orElse(0L);
-    }
-
-    /** Return the uncompressed size of all files, which have one bucket each; reads the index of every file. */
-    public long plainBytes() {
-        return bucketBytes(1)[0];
-    }
-
-    private long[] bucketBytes(int buckets) {
-        var bytes = new long[buckets];
+    /** Return the uncompressed size of the largest partition, of buckets; reads the index of every file. */
+    public long largestPartition() {
+        var bytes = new long[partitions];
         for (int p = 0; p < runs(); p++) {
             if (spec.rows()[p] > 0L) {
                 try {
                     RowFile index = index(p);
-                    for (int b = 0; b < buckets; b++) {
-                        bytes[b] += index.plainBytes(b);
+                    for (int i = 0; i < partitions; i++) {
+                        bytes[i] += read(i).hasProducer(p) ? plainBytes(index, read(i)) : 0L;
                     }
                 } catch (IOException | IndexOutOfBoundsException e) {
                     throw failure(p, e);
                 }
             }
+        }
+        return LongStream.of(bytes).max().orElse(0L);
+    }
+
+    /** Return the uncompressed size of all files; reads the index of every file. */
+    public long plainBytes() {
+        long bytes = 0;
+        for (int p = 0; p < runs(); p++) {
+            if (spec.rows()[p] > 0L) {
+                try {
+                    RowFile index = index(p);
+                    bytes += plainBytes(index, BucketRead.all(p, p + 1));
+                } catch (IOException | IndexOutOfBoundsException e) {
+                    throw failure(p, e);
+                }
+            }
+        }
+        return bytes;
+    }
+
+    private static long plainBytes(RowFile index, BucketRead read) {
+        long bytes = 0;
+        for (int b = read.first(); b < read.end(index.buckets()); b++) {
+            bytes += index.plainBytes(b);
         }
         return bytes;
     }
@@ -146,13 +180,12 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         private final LZ4SafeDecompressor lz4 = LZ4Factory.fastestInstance().safeDecompressor();
         private final TaskContext context;
         private final FetchWait wait;
-        private final int bucket;
-        private final int end;
+        private final BucketRead read;
         private int producer;
         private Store.Source source = null;
         private RowFile index = null;
         private int nextBucket = 0;
-        private int lastBucket = -1;
+        private int endBucket = 0;
         private ByteBuffer frames = null;
         private int framesLeft = 0;
         /** The positions of the wanted rows of a bucket, and that of the next frame's first row. */
@@ -163,13 +196,11 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         private byte[] plain = new byte[0];
         private byte[] before = new byte[0]; // of the frame returned before
 
-        /** *bucket*: -1 for all; producers *from* to *end* (exclusive). */
-        Frames(TaskContext context, int bucket, int from, int end) {
+        Frames(TaskContext context, BucketRead read) {
             this.context = context;
             this.wait = new FetchWait(context);
-            this.bucket = bucket;
-            this.producer = from - 1;
-            this.end = end;
+            this.read = read;
+            this.producer = read.firstProducer() - 1;
         }
 
         @Override
@@ -192,7 +223,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
                             return frame();
                         }
                         frames.position(frames.position() + RowFile.FRAME_ENTRY);
-                    } else if (nextBucket <= lastBucket) {
+                    } else if (nextBucket < endBucket) {
                         frames = index.bucket(nextBucket++);
                         framesLeft = frames.getInt();
                     } else if (!openNext()) {
@@ -215,24 +246,35 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
             close();
             do {
                 producer++;
-            } while (producer < end && spec.rows()[producer] == 0L);
-            if (producer >= end) {
-                producer = end;
+            } while (producer < read.endProducer() && spec.rows()[producer] == 0L);
+            if (producer >= read.endProducer()) {
+                producer = read.endProducer();
                 return false;
             }
             index = RowFile.cached(path(producer));
-            if (index == null || bucket < 0 || index.bucket(bucket).getInt() > 0) {
-                source = store.open(name(producer));
-            }
             if (index == null) {
+                source = store.open(name(producer));
                 index = checked(producer, source);
             }
-            if (bucket >= index.buckets()) {
-                throw new IOException("it has " + index.buckets() + " buckets, but bucket " + bucket + " was asked for");
+            nextBucket = read.first();
+            endBucket = read.end(index.buckets());
+            if (endBucket > index.buckets()) {
+                throw new IOException("it has " + index.buckets() + " buckets, but bucket " + (endBucket - 1) + " was asked for");
             }
-            nextBucket = bucket < 0 ? 0 : bucket;
-            lastBucket = bucket < 0 ? index.buckets() - 1 : bucket;
+            if (source == null && hasFrames()) {
+                source = store.open(name(producer));
+            }
             return true;
+        }
+
+        /** Whether the producer has rows in the wanted buckets. */
+        private boolean hasFrames() {
+            for (int b = nextBucket; b < endBucket; b++) {
+                if (index.bucket(b).getInt() > 0) {
+                    return true;
+                }
+            }
+            return false;
         }
 
         /** Count the next frame's rows, and return whether any of them are wanted. */

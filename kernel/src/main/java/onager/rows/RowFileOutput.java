@@ -61,6 +61,7 @@ public final class RowFileOutput implements ExchangeOutput {
         private final ByteBuffer[] entries = new ByteBuffer[buckets]; // of the index, by bucket
         private Store.Pending file = null;
         private byte[] packed = new byte[0];
+        private final long[] bytesOf = new long[buckets];
         private long bytes = 0;
 
         Sink(String name) {
@@ -71,6 +72,11 @@ public final class RowFileOutput implements ExchangeOutput {
         @Override
         public long bytes() {
             return bytes;
+        }
+
+        @Override
+        public long[] bytesOfBuckets() {
+            return bytesOf;
         }
 
         @Override
@@ -91,6 +97,7 @@ public final class RowFileOutput implements ExchangeOutput {
             room(bucket).putLong(file.position()).putInt(stored).putInt(frame.size()).putInt(frame.rows()).putInt(frame.rowSize())
                     .putInt(RowFile.crc(from, stored));
             file.write(from, 0, stored);
+            bytesOf[bucket] += stored;
             return true;
         }
 

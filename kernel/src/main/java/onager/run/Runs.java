@@ -13,16 +13,21 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import onager.bind.Bound;
 import onager.bind.Broadcasts;
 import onager.bind.Meters;
 import onager.failure.Failures;
 import onager.jobs.JobGroups;
+import onager.jobs.Readings;
 import onager.jobs.UnwantedTasks;
 import onager.stream.StreamedTasks;
 import onager.values.Json;
 import onager.values.Seqs;
+import org.apache.spark.Partition;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.execution.datasources.FilePartition;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import scala.runtime.BoxedUnit;
 
 /** Runs task sets, each as a Spark job, and collects the outcomes of their partitions. */
@@ -39,8 +44,8 @@ public final class Runs {
     /** An event of *run*; partition -1: the run has ended. */
     private record Event(String run, Outcome outcome) {}
 
-    /** *run*: the run's name; *nonces* are in the order of *partitions*. */
-    private record Spec(String run, List<Integer> partitions, List<String> nonces) {}
+    /** *run*: the run's name; *nonces* are in the order of *partitions*; *attempts*: how they log, null: under no name. */
+    private record Spec(String run, List<Integer> partitions, List<String> nonces, String attempts) {}
 
     public Runs(SparkContext sc, Outputs outputs, Broadcasts broadcasts, JobGroups groups) {
         this.sc = sc;
@@ -60,7 +65,7 @@ public final class Runs {
         var streamed = output.layout() == OutputSpec.Layout.STREAM ? Json.read(spec, StreamedTasks.class) : null;
         Meters meters = bound.operators() == null ? null : bound.operators().meters();
         Task task = outputs.task(bound, output, new Task.Common(set.run, nonces, bound.types(), meters), expression, streamed);
-        var run = new Run(set.run, bound, set.partitions, task);
+        var run = new Run(set, bound, task);
         runs.put(set.run, run);
         broadcasts.run(bound.broadcasts(), 1);
         run.start();
@@ -79,16 +84,18 @@ public final class Runs {
         private final String name;
         private final Bound bound;
         private final List<Integer> partitions;
+        private final String attempts;
         private final Task task;
         private final Set<Integer> cancelled = new HashSet<>();
         private boolean hasEnded = false;
 
-        Run(String name, Bound bound, List<Integer> partitions, Task task) {
-            super("onager-" + name);
+        Run(Spec set, Bound bound, Task task) {
+            super("onager-" + set.run);
             setDaemon(true);
-            this.name = name;
+            this.name = set.run;
             this.bound = bound;
-            this.partitions = partitions;
+            this.partitions = set.partitions;
+            this.attempts = set.attempts;
             this.task = task;
         }
 
@@ -96,7 +103,7 @@ public final class Runs {
         public void run() {
             var fields = new LinkedHashMap<String, Object>();
             try {
-                groups.within(bound.session(), name, () -> {
+                groups.within(bound.session(), name, attempts, () -> {
                     sc.runJob(bound.rdd(), task, Seqs.<Object>seq(partitions), (index, outcome) -> {
                         events.add(new Event(name, outcome));
                         return BoxedUnit.UNIT;
@@ -111,6 +118,12 @@ public final class Runs {
                 broadcasts.run(bound.broadcasts(), -1);
                 events.add(new Event(name, new Outcome(-1, fields, null)));
             }
+        }
+
+        long expected(int partition) {
+            Partition[] all = bound.rdd().partitions();
+            return partition < all.length && all[partition] instanceof FilePartition files
+                    ? Stream.of(files.files()).mapToLong(PartitionedFile::length).sum() : 0L;
         }
 
         private synchronized void end() {
@@ -130,6 +143,25 @@ public final class Runs {
                 unwanted.forEach(partition -> groups.tracker().kill(name, partition));
             }
         }
+    }
+
+    /**
+     * Return what running tasks have read, and how far queries are that run whole, {run, partition, rows, bytes, expected} and {run,
+     * partition: -1, rows, bytes, permille}. *expected*: the bytes of the files that the task reads, of which it may need a part only; 0:
+     * not known.
+     */
+    public List<Map<String, Object>> readings(int most) {
+        var found = new ArrayList<Map<String, Object>>();
+        groups.progress().now().forEach((group, progress) -> found.add(Map.of("run", group, "partition", -1, "rows", progress.rows(),
+                "bytes", progress.bytes(), "permille", progress.permille())));
+        for (var reading : Readings.now(most)) {
+            Run run = runs.get(reading.run());
+            if (run != null) {
+                found.add(Map.of("run", reading.run(), "partition", reading.partition(), "rows", reading.rows(), "bytes", reading.bytes(),
+                        "expected", run.expected(reading.partition())));
+            }
+        }
+        return found;
     }
 
     /** Let who waits in `take` go. */

@@ -5,6 +5,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import onager.bind.Meters;
 import onager.failure.Failures;
+import onager.jobs.Attempt;
+import onager.jobs.Readings;
 import onager.jobs.UnwantedTasks;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
@@ -54,6 +56,15 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
 
     @Override
     public Outcome apply(TaskContext context, Iterator<InternalRow> rows) {
+        var reading = Readings.begin(common.run, context);
+        try {
+            return outcome(context, rows);
+        } finally {
+            Readings.end(reading);
+        }
+    }
+
+    private Outcome outcome(TaskContext context, Iterator<InternalRow> rows) {
         int partition = context.partitionId();
         var fields = new LinkedHashMap<String, Object>();
         byte[] inline = null;
@@ -61,6 +72,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
         boolean isAgain = context.attemptNumber() > 0 || context.stageAttemptNumber() > 0;
         String nonce = common.nonces.get(partition) + (isAgain ? "-" + context.taskAttemptId() : ""); // the first execution may still be writing
         fields.put("nonce", nonce);
+        Attempt.enter(context);
         try {
             if (UnwantedTasks.has(common.run, partition, isAgain)) {
                 throw new TaskKilledException("cancelled");
@@ -80,6 +92,8 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
             }
             fields.put("failure", Failures.describe(e, context.isInterrupted()));
             Thread.interrupted(); // clear the flag, which would disturb Spark's own reporting
+        } finally {
+            Attempt.leave();
         }
         var m = context.taskMetrics();
         fields.put("ended_ms", System.currentTimeMillis());

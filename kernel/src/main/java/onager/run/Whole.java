@@ -9,12 +9,17 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import onager.bind.Bound;
+import onager.bind.BoundPlan;
+import onager.jobs.JobGroups;
 import onager.store.Store;
 import onager.values.Json;
 import onager.values.Seqs;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import org.apache.spark.sql.execution.exchange.Exchange;
 import scala.runtime.BoxedUnit;
 
 /** A single-stage query, which plain Spark runs; the outcomes of all partitions are combined into one. */
@@ -36,18 +41,35 @@ public final class Whole {
         this.outcomes = new Outcome[partitions];
     }
 
-    private record Spec(String nonce) {}
+    /** *metrics*: whether the operators, and what they measured, are told; null: no. */
+    private record Spec(String nonce, BoundPlan.Wanted metrics) {}
 
     /** See `Kernel.runWhole`. */
-    public static byte[] run(SparkContext sc, Store store, Outputs outputs, SparkSession session, QueryExecution query, String spec)
-            throws Exception {
-        var bound = new Bound(session, query.executedPlan(), query.toRdd(), List.of(), null);
-        String nonce = Json.read(spec, Spec.class).nonce;
-        Outcome made = new Whole(sc, store, Json.read(spec, OutputSpec.class), nonce, bound.partitions()).run(bound, outputs);
+    public static byte[] run(SparkContext sc, Store store, Outputs outputs, JobGroups groups, SparkSession session, QueryExecution query,
+            String spec) throws Exception {
+        SparkPlan plan = query.executedPlan();
+        Spec told = Json.read(spec, Spec.class);
+        Outcome made = groups.followed(exchanges(plan) + 1, () -> {
+            long started = System.currentTimeMillis();
+            var bound = new Bound(session, plan, query.toRdd(), List.of(), null, 0L); // an adaptive query runs all stages but the last
+            var whole = new Whole(sc, store, Json.read(spec, OutputSpec.class), told.nonce, bound.partitions());
+            return whole.run(bound, outputs, started);
+        });
+        var measured = told.metrics == null || told.metrics == BoundPlan.Wanted.OFF ? null : BoundPlan.measured(plan);
+        if (measured != null) {
+            made.fields().put("operators", measured.nodes());
+            made.fields().put("op_metrics", measured.metrics());
+        }
         return Runs.pack(List.of(Runs.json("", made)), made.inline() == null ? new byte[0] : made.inline());
     }
 
-    private Outcome run(Bound bound, Outputs outputs) throws Exception {
+    private static int exchanges(SparkPlan plan) {
+        SparkPlan found = plan instanceof AdaptiveSparkPlanExec adaptive ? adaptive.initialPlan() : plan;
+        int below = Seqs.list(found.children()).stream().mapToInt(Whole::exchanges).sum();
+        return found instanceof Exchange ? below + 1 : below;
+    }
+
+    private Outcome run(Bound bound, Outputs outputs, long started) throws Exception {
         boolean isResult = output.layout() == OutputSpec.Layout.RESULT;
         var nonces = new HashMap<Integer, String>();
         var partitions = new ArrayList<Object>();
@@ -62,7 +84,6 @@ public final class Whole {
             empty = result.empty();
             result.limitInline(Math.max(empty.length + ResultFile.SMALLEST_END, inline()));
         }
-        long started = System.currentTimeMillis();
         Outcome whole;
         try {
             sc.runJob(bound.rdd(), task, Seqs.<Object>seq(partitions), (index, outcome) -> {

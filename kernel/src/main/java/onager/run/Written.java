@@ -11,6 +11,8 @@ final class Written {
     long commitMs = 0;
     /** The result if it is not in a file. */
     byte[] inline = null;
+    /** A byte for each bucket, see `BucketSizes`; empty: not told. */
+    byte[] bucketSizes = {};
     /** The checksum that seals a result. */
     String checksum = "";
 
@@ -26,5 +28,6 @@ final class Written {
         fields.put("commit_ms", commitMs);
         fields.put("inline", inline != null);
         fields.put("checksum", checksum);
+        fields.put("bucket_sizes", bucketSizes);
     }
 }

@@ -3,6 +3,7 @@ package onager.sort;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import onager.rows.CountsRows;
 import onager.rows.ExchangeScanExec;
 import onager.rows.ExchangeSource;
 import onager.rows.SortedInput;
@@ -14,12 +15,14 @@ import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.metric.SQLMetrics;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /** Sorted runs divided into ranges of keys: partition i is range i of all runs, merged or concatenated. */
 @SuppressWarnings("serial")
-public final class RangeRDD extends RowRDD {
+public final class RangeRDD extends RowRDD implements CountsRows {
     /** The maximum number of runs that a task merges, since it holds frames of each. */
     public static final int MOST_MERGED = 64;
 
@@ -27,6 +30,7 @@ public final class RangeRDD extends RowRDD {
     private final Ranges ranges;
     private final int fields;
     private final boolean merges;
+    private final SQLMetric rows;
 
     private RangeRDD(SparkContext sc, SortedInput input, Ranges ranges, int fields, boolean merges) {
         super(sc);
@@ -34,6 +38,7 @@ public final class RangeRDD extends RowRDD {
         this.ranges = ranges;
         this.fields = fields;
         this.merges = merges;
+        this.rows = SQLMetrics.createMetric(sc, "number of output rows");
     }
 
     public SortedInput input() {
@@ -59,6 +64,11 @@ public final class RangeRDD extends RowRDD {
     }
 
     @Override
+    public SQLMetric rows() {
+        return rows;
+    }
+
+    @Override
     public Partition[] getPartitions() {
         return numbered(ranges.count);
     }
@@ -70,7 +80,7 @@ public final class RangeRDD extends RowRDD {
         for (int run = 0; run < input.runs(); run++) {
             if (ranges.isIn(run, range)) {
                 ExchangeSource source = input.open(run, ranges.first(run, range), ranges.end(run, range), context);
-                runs.add(new RunRows(source, ranges, range, fields, context));
+                runs.add(new RunRows(source, ranges, range, fields, rows, context));
             }
         }
         return new MergedRows(runs, merges ? ranges.order.ofRows() : null);

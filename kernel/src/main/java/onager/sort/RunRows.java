@@ -6,6 +6,7 @@ import onager.rows.FrameCursor;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.util.TaskCompletionListener;
 
 /** Iterates over the rows of one sorted run that are in a range. The previous row stays valid while the next one is sought. */
@@ -15,6 +16,7 @@ final class RunRows {
     private final UnsafeRow over;
     private final UnsafeRow upTo;
     private final UnsafeProjection key;
+    private final SQLMetric rows;
     private final TaskContext context;
     private final FrameCursor at = new FrameCursor();
     private UnsafeRow row;
@@ -23,12 +25,13 @@ final class RunRows {
     private boolean mayBeBelow;
     private boolean mayBeAbove = false;
 
-    RunRows(ExchangeSource source, Ranges ranges, int range, int fields, TaskContext context) {
+    RunRows(ExchangeSource source, Ranges ranges, int range, int fields, SQLMetric rows, TaskContext context) {
         this.source = source;
         this.order = ranges.order;
         this.over = ranges.over(range);
         this.upTo = ranges.upTo(range);
         this.key = order.projection();
+        this.rows = rows;
         this.context = context;
         this.row = new UnsafeRow(fields);
         this.before = new UnsafeRow(fields);
@@ -55,6 +58,7 @@ final class RunRows {
             if (mayBeAbove && order.compare(key.apply(row), upTo) > 0) {
                 break;
             }
+            rows.add(1L);
             return true;
         }
         source.close();

@@ -43,6 +43,11 @@ public final class Expressions {
         return new Alias(of, name, NamedExpression$.MODULE$.newExprId(), Seqs.seq(), Option.empty(), Seqs.seq());
     }
 
+    /** Return *column* with the name and the id of *as*. */
+    public static Alias renamed(Attribute column, Attribute as) {
+        return new Alias(column, as.name(), as.exprId(), as.qualifier(), Option.apply(as.metadata()), Seqs.seq());
+    }
+
     /** Return an attribute that is never null. */
     public static AttributeReference attribute(String name, DataType type) {
         return new AttributeReference(name, type, false, Metadata.empty(), NamedExpression$.MODULE$.newExprId(), Seqs.seq());

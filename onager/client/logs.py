@@ -1,0 +1,78 @@
+"""What the attempts of a job's tasks logged, as plain values."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from onager.client.connection import Connection
+from onager.protocol import onager_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """Some lines that one attempt of a task logged, or a note on what is missing."""
+
+    stage_id: int
+    stage_attempt: int
+    partition: int
+    attempt: int
+    """Of the task, from 0 on."""
+    executor_id: str
+    """The executor that ran it; empty for a note."""
+    text: str
+    """Whole lines."""
+    is_cut: bool
+    """Whether there were lines before these that are not here."""
+    is_kept: bool
+    """Whether it is what was kept of a failed attempt's log with the failure."""
+    note: str
+    """For people: what is missing, and why; then there is no text."""
+
+
+def fetch_logs(
+    connection: Connection,
+    job_id: str,
+    *,
+    stage_id: int | None,
+    partition: int | None,
+    attempt: int | None,
+    tail_bytes: int,
+    follow: bool,
+) -> Iterator[AttemptLog]:
+    """Yield a job's logs, whichever scheduler tells them: no line twice."""
+    after: dict[bytes, pb.LogPosition] = {}
+
+    def open_stream(stub: Any, deadline_s: float) -> Iterator[pb.AttemptLog]:
+        request = pb.FetchLogsRequest(
+            job_id=job_id,
+            stage_id=stage_id,
+            partition=partition,
+            attempt=attempt,
+            tail_bytes=tail_bytes,
+            follow=follow,
+            after=list(after.values())[-_MOST_AFTER:],
+        )
+        messages: Iterator[pb.AttemptLog] = stub.FetchLogs(request, timeout=deadline_s)
+        return messages
+
+    for message in connection.stream(open_stream):
+        key, task = message.task.SerializeToString(deterministic=True), message.task
+        known = after.get(key)
+        if not message.note:
+            after.pop(key, None)  # those that go on come last
+            after[key] = pb.LogPosition(task=task, position=0 if message.kept else message.end)
+        yield AttemptLog(
+            stage_id=task.stage_id,
+            stage_attempt=task.stage_attempt,
+            partition=task.partition,
+            attempt=task.task_attempt,
+            executor_id=message.executor_id,
+            text=message.text.decode(errors="replace"),
+            is_cut=message.kept or message.begin > (0 if known is None else known.position),
+            is_kept=message.kept,
+            note=message.note,
+        )
+
+
+_MOST_AFTER = 1_000
+"""Attempts whose positions a scheduler is told."""

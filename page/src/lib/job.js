@@ -1,0 +1,60 @@
+// A job as the page shows it: what was submitted and planned, with the latest progress.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { useProgress } from "./live.js";
+import { useResource } from "./resource.js";
+import { ACTIVE } from "./states.js";
+
+const AGAIN_MS = 5000;
+const SHARES_AGAIN_MS = 2000;
+const SHARES_TRIES = 15;
+
+/** Its progress comes as a stream; the rest is read now and then, and whenever the job has another state or other stages. */
+export function useJob(jobId) {
+  const [progress, setProgress] = useState(null);
+  const isGoing = progress?.job_id === jobId && ACTIVE.has(progress.state);
+  const resource = useResource(`/jobs/${encodeURIComponent(jobId)}`, { everyMs: isGoing ? AGAIN_MS : 0 });
+  const detail = resource.data;
+  const latest = progress?.job_id === jobId ? progress : null;
+  const isActive = detail !== null && ACTIVE.has((latest ?? detail).state);
+  const stream = useProgress(jobId, isActive, setProgress);
+  const job = detail === null ? null : latest === null ? detail : together(detail, latest);
+
+  const shape = latest === null ? "" : `${latest.stages.length} ${latest.state}`;
+  useEffect(() => {
+    if (latest !== null && detail !== null && (latest.stages.length !== detail.stages.length || latest.state !== detail.state)) {
+      resource.again();
+    }
+  }, [shape]);
+  // Where the time of a large job went takes a while to read.
+  const tries = useRef(0);
+  const isShared = detail !== null && !ACTIVE.has(detail.state) && isWhole(detail);
+  useEffect(() => {
+    tries.current = 0;
+  }, [jobId]);
+  useEffect(() => {
+    if (detail === null || ACTIVE.has(detail.state) || isShared || tries.current >= SHARES_TRIES) return undefined;
+    const timer = setTimeout(() => {
+      tries.current += 1;
+      resource.again();
+    }, SHARES_AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [detail, isShared]);
+  return { job, isActive, stream, error: resource.error, isLoading: resource.isLoading, again: resource.again };
+}
+
+/** Whether it is told where all of the job's time went. */
+function isWhole(detail) {
+  const told = (detail.time_shares ?? []).reduce((sum, share) => sum + share.ms, 0);
+  return told >= (detail.ended_ms ?? 0) - (detail.submitted_ms ?? 0);
+}
+
+function together(detail, progress) {
+  // What has ended stays so, whichever of the two was read later.
+  if (!ACTIVE.has(detail.state)) return detail;
+  const known = new Map(detail.stages.map((stage) => [stage.stage_id, stage]));
+  const stages = progress.stages.map((stage) => {
+    const before = known.get(stage.stage_id);
+    return { ...stage, plan: before?.plan ?? "", latencies: stage.latencies?.length ? stage.latencies : (before?.latencies ?? []) };
+  });
+  return { ...detail, ...progress, stages, time_shares: detail.time_shares };
+}

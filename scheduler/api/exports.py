@@ -1,0 +1,111 @@
+"""What is derived from the history of a job, as files for other programs, and for people."""
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from itertools import islice
+from typing import Final, TypeVar
+
+import structlog
+
+from onager.errors import InvalidRequestError, NotFoundError, StateCorruptError
+from onager.ids import BlobDigest, JobId
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import LARGE_BYTES, apart
+from onager.scheduler.api.operators import BoundPlan
+from onager.scheduler.api.progress import Explained
+from onager.scheduler.api.spark_log import Known, StagePlan, chosen, lines
+from onager.scheduler.api.timeline import Timeline, Timelines
+from onager.scheduler.api.timeline.picture import picture
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.history import JobHistory
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_specs import decode_spec_shown
+from onager.scheduler.jobs.job_store import JobStore
+
+log = structlog.get_logger(__name__)
+
+_Read = TypeVar("_Read")
+
+_CHUNK_BYTES: Final = 256 * 1024
+_BAR_BYTES: Final = 200
+_LINES_AT_ONCE: Final = 200
+
+
+class JobExports:
+    """Exports of jobs, whichever scheduler drives them."""
+
+    def __init__(self, jobs: JobStore, history: JobHistory, blobs: BlobStore) -> None:
+        self.timelines = Timelines(jobs, history)
+        self._blobs = blobs
+        self._formats: dict[str, Callable[[JobId, int], AsyncGenerator[bytes, None]]] = {
+            "timeline": self._timeline,
+            "timeline-svg": self._picture,
+            "spark-event-log": self._spark_event_log,
+        }
+
+    async def export(self, job_id: JobId, kind: str, after: int = 0) -> AsyncGenerator[bytes, None]:
+        """Yield a file about a job in pieces of up to `_CHUNK_BYTES`.
+
+        *kind* is ``timeline`` (JSON), ``timeline-svg`` or ``spark-event-log``; `InvalidRequestError` for another one.
+        *after* is for ``timeline`` alone. Other errors as for the job's events.
+        """
+        write = self._formats.get(kind)
+        if write is None:
+            raise InvalidRequestError(f"{kind!r} is nothing that can be exported: use {', '.join(self._formats)}")
+        async with aclosing(write(job_id, after)) as contents:
+            async for content in contents:
+                for start in range(0, len(content), _CHUNK_BYTES):
+                    yield content[start : start + _CHUNK_BYTES]
+
+    async def _timeline(self, job_id: JobId, after: int) -> AsyncGenerator[bytes, None]:
+        timeline = await self.timelines.get(job_id, after)
+        yield await apart(_size(timeline), timeline.as_json)
+
+    async def _picture(self, job_id: JobId, _: int) -> AsyncGenerator[bytes, None]:
+        timeline = await self.timelines.get(job_id)
+        yield (await apart(_size(timeline), picture, timeline)).encode()
+
+    async def _spark_event_log(self, job_id: JobId, _: int) -> AsyncGenerator[bytes, None]:
+        story, job = await self.timelines.story(job_id)
+        events = lines(story, job.graph, await self._known(job))
+        while some := await apart(LARGE_BYTES, _some, events):
+            yield some
+
+    async def _known(self, job: StoredJob) -> Known:
+        """Return what is in the store beside the job's graph; what is missing or damaged there is left out."""
+        graph = job.graph
+        spec = await self._blob(graph.spec_digest, decode_spec_shown) or pb.JobSpec()
+        explained = None
+        if graph.plan is not None and graph.plan.explain_digest:
+            explained = await self._blob(graph.plan.explain_digest, Explained.read)
+        plans: dict[int, StagePlan] = {}
+        for stage in graph.stages:
+            if (totals := chosen(stage.ledger.operators)) is not None:
+                plan = await self._blob(totals.bound_plan, BoundPlan.model_validate_json)
+                if plan is not None:
+                    plans[stage.spec.stage_id] = StagePlan(plan, totals)
+        return Known(
+            script=spec.sql.text,
+            conf=dict(spec.conf),
+            plan="" if explained is None else explained.plan,
+            stage_texts={} if explained is None else explained.stages,
+            stage_plans=plans,
+            principal=job.header.principal,
+        )
+
+    async def _blob(self, digest: str, read: Callable[[bytes], _Read]) -> _Read | None:
+        try:
+            content = await self._blobs.get(BlobDigest(digest))
+            return await apart(len(content), read, content)
+        except (NotFoundError, StateCorruptError, ValueError) as error:
+            log.warning("job_blob_missing", digest=digest, error=str(error)[:200])
+            return None
+
+
+def _some(log: Iterator[bytes]) -> bytes:
+    """Return the next lines of a log; none at its end."""
+    return b"".join(islice(log, _LINES_AT_ONCE))
+
+
+def _size(timeline: Timeline) -> int:
+    return _BAR_BYTES * (len(timeline.bars) + len(timeline.buckets))

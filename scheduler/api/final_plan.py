@@ -1,0 +1,95 @@
+"""A job's plan as it ran: its stages in order, how each was bound, and what the operators measured.
+
+Nobody waits for metrics: partitions whose metrics did not come count as not reported. Each partition counts once, with
+its first success, whatever became of that output later; what making it again cost is in the stage's `wasted`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from onager.errors import NotFoundError, StateCorruptError
+from onager.execution_graph import ExecutionGraph, FusedStage, OperatorTotals, Stage
+from onager.ids import BlobDigest
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.scheduler import wire
+from onager.scheduler.api.operators import operators_of
+from onager.scheduler.api.progress import Explained
+from onager.scheduler.jobs.blobs import BlobStore
+
+log = structlog.get_logger(__name__)
+
+_PAGE_BYTES: Final = 2 * 1024 * 1024
+_PAGE_STAGES: Final = 200
+
+
+async def final_plan(
+    graph: ExecutionGraph, infos: Sequence[pb.StageInfo], blobs: BlobStore, first: int = 0
+) -> pb.FinalPlan:
+    """Return a page of the plan of *graph* from stage *first* on; *infos* has the progress of each stage.
+
+    A plan that is not in the store, or is damaged, is left out: the rest is told all the same.
+    """
+    answer = pb.FinalPlan(job_id=graph.job_id, state=wire.STATE[graph.state])
+    expected = await _expected_rows(graph, blobs)
+    size = 0
+    for stage, info in list(zip(graph.stages, infos, strict=True))[first:]:
+        if size > _PAGE_BYTES or len(answer.stages) == _PAGE_STAGES:
+            answer.next = stage.spec.stage_id
+            break
+        told = _stage(stage, info, expected)
+        for totals in stage.ledger.operators:
+            told.plans.append(await _operators(totals, blobs))
+        answer.stages.append(told)
+        size += told.ByteSize()
+        await asyncio.sleep(0)  # other calls may be waiting
+    return answer
+
+
+def _stage(stage: Stage, info: pb.StageInfo, expected: Mapping[str, int]) -> pb.FinalStage:
+    spec = stage.spec
+    rows = None if isinstance(stage, FusedStage) else expected.get(str(spec.stage_id))
+    return pb.FinalStage(
+        info=info,
+        inputs=[pb.StageInput(stage_id=each.stage_id, read=each.read) for each in spec.inputs],
+        output=pb.OutputLayout(kind=spec.output.kind, buckets=spec.output.buckets),
+        has_estimate=rows is not None,
+        estimated_rows=rows or 0,
+        reported=sum(totals.tasks for totals in stage.ledger.operators),
+    )
+
+
+async def _operators(totals: OperatorTotals, blobs: BlobStore) -> pb.FinalOperators:
+    told = pb.FinalOperators(bound_plan=totals.bound_plan, tasks=totals.tasks)
+    try:
+        content = await blobs.get(BlobDigest(totals.bound_plan))
+        told.operators.extend(await apart(len(content), _messages, content, totals))
+    except (NotFoundError, StateCorruptError) as error:
+        log.warning("bound_plan_missing", bound_plan=totals.bound_plan, error=str(error))
+    return told
+
+
+def _messages(content: bytes, totals: OperatorTotals) -> list[pb.FinalOperator]:
+    return [
+        pb.FinalOperator(
+            name=each.name,
+            text=each.text,
+            children=each.children,
+            metrics=[pb.OperatorMetric(name=m.name, type=m.type, value=m.value) for m in each.metrics],
+        )
+        for each in operators_of(content, totals)
+    ]
+
+
+async def _expected_rows(graph: ExecutionGraph, blobs: BlobStore) -> Mapping[str, int]:
+    if graph.plan is None or not graph.plan.explain_digest:
+        return {}
+    try:
+        content = await blobs.get(BlobDigest(graph.plan.explain_digest))
+        return (await apart(len(content), Explained.read, content)).expected_rows
+    except (NotFoundError, StateCorruptError) as error:
+        log.warning("explanation_missing", job_id=graph.job_id, error=str(error))
+        return {}

@@ -1,0 +1,88 @@
+"""The list of jobs: filtered, newest first, in pages that any scheduler continues."""
+
+import asyncio
+import heapq
+import re
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Final
+
+from onager.errors import InvalidRequestError
+from onager.ids import is_job_id
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler import wire
+from onager.scheduler.api.progress import progress_of_head
+from onager.scheduler.jobs.job_heads import JobHead
+
+_DEFAULT: Final = 100
+_PORTION: Final = 5_000
+"""Heads that are looked at before other calls get their turn: a few milliseconds."""
+_CURSOR: Final = re.compile(r"([0-9]{1,15})\.(.+)")
+
+Position = tuple[int, str]
+"""When a job was submitted, and its id: the order of the list, the same at every scheduler."""
+
+
+async def listed(heads: Sequence[JobHead], request: pb.ListJobsRequest) -> pb.ListJobsResponse:
+    """Return a page of the newest of *heads* that *request* asks for; `InvalidRequestError` if it makes no sense.
+
+    A page begins after the position that its cursor names, whatever became of the job there. So jobs that come and go
+    between two pages move no others.
+    """
+    fits = _condition(request)
+    limit = request.limit or _DEFAULT
+    newest: list[JobHead] = []
+    for start in range(0, len(heads), _PORTION):
+        some = filter(fits, heads[start : start + _PORTION])
+        newest = heapq.nlargest(limit + 1, chain(newest, some), key=_position)
+        await asyncio.sleep(0)
+    more = len(newest) > limit
+    page = newest[:limit]
+    return pb.ListJobsResponse(
+        jobs=[progress_of_head(head) for head in page], next=_cursor(_position(page[-1])) if more else ""
+    )
+
+
+def _condition(request: pb.ListJobsRequest) -> Callable[[JobHead], bool]:
+    state = request.state.lower()
+    if state and state not in {known.value for known in wire.STATE}:
+        raise InvalidRequestError(
+            f"{request.state!r} is not a job state; use {', '.join(known.value for known in wire.STATE)}"
+        )
+    if request.until_ms and request.until_ms <= request.since_ms:
+        raise InvalidRequestError(
+            f"no job can be submitted between {request.since_ms} (since) and {request.until_ms} (until, not included): "
+            "give a later end"
+        )
+    name, since_ms, until_ms = request.name.casefold(), request.since_ms, request.until_ms
+    before = _before(request.cursor)
+
+    def fits(head: JobHead) -> bool:
+        return (
+            (not state or head.state.value == state)
+            and head.submitted_ms >= since_ms
+            and (not until_ms or head.submitted_ms < until_ms)
+            and (not request.session or head.session == request.session)
+            and (not request.principal or head.principal == request.principal)
+            and (not name or name in head.name.casefold())
+            and (before is None or _position(head) < before)
+        )
+
+    return fits
+
+
+def _position(head: JobHead) -> Position:
+    return head.submitted_ms, head.job_id
+
+
+def _cursor(position: Position) -> str:
+    return f"{position[0]}.{position[1]}"
+
+
+def _before(cursor: str) -> Position | None:
+    if not cursor:
+        return None
+    found = _CURSOR.fullmatch(cursor)
+    if found is None or not is_job_id(found[2]):
+        raise InvalidRequestError(f"{cursor!r} is no cursor of a list of jobs: give `next` of the page before")
+    return int(found[1]), found[2]

@@ -1,0 +1,284 @@
+"""What the attempts of a job's tasks logged: asked of the executors that live, and of the record what was kept."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from onager.clock import Clock
+from onager.errors import InvalidRequestError
+from onager.execution_graph import ExecutionGraph, FailedStage, RunningStage, Stage, TaskFailed
+from onager.ids import JobId, Partition, StageId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.protocol.field_limits import MAX_LOG_BYTES
+from onager.protocol.task_keys import task_id, task_key
+from onager.redaction import shown_text
+from onager.scheduler import timing
+from onager.scheduler.cluster.member_calls import MemberCalls
+from onager.scheduler.cluster.members import Members
+from onager.scheduler.executors.asks import ExecutorAsks
+from onager.scheduler.executors.manager import ExecutorManager
+from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.loops import a_few_at_once
+
+_TAIL_BYTES: Final = 64 * 1024
+_EVENTS_A_PAGE: Final = 1_000
+_EVENT_BYTES: Final = 300
+_MOST_KEPT: Final = 1_000
+"""Failures of which the kept ends are told in one answer: the latest."""
+_MOST_FOLLOWED: Final = 1_000
+_MOST_NAMED: Final = 8
+
+
+class Kept(NamedTuple):
+    """What the record has of a failed attempt."""
+
+    executor_id: str
+    tail: str
+
+
+class JobLogs:
+    """The logs of jobs, for clients of any scheduler."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        history: JobHistory,
+        executors: ExecutorManager,
+        asks: ExecutorAsks,
+        members: Members,
+        calls: MemberCalls,
+        clock: Clock,
+    ) -> None:
+        self._jobs = jobs
+        self._history = history
+        self._executors = executors
+        self._asks = asks
+        self._members = members
+        self._calls = calls
+        self._clock = clock
+
+    async def fetch(self, request: pb.FetchLogsRequest) -> AsyncGenerator[pb.AttemptLog, None]:
+        """Yield logs in the order of the tasks, and what is missing as notes; when followed, until the job has ended.
+
+        `InvalidRequestError` for a stage or a task that the job does not have.
+        """
+        job_id = JobId(request.job_id)
+        after = {task_key(each.task): each.position for each in request.after}
+        is_first, before, seen = True, set[str](), -1
+        while True:
+            job = await self._jobs.fresh(job_id)
+            graph = job.graph
+            if is_first:
+                check_wanted(graph, request)
+            now = running_on(graph, request)
+            if job.seq != seen or now or before:
+                # Since the last look tasks may have begun and ended, anywhere.
+                live = await self._ask(request, after, [] if job.seq != seen else sorted(now | before))
+                for each in self._in_order(live, after):
+                    yield each
+                if is_first and not request.after:
+                    async for each in self._beside(graph, request, live, after):
+                        yield each
+                elif not graph.is_active:
+                    for each in self._tails(request, await self._kept(graph, request), after):
+                        yield each
+            if not request.follow or not graph.is_active:
+                return
+            is_first, before, seen = False, now, job.seq
+            await asyncio.sleep(timing.LOGS_FOLLOWED_EVERY_S)
+
+    async def _ask(
+        self, request: pb.FetchLogsRequest, after: Mapping[TaskKey, int], only: Collection[str]
+    ) -> pb.AskExecutorsResponse:
+        """Ask the executors that wait here, and those that wait at other schedulers."""
+        ask = pb.LogsAsk(
+            job_id=request.job_id,
+            tail_bytes=min(request.tail_bytes or _TAIL_BYTES, MAX_LOG_BYTES),
+            after=[pb.LogPosition(task=task_id(key), position=at) for key, at in list(after.items())[-_MOST_FOLLOWED:]],
+        )
+        for name in ("stage_id", "partition", "attempt"):
+            if request.HasField(name):
+                setattr(ask, name, getattr(request, name))
+        wait_s = timing.LOGS_ANSWERED_S
+        far = pb.AskExecutorsRequest(ask=ask, wait_ms=round(1000 * wait_s), executor_ids=only)
+        answers = await a_few_at_once(
+            [
+                self._asks.ask(ask, wait_s, only),
+                *(self._calls.ask_executors(s, far) for s in sorted(self._members.live) if s != self._members.id),
+            ]
+        )
+        whole = pb.AskExecutorsResponse()
+        seen: set[TaskKey] = set()
+        for answer in answers:
+            whole.answered.extend(answer.answered)
+            whole.left_out += answer.left_out
+            for each in answer.logs:
+                if (key := task_key(each.task)) not in seen and each.task.job_id == request.job_id:
+                    seen.add(key)
+                    whole.logs.append(each)
+        return whole
+
+    def _in_order(self, answer: pb.AskExecutorsResponse, after: dict[TaskKey, int]) -> Iterator[pb.AttemptLog]:
+        for each in sorted(answer.logs, key=lambda log: task_key(log.task)):
+            key = task_key(each.task)
+            known = after.get(key, 0)
+            if each.end <= known:
+                continue
+            after.pop(key, None)  # so that those that go on come last: executors are told the last positions only
+            after[key] = each.end
+            if each.begin < known and len(each.text) == each.end - each.begin:  # else something in it is redacted
+                each.text, each.begin = each.text[known - each.begin :], known
+            yield each
+
+    def _tails(
+        self, request: pb.FetchLogsRequest, kept: Mapping[TaskKey, Kept], after: dict[TaskKey, int]
+    ) -> Iterator[pb.AttemptLog]:
+        """Yield what was kept of attempts of which nothing was told; once."""
+        for key in sorted(kept.keys() - after.keys()):
+            executor_id, tail = kept[key]
+            if tail:
+                after[key] = 0
+                text = tail.encode()[-min(request.tail_bytes or _TAIL_BYTES, MAX_LOG_BYTES) :]
+                yield pb.AttemptLog(task=task_id(key), executor_id=executor_id, text=text, kept=True)
+
+    async def _beside(
+        self,
+        graph: ExecutionGraph,
+        request: pb.FetchLogsRequest,
+        live: pb.AskExecutorsResponse,
+        after: dict[TaskKey, int],
+    ) -> AsyncIterator[pb.AttemptLog]:
+        """Yield what was kept of attempts that no executor has any more, and notes on what is missing."""
+        kept = await self._kept(graph, request)
+        for each in self._tails(request, kept, after):
+            yield each
+        ran_on = executors_of(graph, request) | {each.executor_id for each in kept.values()}
+        for note in notes(
+            ran_on=ran_on,
+            answered=set(live.answered),
+            alive={record.executor_id for record in self._executors.records() if record.state != "lost"},
+            left_out=live.left_out,
+            is_any=bool(after) or (request.follow and graph.is_active),
+        ):
+            yield pb.AttemptLog(note=note)
+
+    async def _kept(self, graph: ExecutionGraph, request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
+        """Return what the history has of failed attempts; it is read only if some attempt did not succeed."""
+        job_id = JobId(graph.job_id)
+        if not _has_failures(graph, request):
+            return {}
+        found: dict[TaskKey, Kept] = {}
+        position = 0
+        while entries := await self._history.after(job_id, position, _EVENTS_A_PAGE):
+            size = _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
+            found |= await apart(size, _failures, job_id, entries, request)
+            for key in list(found)[:-_MOST_KEPT]:
+                del found[key]
+            position = entries[-1].position
+        return found
+
+
+def check_wanted(graph: ExecutionGraph, request: pb.FetchLogsRequest) -> None:
+    """Raise `InvalidRequestError` for a stage or a task that the job does not have."""
+    job_id, stages = graph.job_id, graph.stages
+    if not request.HasField("stage_id"):
+        if request.HasField("partition"):
+            raise InvalidRequestError("a partition is one of a stage: name the stage, too")
+        return
+    if request.stage_id >= len(stages):
+        known = "stage 0 only, which plans it" if len(stages) == 1 else f"stages 0 to {len(stages) - 1}"
+        raise InvalidRequestError(f"job {job_id} has no stage {request.stage_id}: it has {known}")
+    if not request.HasField("partition"):
+        return
+    partitions = stages[request.stage_id].spec.partitions
+    if request.partition >= partitions:
+        known = "partition 0 only" if partitions == 1 else f"partitions 0 to {partitions - 1}"
+        raise InvalidRequestError(
+            f"stage {request.stage_id} of job {job_id} has no partition {request.partition}: it has {known}"
+        )
+
+
+def _wanted(graph: ExecutionGraph, request: pb.FetchLogsRequest) -> Iterator[Stage]:
+    if request.HasField("stage_id"):
+        yield graph.stages[request.stage_id]
+    else:
+        yield from graph.stages
+
+
+def running_on(graph: ExecutionGraph, request: pb.FetchLogsRequest) -> set[str]:
+    """Return the executors that hold such tasks now."""
+    return {
+        task.executor_id
+        for stage in _wanted(graph, request)
+        if isinstance(stage, RunningStage)
+        for partition, task in stage.in_hand()
+        if not request.HasField("partition") or partition == request.partition
+    }
+
+
+def executors_of(graph: ExecutionGraph, request: pb.FetchLogsRequest) -> set[str]:
+    """Return the executors that hold such tasks, or made an output that counts."""
+    found = running_on(graph, request)
+    for stage in _wanted(graph, request):
+        outputs = stage.ledger.outputs
+        if not request.HasField("partition"):
+            found |= {output.executor_id for output in outputs.values()}
+        elif (output := outputs.get(request.partition)) is not None:
+            found.add(output.executor_id)
+    return found
+
+
+def _has_failures(graph: ExecutionGraph, request: pb.FetchLogsRequest) -> bool:
+    return any(
+        stage.ledger.attempts or stage.ledger.tasks_failed or isinstance(stage, FailedStage)
+        for stage in _wanted(graph, request)
+    )
+
+
+def _failures(job_id: JobId, entries: Collection[Entry], request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
+    found: dict[TaskKey, Kept] = {}
+    for entry in entries:
+        for event in entry.batch.events if entry.batch is not None else ():
+            if not isinstance(event, TaskFailed) or not _is_wanted(event, request):
+                continue
+            key = TaskKey(
+                job_id, StageId(event.stage_id), event.stage_attempt, Partition(event.partition), event.task_attempt
+            )
+            found[key] = Kept(event.executor_id, shown_text(event.failure.log_tail or ""))
+    return found
+
+
+def _is_wanted(event: TaskFailed, request: pb.FetchLogsRequest) -> bool:
+    return (
+        (not request.HasField("stage_id") or event.stage_id == request.stage_id)
+        and (not request.HasField("partition") or event.partition == request.partition)
+        and (not request.HasField("attempt") or event.task_attempt == request.attempt)
+    )
+
+
+def notes(
+    *, ran_on: Collection[str], answered: Collection[str], alive: Collection[str], left_out: int, is_any: bool
+) -> Iterator[str]:
+    """Yield for people what is missing of the logs of tasks that *ran_on* executors, and why."""
+    silent = sorted(e for e in ran_on if e in alive and e not in answered)
+    gone = sorted(e for e in ran_on if e not in alive)
+    if silent:
+        yield f"{_named(silent)} did not answer in time: what tasks logged there is missing here; ask again"
+    if gone:
+        yield f"{_named(gone)} {_is(gone)} gone, and what tasks logged there, except for the ends kept with failures"
+    if left_out:
+        yield f"{left_out} more attempts did not fit: name a stage, and a partition"
+    if not is_any and not silent:
+        yield "no task has run yet" if not ran_on else "nothing is there: such tasks logged nothing, or long ago"
+
+
+def _named(executors: Collection[str]) -> str:
+    some = list(executors)[:_MOST_NAMED]
+    more = len(executors) - len(some)
+    return f"executor{'s' * (len(executors) > 1)} {', '.join(some)}" + (f" and {more} more" if more else "")
+
+
+def _is(executors: Collection[str]) -> str:
+    return "is" if len(executors) == 1 else "are"

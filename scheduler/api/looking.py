@@ -1,0 +1,237 @@
+"""What clients see of a job: its details, its progress as it changes, its events."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final, NamedTuple
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import JobNotFoundError, NotFoundError, StateCorruptError
+from onager.ids import BlobDigest, JobId, is_job_id
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.scheduler import timing
+from onager.scheduler.api.events import told
+from onager.scheduler.api.final_plan import final_plan
+from onager.scheduler.api.progress import Explained, Page, ProgressView, broken_failure, progress_of_head
+from onager.scheduler.cluster.forwarding import Forwarding
+from onager.scheduler.cluster.job_driver import NotDrivingError
+from onager.scheduler.cluster.ownership import Ownership
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.job_heads import JobHeads
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_specs import decode_spec_shown
+from onager.scheduler.jobs.job_store import JobStore
+from onager.scheduler.jobs.wall_times import WallTimes
+from onager.scheduler.jobs.watchers import JobWatchers
+
+log = structlog.get_logger(__name__)
+
+_EVENTS_A_PAGE: Final = 1_000
+_EVENT_BYTES: Final = 300
+_SPECS_AT_ONCE: Final = 2
+"""Jobs whose specification and plan are read at the same time: each may be as large as a message."""
+
+
+class Standing(NamedTuple):
+    """How far a job is."""
+
+    position: int
+    """The end of its log."""
+    is_over: bool
+    """Whether the log will not go on."""
+
+
+class JobLooks:
+    """Shows jobs, whichever scheduler drives them."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        heads: JobHeads,
+        ownership: Ownership,
+        forwarding: Forwarding,
+        view: ProgressView,
+        watchers: JobWatchers,
+        history: JobHistory,
+        wall_times: WallTimes,
+        blobs: BlobStore,
+        clock: Clock,
+    ) -> None:
+        self._jobs = jobs
+        self._heads = heads
+        self._ownership = ownership
+        self._forwarding = forwarding
+        self._view = view
+        self._watchers = watchers
+        self._history = history
+        self._wall_times = wall_times
+        self._blobs = blobs
+        self._clock = clock
+        self._reading_blobs = asyncio.Semaphore(_SPECS_AT_ONCE)
+
+    async def fresh(self, job_id: JobId) -> StoredJob:
+        """Return a job as it is stored; `StateUnavailableError` when another scheduler may be able to read it."""
+        with self._ownership.left_to_others():
+            return await self._jobs.fresh(job_id)
+
+    async def standing(self, job_id: JobId) -> Standing:
+        """Return how far a job is, as its record says."""
+        try:
+            job = await self.fresh(job_id)
+        except StateCorruptError:
+            return Standing(0, is_over=True)
+        return Standing(job.seq, is_over=not job.graph.is_active)
+
+    async def detail(self, job_id: JobId, page: Page) -> pb.JobDetail:
+        """Return a job's details."""
+        try:
+            job = await self.fresh(job_id)
+        except StateCorruptError as error:
+            return pb.JobDetail(progress=self._broken(job_id, str(error)))
+        if page.is_later:
+            answer = self._view.detail(job, pb.JobSpec(), None, page)
+            if page.stage_id >= len(job.graph.stages):  # no page of tasks: somebody asks for the progress alone
+                await self._add_times(job, answer.progress)
+            return answer
+        spec = pb.JobSpec()
+        explained: Explained | None = None
+        async with self._reading_blobs:
+            try:
+                content = await self._blobs.get(BlobDigest(job.graph.spec_digest))
+                spec = await apart(len(content), decode_spec_shown, content)
+                if job.graph.plan is not None and job.graph.plan.explain_digest:
+                    content = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
+                    explained = await apart(len(content), Explained.read, content)
+            except (NotFoundError, StateCorruptError) as error:
+                log.warning("job_blob_missing", job_id=job_id, error=str(error))
+            answer = self._view.detail(job, spec, explained, page)
+        await self._add_times(job, answer.progress)
+        return answer
+
+    async def final_plan(self, job_id: JobId, first_stage_id: int) -> pb.FinalPlan:
+        """Return a page of a job's plan as it ran, or as it runs."""
+        job = await self.fresh(job_id)
+        async with self._reading_blobs:
+            stages = self._view.progress(job.graph, job.header).stages
+            return await final_plan(job.graph, stages, self._blobs, first_stage_id)
+
+    async def progress(self, job_id: JobId) -> AsyncGenerator[pb.JobProgress, None]:
+        """Yield a job's progress, now and at every change, until the job has ended."""
+        shown: pb.JobProgress | None = None
+        seq = 0
+        is_fresh = True  # a client that switches from another scheduler must not see an older state
+        with self._watchers.following(job_id) as changed:
+            while True:
+                changed.clear()
+                seq, progress = await self._progress(job_id, seq, is_fresh=is_fresh)
+                if progress != shown:
+                    yield progress
+                    shown = progress
+                if progress.state in (pb.SUCCESSFUL, pb.FAILED, pb.CANCELLED):
+                    return
+                is_fresh = not await self._next_look(job_id, changed)
+
+    async def events(self, job_id: JobId, after: int, *, follow: bool) -> AsyncGenerator[pb.EventBatch, None]:
+        """Yield what happened to a job after a position of its log, batch by batch: all, or up to now."""
+        position = after
+        with self._watchers.following(job_id) as changed:
+            while True:
+                changed.clear()
+                is_over = not (await self.fresh(job_id)).graph.is_active
+                with self._ownership.left_to_others():
+                    entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
+                for message in await apart(_size(entries), lambda page: list(told(page)), entries):
+                    yield message
+                if entries:
+                    position = entries[-1].position
+                elif is_over or not follow:
+                    return
+                else:
+                    await self._next_look(job_id, changed)
+
+    async def _add_times(self, job: StoredJob, progress: pb.JobProgress) -> None:
+        """Add what only those see who ask for a job: how far it is by its driver, and where its time went."""
+        by_driver = await self._told_by_driver(job)
+        if by_driver is not None:
+            for name in ("fraction", "fraction_fell", "eta_low_ms", "eta_high_ms"):
+                setattr(progress, name, getattr(by_driver.progress, name))
+            for mine, its in zip(progress.stages, by_driver.progress.stages, strict=False):
+                mine.fraction, mine.rows_read, mine.bytes_read = its.fraction, its.rows_read, its.bytes_read
+        shares = await self._wall_times.shares(job.graph)
+        progress.time_shares.extend([pb.TimeShare(use=use.value, ms=ms) for use, ms in shares])
+
+    async def _next_look(self, job_id: JobId, changed: asyncio.Event) -> bool:
+        """Wait for a change, and for `WATCH_EVERY_S` at least: only the job's end is reported at once.
+
+        Return false when there was no change for a while: another scheduler may have changed the job.
+        """
+        earliest_s = self._clock.monotonic_s() + timing.WATCH_EVERY_S
+        try:
+            async with asyncio.timeout(timing.WATCH_LOOK_S):
+                while True:
+                    await changed.wait()
+                    changed.clear()
+                    job = self._jobs.cached(job_id)
+                    left_s = earliest_s - self._clock.monotonic_s()
+                    if left_s <= 0 or job is None or not job.graph.is_active:
+                        return True
+                    try:
+                        async with asyncio.timeout(left_s):
+                            await changed.wait()
+                    except TimeoutError:
+                        return True
+        except TimeoutError:
+            return False  # the reason why the job waits may have changed without an event
+
+    async def _progress(self, job_id: JobId, seq: int, *, is_fresh: bool) -> tuple[int, pb.JobProgress]:
+        """Return the log position of the job's progress, at least *seq*, and the progress.
+
+        It is asked of the job's driver, or else read from the store; with *is_fresh* always from the store.
+        """
+        driver = None if is_fresh or self._ownership.follows(job_id) else self._forwarding.driver_of(job_id)
+        if driver is not None:
+            with contextlib.suppress(NotDrivingError):
+                watched = await driver.progress(job_id)
+                if watched.log_seq >= seq:
+                    return watched.log_seq, watched.progress
+        try:
+            is_current = self._ownership.follows(job_id) and not is_fresh
+            with self._ownership.left_to_others():
+                job = await (self._jobs.get(job_id) if is_current else self._jobs.fresh(job_id))
+            by_driver = await self._told_by_driver(job) if is_fresh else None
+            return (job.seq, self._view.told(job)) if by_driver is None else (by_driver.log_seq, by_driver.progress)
+        except StateCorruptError as error:
+            return seq, self._broken(job_id, str(error))
+
+    async def _told_by_driver(self, job: StoredJob) -> pb.WatchedJob | None:
+        """Return the progress as another scheduler tells it that drives the job: it alone knows how far tasks are."""
+        job_id = JobId(job.graph.job_id)
+        driver = self._forwarding.driver_of(job_id) if job.graph.is_active else None
+        if driver is None or self._ownership.follows(job_id):
+            return None
+        try:
+            watched = await driver.progress(job_id)
+        except NotDrivingError:
+            return None
+        return watched if watched.log_seq >= job.seq else None
+
+    def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
+        head = self._heads.get(job_id)
+        if head is None:
+            return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
+        return progress_of_head(head.model_copy(update={"broken": why}))
+
+
+def asked_job_id(text: str) -> JobId:
+    """Return the id of a job that a client asks about; `JobNotFoundError` when no job can have it."""
+    if not is_job_id(text):
+        raise JobNotFoundError(text[:80])
+    return JobId(text)
+
+
+def _size(entries: Sequence[Entry]) -> int:
+    return _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)

@@ -1,0 +1,80 @@
+"""Submitting the stored specification of a job that has ended once more, as a new job."""
+
+from onager.errors import (
+    InvalidRequestError,
+    JobConflictError,
+    JobNotEndedError,
+    JobNotFoundError,
+    NotFoundError,
+    StateCorruptError,
+)
+from onager.ids import BlobDigest, JobId, is_job_id
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.protocol.security import Caller
+from onager.scheduler.api.looking import asked_job_id
+from onager.scheduler.api.submitting import Submissions
+from onager.scheduler.jobs.audit import Audit
+from onager.scheduler.jobs.blobs import BlobStore
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.jobs.job_specs import decode_spec
+from onager.scheduler.jobs.job_store import JobStore
+
+
+class Retries:
+    """Retries jobs for clients."""
+
+    def __init__(self, jobs: JobStore, blobs: BlobStore, audit: Audit, submissions: Submissions) -> None:
+        self._jobs = jobs
+        self._blobs = blobs
+        self._audit = audit
+        self._submissions = submissions
+
+    async def retry(self, request: pb.RetryJobRequest, caller: Caller) -> pb.RetryJobResponse:
+        """Store the retry; it is durable when this returns. Repeating the call finds it, and changes nothing.
+
+        `JobNotEndedError` while the job goes on, `JobConflictError` when another job has the new id, `NotFoundError`
+        when the specification is not stored any more.
+        """
+        job_id, new = asked_job_id(request.job_id), JobId(request.new_job_id)
+        if not is_job_id(new) or new == job_id:
+            raise InvalidRequestError(
+                f"the retry needs an id of its own, not {request.new_job_id[:80]!r}: 1 to 63 of a-z, 0-9 and '-', not "
+                "starting with '-'"
+            )
+        if await self._is_retried(job_id, new):
+            return pb.RetryJobResponse(job_id=new, existed=True)
+        job = await self._jobs.fresh(job_id)
+        if job.graph.is_active:
+            raise JobNotEndedError(job_id, job.graph.state.value)
+        content = await self._content(job)
+        spec = await apart(len(content), decode_spec, content)
+        submission = pb.SubmitJobRequest(
+            job_id=new,
+            spec=spec,
+            client_id=request.client_id or job.graph.client_id,
+            protocol_version=request.protocol_version,
+        )
+        async with self._audit.act(caller, "retry", job_id, f"as {new}") as act:
+            existed = await self._submissions.submit(submission, job_id)
+            if existed:
+                act.outcome = "it was done before"
+        return pb.RetryJobResponse(job_id=new, existed=existed)
+
+    async def _is_retried(self, job_id: JobId, new: JobId) -> bool:
+        """Return whether the retry is stored already, even if the job that it repeats is gone by now."""
+        try:
+            found = await self._jobs.fresh(new)
+        except JobNotFoundError:
+            return False
+        if found.header.retry_of != job_id:
+            raise JobConflictError(new)
+        return True
+
+    async def _content(self, job: StoredJob) -> bytes:
+        try:
+            return await self._blobs.get(BlobDigest(job.graph.spec_digest))
+        except (NotFoundError, StateCorruptError) as error:
+            raise NotFoundError(
+                f"the specification of job {job.graph.job_id} cannot be read any more ({error}): submit the query again"
+            ) from error

@@ -1,0 +1,154 @@
+"""From a job's story to its timeline: bars while they are few, else counts by executor and time."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from onager.execution_graph import ExecutionGraph
+from onager.redaction import shown_text
+from onager.scheduler.api.timeline.model import Bar, Bucket, Lane, Mark, StageTimes, Timeline
+from onager.scheduler.api.timeline.story import Attempt, Moment, Place, StageRun, Story
+
+MOST_BARS: Final = 2_000
+"""A job with more attempts is told by buckets: either way the JSON stays below about half a megabyte."""
+_MOST_BUCKETS: Final = 3_000
+_MOST_LANES: Final = 150
+_MOST_STAGES: Final = 500
+_LENGTHS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+_MINUTE_MS: Final = 60_000
+OTHERS: Final = "(others)"
+
+
+def timeline_of(story: Story, job: ExecutionGraph, after: int = 0) -> Timeline:
+    """Return the timeline of *job*, as far as *story* goes; what was told up to the position *after* is left out.
+
+    A job with more than `MOST_BARS` attempts is told in buckets. Takes up to a second for 100,000 attempts.
+    """
+    is_short = len(story.attempts) <= MOST_BARS
+    places = story.places if is_short else _few(story.places)
+    bars = [_bar(attempt) for attempt in story.attempts if attempt.position > after] if is_short else []
+    bucket_ms = 0 if is_short else _length_ms(story.last_ms - story.submitted_ms, len(places))
+    return Timeline(
+        job_id=job.job_id,
+        name=shown_text(job.name),
+        state=job.state.value,
+        submitted_ms=story.submitted_ms,
+        to_ms=story.last_ms,
+        position=story.position,
+        is_over=story.is_over,
+        is_partial=story.is_partial,
+        attempts=len(story.attempts),
+        outcomes=dict(sorted(Counter(attempt.outcome for attempt in story.attempts).items())),
+        lanes=tuple(Lane(executor_id=place.executor_id, rows=place.rows) for place in places),
+        stages=tuple(_stage(run) for run in story.stage_runs[-_MOST_STAGES:]),
+        bars=tuple(bars),
+        bucket_ms=bucket_ms,
+        buckets=() if is_short else tuple(_buckets(story, bucket_ms, len(places))),
+        marks=tuple(_mark(moment) for moment in story.moments if moment.position > after or not after),
+    )
+
+
+def _bar(attempt: Attempt) -> Bar:
+    metrics = attempt.metrics
+    return Bar(
+        lane=attempt.lane,
+        row=attempt.row,
+        stage=attempt.stage_id,
+        stage_attempt=attempt.stage_attempt,
+        partition=attempt.partition,
+        attempt=attempt.number,
+        from_ms=attempt.from_ms,
+        to_ms=attempt.to_ms,
+        outcome=attempt.outcome,
+        kind=attempt.kind,
+        message=attempt.message,
+        queued_ms=0 if metrics is None else metrics.queued_ms,
+        run_ms=0 if metrics is None else metrics.run_ms,
+        fetch_ms=0 if metrics is None else metrics.fetch_ms,
+        commit_ms=0 if metrics is None else metrics.commit_ms,
+        speculative=attempt.is_second,
+        also_stage=attempt.fused_stage,
+    )
+
+
+def _mark(moment: Moment) -> Mark:
+    return Mark(
+        number=moment.number,
+        kind=moment.kind,
+        at_ms=moment.at_ms,
+        to_ms=moment.to_ms,
+        count=moment.count,
+        text=moment.text,
+        stage=moment.stage_id,
+        partition=moment.partition,
+        executor_id=moment.executor_id,
+        scheduler_id=moment.scheduler_id,
+    )
+
+
+def _stage(run: StageRun) -> StageTimes:
+    return StageTimes(
+        stage=run.spec.stage_id,
+        attempt=run.attempt,
+        name=run.spec.name,
+        work=run.spec.work.value,
+        partitions=run.spec.partitions,
+        from_ms=run.from_ms,
+        to_ms=run.to_ms,
+        outcome=run.outcome,
+    )
+
+
+def _few(places: Sequence[Place]) -> Sequence[Place]:
+    """Return the first of *places*, and one that stands for all others."""
+    if len(places) <= _MOST_LANES:
+        return places
+    others = places[_MOST_LANES - 1 :]
+    return [*places[: _MOST_LANES - 1], Place(OTHERS, sum(place.rows for place in others))]
+
+
+def _length_ms(span_ms: int, lanes: int) -> int:
+    """Return a round length such that there are at most `_MOST_BUCKETS`."""
+    least_ms = (span_ms + 1) / max(1, _MOST_BUCKETS // max(1, lanes))
+    for length_ms in _LENGTHS_MS:
+        if length_ms >= least_ms:
+            return length_ms
+    return _MINUTE_MS * -int(-least_ms // _MINUTE_MS)
+
+
+def _buckets(story: Story, length_ms: int, lanes: int) -> list[Bucket]:
+    start_ms = story.submitted_ms
+    count = (story.last_ms - start_ms) // length_ms + 1
+    ended: dict[tuple[int, int], Counter[str]] = {}
+    partial_ms = [[0] * count for _ in range(lanes)]
+    """What attempts that began or ended within a bucket had of it."""
+    steps = [[0] * (count + 1) for _ in range(lanes)]
+    """By how many the number of attempts that have the whole bucket differs from that of the bucket before."""
+    for attempt in story.attempts:
+        lane = min(attempt.lane, lanes - 1)
+        from_ms = max(0, attempt.from_ms - start_ms)
+        to_ms = (story.last_ms if attempt.to_ms is None else attempt.to_ms) - start_ms
+        to_ms = min(max(from_ms, to_ms), story.last_ms - start_ms)
+        first, last = from_ms // length_ms, to_ms // length_ms
+        if first >= count:
+            continue
+        if first == last:
+            partial_ms[lane][first] += to_ms - from_ms
+        else:
+            partial_ms[lane][first] += (first + 1) * length_ms - from_ms
+            partial_ms[lane][last] += to_ms - last * length_ms
+            steps[lane][first + 1] += 1
+            steps[lane][last] -= 1
+        if attempt.to_ms is not None:
+            ended.setdefault((lane, last), Counter())[attempt.outcome.value] += 1
+    found = []
+    for lane in range(lanes):
+        whole = 0
+        for i in range(count):
+            whole += steps[lane][i]
+            busy_ms, ends = partial_ms[lane][i], ended.get((lane, i), Counter())
+            if whole or busy_ms or ends:
+                running = round(whole + busy_ms / length_ms, 2)
+                from_ms = start_ms + i * length_ms
+                found.append(Bucket(lane=lane, from_ms=from_ms, running=running, **ends))
+    return found

@@ -1,0 +1,170 @@
+"""What is owed to the outside when a job has ended: done at least once, whichever scheduler lives.
+
+The transaction that ends a job says in its head what is owed, and whoever has done it takes that back. So it survives
+every scheduler; one that dies between the two is followed by another one, which does it again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from typing import Final
+
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.ids import JobId
+from onager.scheduler.cluster.precedence import Precedence
+from onager.scheduler.jobs.job_heads import JobHead, JobHeads, OwedFlag
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 600.0
+_IN_HAND: Final = 1_000
+"""Jobs of which somebody is being told, or that wait for the next try, at most; others wait in their heads."""
+_TURN_S: Final = 30.0
+"""What each place in the order of schedulers is worth: longer than a request takes, so that only one of them does it
+while all live and whoever is told answers."""
+_LOOK_S: Final = 1.0
+
+Deliver = Callable[[JobId, JobHead, str], Awaitable[None]]
+
+
+class NotDeliveredError(Exception):
+    """Who was told did not take it; the text says why."""
+
+
+class Owed:
+    """One kind of what is owed, as one scheduler sees it."""
+
+    def __init__(
+        self,
+        flag: OwedFlag,
+        heads: JobHeads,
+        precedence: Precedence,
+        clock: Clock,
+        *,
+        give_up_s: int,
+        whom: Collection[str],
+    ) -> None:
+        """Keep to the jobs whose heads have *flag* set: each of *whom* is to be told of each.
+
+        *give_up_s* after a job's end it is no longer tried.
+        """
+        self.flag = flag
+        self.is_on = bool(whom)
+        self._heads = heads
+        self._precedence = precedence
+        self._clock = clock
+        self._give_up_s = give_up_s
+        self._owed: set[JobId] = set()
+        self._waiting: dict[str, dict[JobId, float]] = {each: {} for each in whom}
+        """The jobs of which each is still to be told, and since when this scheduler knows."""
+        self._tries: dict[str, dict[JobId, asyncio.Task[None]]] = {each: {} for each in whom}
+        self._wake = asyncio.Event()
+
+    def on_head(self, job_id: JobId, head: JobHead | None) -> None:
+        """Take in whether it is still owed for the job."""
+        if not self.is_on:
+            return
+        if head is None or not getattr(head, self.flag):
+            self._owed.discard(job_id)
+            for waiting in self._waiting.values():
+                waiting.pop(job_id, None)
+        elif job_id not in self._owed:
+            self._owed.add(job_id)
+            for waiting in self._waiting.values():
+                waiting[job_id] = self._clock.monotonic_s()
+            self._wake.set()
+
+    async def run(self, deliver: Deliver) -> None:
+        """Do what is owed for as long as the scheduler lives; *deliver* returns when it is done, or given up."""
+        try:
+            while True:
+                self._begin(deliver)
+                self._wake.clear()
+                try:
+                    # Another scheduler's turn passes to this one without an event.
+                    async with asyncio.timeout(_LOOK_S if any(self._waiting.values()) else None):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            tasks = [task for tries in self._tries.values() for task in tries.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def trying(self, job_id: JobId, head: JobHead, whom: str, act: Callable[[], Awaitable[None]]) -> None:
+        """Call *act* until it raises no `NotDeliveredError`, another scheduler has done it, or it is too late."""
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type(NotDeliveredError),
+                wait=wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S),
+                stop=lambda _: self._is_too_late(head) or self._is_done(job_id),
+                before_sleep=partial(self._log_again, job_id, whom),
+                reraise=True,
+            ):
+                with attempt:
+                    if not self._is_done(job_id):
+                        await act()
+        except NotDeliveredError as error:
+            if not self._is_done(job_id):
+                log.error("delivery_given_up", job_id=job_id, whom=whom, error=str(error))  # noqa: TRY400 told whole
+
+    def _begin(self, deliver: Deliver) -> None:
+        now_s = self._clock.monotonic_s()
+        for whom, waiting in self._waiting.items():
+            tries = self._tries[whom]
+            room = _IN_HAND - len(tries)
+            for job_id, since_s in [*waiting.items()] if room else ():
+                head = self._heads.get(job_id)
+                if head is None or job_id in tries or not self._precedence.has_come(job_id, now_s - since_s, _TURN_S):
+                    continue
+                tries[job_id] = task = asyncio.create_task(self._settle(deliver, job_id, head, whom))
+                task.add_done_callback(partial(self._over, job_id, whom))
+                room -= 1
+                if not room:
+                    break
+
+    def _over(self, job_id: JobId, whom: str, task: "asyncio.Task[None]") -> None:
+        del self._tries[whom][job_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # It stays owed: the next scheduler to start tries it again.
+            log.error("delivery_failed", job_id=job_id, what=self.flag, error=repr(error))
+            self._owed.discard(job_id)
+            self._waiting[whom].pop(job_id, None)
+        self._wake.set()
+
+    async def _settle(self, deliver: Deliver, job_id: JobId, head: JobHead, whom: str) -> None:
+        await deliver(job_id, head, whom)
+        self._waiting[whom].pop(job_id, None)
+        if job_id in self._owed and not any(job_id in waiting for waiting in self._waiting.values()):
+            await self.note_done(job_id)
+
+    async def note_done(self, job_id: JobId) -> None:
+        """Take back that it is owed."""
+        while True:
+            head = self._heads.get(job_id)
+            if head is None or not getattr(head, self.flag):
+                return
+            try:
+                if await self._heads.put([head.model_copy(update={self.flag: False})]):
+                    return
+            except OnagerError as error:
+                log.warning("delivery_not_noted", job_id=job_id, error=str(error))
+            await asyncio.sleep(_LOOK_S)  # the head has changed, and the change is on its way here
+
+    def _is_done(self, job_id: JobId) -> bool:
+        """Return whether another scheduler has done it."""
+        return job_id not in self._owed
+
+    def _is_too_late(self, head: JobHead) -> bool:
+        return self._clock.now_ms() - (head.ended_ms or 0) > 1000 * self._give_up_s
+
+    def _log_again(self, job_id: JobId, whom: str, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        pause_s = state.next_action.sleep if state.next_action is not None else 0.0
+        log.warning("delivery_again", job_id=job_id, whom=whom, error=str(error), pause_s=round(pause_s, 1))

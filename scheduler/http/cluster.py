@@ -1,0 +1,117 @@
+"""The routes of executors and schedulers, of the cluster as a whole, and of the audit."""
+
+from collections import Counter
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.api.progress import why_nobody_works
+from onager.scheduler.app import Replica
+from onager.scheduler.http import cursors, encoding, models
+from onager.scheduler.http.bodies import read_json
+from onager.scheduler.http.problems import RESPONSES
+from onager.scheduler.http.routing import By, Here
+from onager.state_admin.admin import without_credentials
+from onager.version import __version__
+
+router: Final = APIRouter(tags=["cluster"], responses=RESPONSES)
+
+_ALIVE: Final = "alive"
+_MOST_WARNINGS: Final = 100
+
+
+@router.get("/executors", response_model=models.Executors)
+async def list_executors(here: Here, by: By) -> Response:
+    """All executors, those lost lately included."""
+    return encoding.answer(await here.calls.told(by, "ListExecutors", pb.ListExecutorsRequest(), _page_of_executors))
+
+
+def _page_of_executors(answer: pb.ListExecutorsResponse) -> bytes:
+    return encoding.page(answer.executors)
+
+
+@router.post(
+    "/executors/{executor_id}/drain",
+    response_model=models.Drained,
+    openapi_extra=models.body(models.DrainExecutor, is_needed=False),
+)
+async def drain_executor(
+    here: Here,
+    by: By,
+    request: Request,
+    executor_id: Annotated[str, Path(description="The executor's id.", max_length=256)],
+) -> Response:
+    """Have an executor take no more work, finish what it runs, and leave."""
+    here.calls.check(by, "DrainExecutor")
+    given = models.parsed(models.DrainExecutor, await read_json(request))
+    order = pb.DrainExecutorRequest(executor_id=executor_id, reason=given.reason)
+    return encoding.answer(encoding.message(await here.calls.call(by, "DrainExecutor", order)))
+
+
+@router.get("/schedulers", response_model=models.Schedulers)
+async def list_schedulers(here: Here, by: By) -> Response:
+    """All live schedulers."""
+    return encoding.answer(await here.calls.told(by, "ListSchedulers", pb.ListSchedulersRequest(), _page_of_schedulers))
+
+
+def _page_of_schedulers(answer: pb.ListSchedulersResponse) -> bytes:
+    return encoding.page(answer.schedulers)
+
+
+@router.get("/cluster", response_model=models.Cluster)
+async def get_cluster(here: Here, by: By) -> Response:
+    """The cluster at a glance: its store, jobs, executors, and what an operator should look at."""
+    here.calls.check(by, "ListJobs")
+    executors: pb.ListExecutorsResponse = await here.calls.call(by, "ListExecutors", pb.ListExecutorsRequest())
+    return encoding.answer(encoding.encoded(_cluster(here.replica, list(executors.executors))))
+
+
+def _cluster(replica: Replica, executors: list[pb.ExecutorInfo]) -> dict[str, object]:
+    alive = [executor for executor in executors if executor.state == _ALIVE]
+    return {
+        "version": __version__,
+        "store": without_credentials(replica.settings.backend),
+        "exchange_dir": replica.settings.exchange_dir,
+        "jobs": replica.heads.counts(),
+        "executors": dict(sorted(Counter(executor.state for executor in executors).items())),
+        "slots": sum(executor.slots for executor in alive),
+        "running": sum(executor.running for executor in alive),
+        "schedulers": len(replica.members.infos()),
+        "warnings": _warnings(replica, executors),
+    }
+
+
+def _warnings(replica: Replica, executors: list[pb.ExecutorInfo]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    if not any(executor.state == _ALIVE for executor in executors):
+        found.append({"kind": "no_executors", "target": "", "message": why_nobody_works(executors)})
+    for executor in executors:
+        if executor.state in ("set_aside", "no_space", "lost"):
+            kind = f"executor_{executor.state}"
+            found.append({"kind": kind, "target": executor.executor_id, "message": executor.reason})
+    found += [
+        {"kind": "job_damaged", "target": job_id, "message": "its head cannot be read: run onager state check"}
+        for job_id, _ in replica.heads.damaged
+    ]
+    return found[:_MOST_WARNINGS]
+
+
+@router.get("/audit", response_model=models.Audit)
+async def list_audit(here: Here, by: By, query: Annotated[models.AuditQuery, Query()]) -> Response:
+    """Who changed what, other than by submitting jobs, oldest first."""
+    request = pb.ListAuditRequest(
+        since_ms=query.since,
+        until_ms=query.until,
+        action=query.action,
+        target=query.target,
+        principal=query.principal,
+        limit=query.limit,
+        cursor=cursors.read("audit", query.cursor),
+    )
+    return encoding.answer(await here.calls.told(by, "ListAudit", request, _page_of_acts))
+
+
+def _page_of_acts(answer: pb.ListAuditResponse) -> bytes:
+    return encoding.page(answer.entries, cursors.make("audit", answer.next) if answer.next else None)

@@ -1,0 +1,246 @@
+"""What followers of a job share: one reader for each job, whose messages are encoded once.
+
+A follower that is slow does not hold up the others, and takes no memory: of a job's progress it gets the latest; the
+events that it has not yet seen it reads from the history, at its own pace. Those who read the same there at about the
+same time share its pages.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from onager.errors import OnagerError, StateUnavailableError
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.protocol.serving import told
+from onager.scheduler.api.looking import Standing
+from onager.scheduler.http import encoding
+from onager.scheduler.http.pages import PAGE_EVENTS, Kept, Pages
+
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Encoded batches of a job that are kept for its followers, or twice as many; who is behind reads the history."""
+EVENT_BYTES: Final = 300
+
+
+class Source(Protocol):
+    """Calls a method that answers with a stream."""
+
+    def __call__(self, method: str, request: Any) -> AsyncGenerator[Any, None]:
+        """Yield the answers."""
+
+
+class Feed:
+    """A reader, and what its followers wait for."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Counts changes."""
+        self.is_over = False
+        self.error: OnagerError | None = None
+        self.followers = 0
+        self.task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    def change(self) -> None:
+        """Wake the followers."""
+        self.version += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def next(self, seen: int) -> int:
+        """Return the version once it is another one than *seen*; raise the reader's error after what it had read."""
+        while self.version == seen and not self.is_over:
+            await self._changed.wait()
+        if self.error is not None and self.version == seen:
+            raise self.error
+        return self.version
+
+
+F = TypeVar("F", bound=Feed)
+
+
+class Feeds(Generic[F]):
+    """One feed for each key that has followers."""
+
+    def __init__(self, make: Callable[[], F], read: Callable[[F, str], AsyncIterator[None]]) -> None:
+        self._make = make
+        self._read = read
+        self._feeds: dict[str, F] = {}
+
+    @asynccontextmanager
+    async def following(self, key: str) -> AsyncIterator[F]:
+        """Yield the feed; its reader runs as long as somebody follows it."""
+        feed = self._feeds.get(key)
+        if feed is None or feed.is_over:
+            feed = self._feeds[key] = self._make()
+            feed.task = asyncio.create_task(self._run(key, feed))
+        feed.followers += 1
+        try:
+            yield feed
+        finally:
+            feed.followers -= 1
+            if not feed.followers and feed.task is not None:
+                feed.task.cancel()
+                if self._feeds.get(key) is feed:
+                    del self._feeds[key]
+
+    async def _run(self, key: str, feed: F) -> None:
+        try:
+            async for _ in self._read(feed, key):
+                feed.change()
+        except OnagerError as error:
+            feed.error = error
+        except Exception as error:  # noqa: BLE001 - the followers get every error
+            feed.error = told(key, error)
+        finally:
+            feed.is_over = True
+            feed.change()
+
+
+class ProgressFeed(Feed):
+    """The latest progress of a job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latest = b""
+
+
+class EventFeed(Feed):
+    """The last batches of a job's log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begins = 0
+        """It has all batches after this position."""
+        self._kept: list[Kept] = []
+        self._size = 0
+
+    def begin(self, position: int) -> None:
+        """Begin after *position*."""
+        self.begins = position
+
+    def add(self, batch: Kept) -> None:
+        """Add a batch, and forget the oldest where there is too much."""
+        self._kept.append(batch)
+        self._size += batch.size
+        if self._size > 2 * KEPT_BYTES:
+            gone = 0
+            while self._size > KEPT_BYTES and gone < len(self._kept) - 1:
+                self._size -= self._kept[gone].size
+                gone += 1
+            self.begins = self._kept[gone - 1].position if gone else self.begins
+            del self._kept[:gone]
+
+    def has_forgotten(self, position: int) -> bool:
+        """Return whether a batch that follows *position* is not in the feed, but in the history."""
+        return position < self.begins
+
+    def after(self, position: int) -> Kept | None:
+        """Return the batch that follows *position*, if the feed has it."""
+        if self.has_forgotten(position):
+            return None
+        index = bisect_right(self._kept, position, key=lambda batch: batch.position)
+        return self._kept[index] if index < len(self._kept) else None
+
+
+class JobFeeds:
+    """The feeds of jobs' progress and events."""
+
+    def __init__(self, source: Source, standing: Callable[[str], Awaitable[Standing]]) -> None:
+        """Read from *source*; *standing* returns how far a job is."""
+        self._source = source
+        self._standing = standing
+        self._progress: Feeds[ProgressFeed] = Feeds(ProgressFeed, self._read_progress)
+        self._events: Feeds[EventFeed] = Feeds(EventFeed, self._read_events)
+        self._pages = Pages(self._read_page)
+
+    async def progress(self, job_id: str) -> AsyncGenerator[bytes, None]:
+        """Yield a job's progress as JSON: now, and whenever it has changed since the follower took the last one."""
+        async with self._progress.following(job_id) as feed:
+            seen, last = 0, b""
+            while True:
+                seen = await feed.next(seen)
+                latest, is_over = feed.latest, feed.is_over
+                if latest is not last:
+                    yield latest
+                    last = latest
+                if is_over:
+                    if feed.error is not None:
+                        raise feed.error
+                    return
+
+    async def events(self, job_id: str, after: int) -> AsyncGenerator[Kept, None]:
+        """Yield the batches of a job's log after a position, up to the job's end: none twice, and none left out."""
+        position = after
+        async with self._events.following(job_id) as feed:
+            seen = 0
+            while True:
+                seen = await feed.next(seen)
+                while (batch := feed.after(position)) is not None:
+                    yield batch
+                    position = batch.position
+                if feed.has_forgotten(position):
+                    async with aclosing(self._missed(job_id, position)) as batches:
+                        async for batch in batches:
+                            yield batch
+                            position = batch.position
+                    seen = 0  # the feed has gone on meanwhile
+                elif feed.is_over and seen == feed.version:
+                    if feed.error is not None:
+                        raise feed.error
+                    return
+
+    async def _missed(self, job_id: str, after: int) -> AsyncGenerator[Kept, None]:
+        """Yield what the feed of a job does not have any more: something, at least."""
+        position = after
+        async with aclosing(self.history(job_id, after)) as batches:
+            async for batch in batches:
+                yield batch
+                position = batch.position
+        if position == after:
+            raise StateUnavailableError(f"the events of job {job_id} after position {after} cannot be read now")
+
+    async def history(self, job_id: str, after: int) -> AsyncGenerator[Kept, None]:
+        """Yield the batches of a job's log after a position, as far as there are any."""
+        while page := await self._pages.get(job_id, after):
+            for batch in page:
+                yield batch
+            after = page[-1].position
+
+    async def _read_page(self, job_id: str, after: int) -> list[Kept]:
+        found: list[Kept] = []
+        events = 0
+        async with aclosing(self._batches(pb.WatchEventsRequest(job_id=job_id, after=after))) as batches:
+            async for batch in batches:
+                found.append(batch)
+                events += len(batch.events)
+                if events >= PAGE_EVENTS:
+                    break
+        return found
+
+    async def _read_progress(self, feed: ProgressFeed, job_id: str) -> AsyncIterator[None]:
+        async with aclosing(self._source("WatchJob", pb.WatchJobRequest(job_id=job_id))) as messages:
+            async for progress in messages:
+                feed.latest = await apart(progress.ByteSize(), encoding.message, progress)
+                yield
+
+    async def _read_events(self, feed: EventFeed, job_id: str) -> AsyncIterator[None]:
+        begins = (await self._standing(job_id)).position
+        feed.begin(begins)
+        yield
+        request = pb.WatchEventsRequest(job_id=job_id, after=begins, follow=True)
+        async with aclosing(self._batches(request)) as batches:
+            async for batch in batches:
+                feed.add(batch)
+                yield
+
+    async def _batches(self, request: pb.WatchEventsRequest) -> AsyncGenerator[Kept, None]:
+        events: list[bytes] = []
+        async with aclosing(self._source("WatchEvents", request)) as messages:
+            async for message in messages:
+                events += await apart(EVENT_BYTES * len(message.events), encoding.events, message)
+                if not message.more:
+                    yield Kept(message.position, events, sum(map(len, events)))
+                    events = []

@@ -1,0 +1,79 @@
+"""Pages of jobs' histories, encoded, for all who read them at about the same time."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from onager.scheduler.http.coalescing import Coalesced
+
+PAGE_EVENTS: Final = 1_000
+"""About so many events are a page: batches are not cut."""
+KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of pages that are kept, of all jobs together."""
+KEPT_S: Final = 10.0
+"""How long one is kept: who opens a job reads on within that time, and a job's id may be that of another job later."""
+
+
+class Kept(NamedTuple):
+    """A batch of events, encoded as JSON objects, and their size in bytes."""
+
+    position: int
+    events: list[bytes]
+    size: int
+
+
+class Pages:
+    """Reads each page once for all who wait for it, and keeps those of the last moments."""
+
+    def __init__(self, read: Callable[[str, int], Awaitable[list[Kept]]]) -> None:
+        """Read by *read*: batches of a job's log after a position, `PAGE_EVENTS` if there are that many."""
+        self._read = read
+        self._coalesced: Coalesced[list[Kept]] = Coalesced()
+        self._pages: OrderedDict[tuple[str, int], tuple[int, list[Kept]]] = OrderedDict()
+        """The pages, each with the number under which it was kept."""
+        self._number = 0
+        self._size = 0
+
+    async def get(self, job_id: str, after: int) -> list[Kept]:
+        """Return the page that follows the position *after* in a job's log; an empty one at its end."""
+        key = (job_id, after)
+        known = self._known(key)
+        if known is not None:
+            return known
+
+        async def read() -> list[Kept]:
+            # Somebody may have read it while this one waited for his turn.
+            return self._known(key) or self._keep(key, await self._read(job_id, after))
+
+        return await self._coalesced.get(key, read)
+
+    def _known(self, key: tuple[str, int]) -> list[Kept] | None:
+        known = self._pages.get(key)
+        if known is None:
+            return None
+        self._pages.move_to_end(key)
+        return known[1]
+
+    def _keep(self, key: tuple[str, int], page: list[Kept]) -> list[Kept]:
+        if sum(len(batch.events) for batch in page) < PAGE_EVENTS:
+            return page  # the log may go on after it
+        self._number += 1
+        self._pages[key] = self._number, page
+        self._size += _size(page)
+        while self._size > KEPT_BYTES:
+            _, (_, gone) = self._pages.popitem(last=False)
+            self._size -= _size(gone)
+        # It is named by its number: a timer would hold the page itself, even when others have taken its place.
+        asyncio.get_running_loop().call_later(KEPT_S, self._forget, key, self._number)
+        return page
+
+    def _forget(self, key: tuple[str, int], number: int) -> None:
+        known = self._pages.get(key)
+        if known is not None and known[0] == number:
+            del self._pages[key]
+            self._size -= _size(known[1])
+
+
+def _size(page: list[Kept]) -> int:
+    return sum(batch.size for batch in page)

@@ -1,0 +1,30 @@
+"""The conf keys ``onager.adaptive…``: stages of a job that are laid out by what was measured."""
+
+from typing import Final
+
+from onager.errors import InvalidSettingError
+from onager.execution_graph import ADAPTIVE_MAJOR, AdaptivePolicy
+from onager.job_settings import ADAPTIVE, ADAPTIVE_FUSE_BYTES, SHUFFLE_TARGET_BYTES, bytes_of
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.jobs.job_exchange import pipeline_of
+
+_CHOICES = ("on", "off")
+_DEFAULTS: Final = AdaptivePolicy()
+
+
+def adaptive_of(spec: pb.JobSpec, writes_major: int = ADAPTIVE_MAJOR) -> AdaptivePolicy | None:
+    """Return by which sizes the job's stages are laid out, None if they are to stay as they were planned.
+
+    They do while some scheduler could not read such records (all read versions up to *writes_major*), and in a job
+    whose stages run together. `InvalidSettingError` for an invalid value, even if it is off.
+    """
+    policy = AdaptivePolicy(
+        fuse_bytes=bytes_of(spec.conf, ADAPTIVE_FUSE_BYTES, _DEFAULTS.fuse_bytes),
+        target_bytes=max(1, bytes_of(spec.conf, SHUFFLE_TARGET_BYTES, _DEFAULTS.target_bytes)),
+    )
+    text = spec.conf.get(ADAPTIVE, "")
+    choice = text.strip().lower() or "off"
+    if choice not in _CHOICES:
+        raise InvalidSettingError(ADAPTIVE, text, f"give {' or '.join(_CHOICES)}")
+    is_on = choice == "on" and writes_major >= ADAPTIVE_MAJOR and pipeline_of(spec) is None
+    return policy if is_on else None

@@ -1,0 +1,156 @@
+"""Where the wall time of jobs went, by their histories: kept for jobs that ended, continued for those that run."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from onager.clock import Clock
+from onager.errors import OnagerError
+from onager.execution_graph import ExecutionGraph
+from onager.execution_graph.wall_time import TimeShare, WallTime
+from onager.ids import JobId
+from onager.protocol.apart import apart
+from onager.scheduler import timing
+from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.supervision import Background
+
+_PAGE_EVENTS: Final = 4_000
+_ADDED_AT_ONCE: Final = 500
+"""So many events take some milliseconds."""
+_EVENT_BYTES: Final = 300
+_ENDED_JOBS: Final = 1_000
+_RUNNING_JOBS: Final = 8
+"""Jobs that are followed; each may take as many bytes as its tasks take elsewhere."""
+_READ_AT_ONCE: Final = 2
+_RESTS_TIMES: Final = 20
+"""How many times longer than it took to divide a running job's time the result is kept."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Followed:
+    time: WallTime
+    position: int = 0
+    kept_until_s: float = -1e9
+    shares: tuple[TimeShare, ...] = ()
+    """As they were last read; while the job runs, they are read again after `kept_until_s`."""
+    reading: "asyncio.Task[None] | None" = None
+
+
+_Key = tuple[str, int]
+"""A job by its id and submission: an id is free again when the job's record has gone."""
+
+
+class WallTimes:
+    """Divides the wall times of jobs that clients look at."""
+
+    def __init__(self, history: JobHistory, clock: Clock) -> None:
+        self._history = history
+        self._clock = clock
+        self._ended: OrderedDict[_Key, tuple[TimeShare, ...]] = OrderedDict()
+        self._followed: OrderedDict[_Key, _Followed] = OrderedDict()
+        self._reading = asyncio.Semaphore(_READ_AT_ONCE)
+        self._background = Background()
+
+    async def shares(self, graph: ExecutionGraph) -> Sequence[TimeShare]:
+        """Return the shares of a job's wall time, up to now if it runs.
+
+        They may be a second old, of a job of many tasks more. There are none when the history cannot be read in time:
+        the next call finds more.
+        """
+        key = _key(graph)
+        if (known := self._ended.get(key)) is not None:
+            return known
+        found = self._followed.get(key)
+        if found is None:
+            if not self._has_room():
+                return ()
+            is_streaming = graph.pipeline is not None
+            found = self._followed[key] = _Followed(WallTime(graph.submitted_ms, graph.limits, is_streaming))
+        self._followed.move_to_end(key)
+        is_fresh = self._clock.monotonic_s() < found.kept_until_s
+        if graph.is_active and is_fresh and found.reading is None:
+            return found.shares
+        for _ in range(2):  # what is being read may be of before the job's end
+            if found.reading is None:
+                found.reading = self._background.start(f"wall time of {graph.job_id}", self._read(graph, found))
+            in_time, _ = await asyncio.wait([found.reading], timeout=timing.SHARES_WAIT_S)
+            if graph.is_active or key in self._ended or not in_time:
+                break
+        return found.shares
+
+    def _has_room(self) -> bool:
+        """Return whether one more job can be followed, instead of one that nobody has looked at for a while."""
+        if len(self._followed) < _RUNNING_JOBS:
+            return True
+        now_s = self._clock.monotonic_s()
+        old = next(
+            (key for key, each in self._followed.items() if not each.reading and now_s > each.kept_until_s), None
+        )
+        if old is not None:
+            del self._followed[old]
+        return old is not None
+
+    async def close(self) -> None:
+        """Stop reading."""
+        await self._background.close()
+
+    async def _read(self, graph: ExecutionGraph, found: _Followed) -> None:
+        job_id = JobId(graph.job_id)
+        try:
+            async with self._reading:
+                begun_s = self._clock.monotonic_s()
+                while entries := await self._history.after(job_id, found.position, _PAGE_EVENTS):
+                    for some in _portions(entries):
+                        await apart(_EVENT_BYTES * _events(some), _follow, found.time, some)
+                    found.position = entries[-1].position
+                until_ms = self._clock.now_ms() if graph.ended_ms is None else graph.ended_ms
+                found.shares = await apart(_EVENT_BYTES * found.time.size, found.time.shares, until_ms)
+                now_s = self._clock.monotonic_s()
+                found.kept_until_s = now_s + max(timing.SHARES_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
+            if not graph.is_active:
+                self._keep(_key(graph), found.shares)
+        except OnagerError as error:
+            log.warning("wall_time_not_read", job_id=job_id, error=str(error))
+        finally:
+            found.reading = None
+
+    def _keep(self, key: _Key, shares: tuple[TimeShare, ...]) -> None:
+        self._followed.pop(key, None)
+        self._ended[key] = shares
+        if len(self._ended) > _ENDED_JOBS:
+            self._ended.popitem(last=False)
+
+
+def _key(graph: ExecutionGraph) -> _Key:
+    return graph.job_id, graph.submitted_ms
+
+
+def _portions(entries: Sequence[Entry]) -> list[list[Entry]]:
+    portions: list[list[Entry]] = [[]]
+    events = 0
+    for entry in entries:
+        if events >= _ADDED_AT_ONCE:
+            portions.append([])
+            events = 0
+        portions[-1].append(entry)
+        events += 0 if entry.batch is None else len(entry.batch.events)
+    return portions
+
+
+def _events(entries: Sequence[Entry]) -> int:
+    return sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
+
+
+def _follow(time: WallTime, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        if entry.batch is None:
+            time.lack()
+            continue
+        for event in entry.batch.events:
+            time.add(event)

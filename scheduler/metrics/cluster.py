@@ -1,0 +1,69 @@
+"""Gauges of the whole cluster: every scheduler tells them from the shared state as it last saw it.
+
+The thread that serves metrics looks: each list is copied in one step before it is gone through.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from onager.clock import Clock
+from onager.execution_graph import JobState
+from onager.ids import JobId
+from onager.metric import Metric
+from onager.scheduler.app import Replica
+from onager.scheduler.metrics import catalog
+from onager.scheduler.metrics.tallies import Labelled
+from onager.scheduler.policy.slots_wanted import slots_wanted
+
+
+class ClusterLook:
+    """Looks at what one scheduler knows of the cluster."""
+
+    def __init__(self, replica: Replica, clock: Clock) -> None:
+        self._replica = replica
+        self._clock = clock
+
+    def __call__(self) -> Iterator[tuple[Metric, Labelled]]:
+        """Return the values of all gauges of the cluster."""
+        yield from self._jobs()
+        yield from self._executors()
+        yield catalog.SCHEDULERS, {(): len(self._replica.members.live)}
+        yield from self._exchange()
+
+    def _jobs(self) -> Iterator[tuple[Metric, Labelled]]:
+        heads, loads = self._replica.heads, self._replica.loads
+        states = Counter(dict.fromkeys(JobState, 0))
+        damaged = 0
+        for head in heads.snapshot():
+            if head.broken is None:
+                states[head.state] += 1
+            elif not heads.is_newer(JobId(head.job_id)):
+                damaged += 1
+        running, available = loads.tasks()
+        yield catalog.JOBS, {(state.value,): count for state, count in states.items()}
+        yield catalog.JOB_RECORDS_DAMAGED, {(): damaged}
+        yield catalog.TASKS, {("running",): running, ("available",): available}
+        yield catalog.SLOTS_WANTED, {(): slots_wanted(loads.claims())}
+
+    def _executors(self) -> Iterator[tuple[Metric, Labelled]]:
+        now_ms, executors = self._clock.now_ms(), self._replica.executors
+        states: Counter[tuple[str, ...]] = Counter()
+        slots: Counter[tuple[str, ...]] = Counter({("busy",): 0, ("free",): 0, ("closed",): 0})
+        for record in executors.registry:
+            states[record.told(now_ms)[0], record.mode] += 1
+            load = executors.loads.find(record)
+            busy = min(record.slots, 0 if load is None else load.running)
+            if record.takes_work(now_ms):
+                slots["busy",] += busy
+                slots["free",] += record.slots - busy
+            elif record.state != "lost":
+                slots["closed",] += record.slots
+        yield catalog.EXECUTORS, states
+        yield catalog.EXECUTOR_SLOTS, slots
+
+    def _exchange(self) -> Iterator[tuple[Metric, Labelled]]:
+        seen = [(s.executor_id, s.exchange) for s in self._replica.executors.sessions if s.exchange is not None]
+        yield catalog.EXCHANGE_BYTES, {(executor_id,): use.bytes for executor_id, use in seen}
+        yield catalog.EXCHANGE_FILES, {(executor_id,): use.files for executor_id, use in seen}
+        yield catalog.EXCHANGE_FREE, {(executor_id,): use.free_bytes for executor_id, use in seen}
+        yield catalog.EXCHANGE_SPACE, {(executor_id,): use.total_bytes for executor_id, use in seen}

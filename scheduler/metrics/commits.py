@@ -1,0 +1,206 @@
+"""Counters of what happened to jobs, from the events that this scheduler has committed.
+
+The log lets one scheduler win each position, and that one counts: so over all schedulers, everything is counted once.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from prometheus_client.registry import CollectorRegistry
+
+from onager.execution_graph import (
+    Event,
+    ExecutionGraph,
+    ExecutorLost,
+    Failed,
+    FailureCause,
+    FailureKind,
+    JobPlanned,
+    JobState,
+    RunningStage,
+    StageWork,
+    TaskFailed,
+    TaskMetrics,
+    TasksLaunched,
+    TasksLost,
+    TaskSucceeded,
+)
+from onager.scheduler.jobs.commit_observer import CommitObserver
+from onager.scheduler.jobs.job_log import StoredJob
+from onager.scheduler.metrics import catalog
+from onager.scheduler.metrics.tallies import Distribution, Tally
+
+_MS = 0.001
+_SUCCESSFUL = "successful"
+_KINDS = tuple(kind.value for kind in (*FailureKind, *FailureCause))
+
+
+class CommitMetrics(CommitObserver):
+    """Counts events; one that changed nothing, because it came twice, is not counted."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._submitted = Tally(catalog.JOBS_SUBMITTED)
+        failed = [(JobState.FAILED.value, kind) for kind in _KINDS]
+        self._ended = Tally(
+            catalog.JOBS_ENDED, [(JobState.SUCCESSFUL.value, ""), (JobState.CANCELLED.value, ""), *failed]
+        )
+        self._duration = Distribution(catalog.JOB_DURATION)
+        self._to_first_task = Distribution(catalog.SUBMIT_TO_FIRST_TASK)
+        self._planning = Distribution(catalog.PLANNING)
+        self._tasks_ended = Tally(catalog.TASKS_ENDED, [(work.value, _SUCCESSFUL) for work in StageWork])
+        self._run = Distribution(catalog.TASK_RUN)
+        self._retried = Tally(catalog.TASKS_RETRIED, [(kind,) for kind in _KINDS])
+        self._rerun = Tally(catalog.FINISHED_TASKS_RERUN)
+        self._rollbacks = Tally(catalog.STAGE_ROLLBACKS)
+        self._io = Tally(catalog.EXCHANGE_IO, [("read",), ("written",)])
+        self._spill = Tally(catalog.SPILL)
+        for each in vars(self).values():  # all of them are
+            registry.register(each)
+
+    def submitted(self) -> None:
+        """Count a new job."""
+        self._submitted.add()
+
+    def committed(self, before: StoredJob, events: Sequence[Event], after: StoredJob) -> None:
+        """Count what *events* say."""
+        graph, goes_on = before.graph, after.graph.is_active
+        succeeded: dict[tuple[int, int], list[TaskSucceeded]] = defaultdict(list)
+        has_trouble = False
+        for event in events:
+            if isinstance(event, TaskSucceeded):
+                succeeded[event.stage_id, event.stage_attempt].append(event)
+            elif isinstance(event, JobPlanned):
+                self._planned(graph, event)
+            elif isinstance(event, TasksLaunched):
+                if _is_first_launch(event):
+                    self._to_first_task.observe((event.at_ms - graph.submitted_ms) * _MS)
+            else:
+                has_trouble = True
+                self._trouble(graph, event, goes_on=goes_on)
+        for (stage_id, attempt), found in succeeded.items():
+            self._succeeded(graph, stage_id, attempt, found)
+        if has_trouble:
+            pairs = zip(graph.stages, after.graph.stages, strict=False)  # planning adds stages
+            self._rollbacks.add(n=sum(new.attempt - old.attempt for old, new in pairs))
+        if not goes_on:
+            self._job_ended(after.graph)
+
+    def _trouble(self, graph: ExecutionGraph, event: Event, *, goes_on: bool) -> None:
+        """Count the failures and losses among events other than the usual ones."""
+        match event:
+            case TaskFailed():
+                self._task_failed(graph, event, goes_on=goes_on)
+            case TasksLost():
+                stage = _running(graph, event.stage_id, event.stage_attempt)
+                lost = [p for p, n in event.tasks if stage is not None and _holds(stage, p, n)]
+                self._lost(graph, {event.stage_id: len(lost)}, event.reason.value, goes_on=goes_on)
+            case ExecutorLost():
+                self._lost(graph, _tasks_of(graph, event), "executor_lost", goes_on=goes_on)
+            case _:
+                pass
+
+    # ---------------------------------------------------------------- one by one
+
+    def _succeeded(self, graph: ExecutionGraph, stage_id: int, attempt: int, events: Iterable[TaskSucceeded]) -> None:
+        """Count successes in one attempt of a stage: the only code here that runs for each task."""
+        stage = _running(graph, stage_id, attempt)
+        if stage is None:
+            return
+        held, again = stage.running.get, stage.ledger.successes
+        runs: list[float] = []
+        read = written = spilled = rerun = 0
+        for event in events:
+            task = held(event.partition)
+            if (task is None or task.attempt != event.task_attempt) and not _is_second(stage, event):
+                continue
+            metrics = event.metrics
+            runs.append(metrics.run_ms * _MS)
+            read += metrics.bytes_in
+            written += metrics.bytes_out
+            spilled += metrics.spill_bytes
+            if again and event.partition in again:
+                rerun += 1
+        self._run.observe_all(runs)
+        self._tasks_ended.add(stage.spec.work.value, _SUCCESSFUL, n=len(runs))
+        self._moved(read, written, spilled)
+        if rerun:
+            self._rerun.add(n=rerun)
+
+    def _planned(self, graph: ExecutionGraph, event: JobPlanned) -> None:
+        stage = _running(graph, 0, None)
+        if stage is None or not _holds(stage, 0, event.task_attempt):
+            return
+        self._tasks_ended.add(stage.spec.work.value, _SUCCESSFUL)
+        self._run.observe(event.metrics.run_ms * _MS)
+        if event.fused_output is None:
+            self._planning.observe(event.metrics.run_ms * _MS)
+        self._count(event.metrics)
+
+    def _task_failed(self, graph: ExecutionGraph, event: TaskFailed, *, goes_on: bool) -> None:
+        stage = _running(graph, event.stage_id, event.stage_attempt)
+        if stage is None or not _holds(stage, event.partition, event.task_attempt):
+            return
+        kind = event.failure.told_kind
+        self._tasks_ended.add(stage.spec.work.value, kind)
+        if goes_on:
+            self._retried.add(kind)
+        self._count(event.metrics)
+
+    def _lost(self, graph: ExecutionGraph, by_stage: dict[int, int], kind: str, *, goes_on: bool) -> None:
+        for stage_id, tasks in by_stage.items():
+            if tasks:
+                self._tasks_ended.add(graph.stages[stage_id].spec.work.value, kind, n=tasks)
+                if goes_on:
+                    self._retried.add(kind, n=tasks)
+
+    def _job_ended(self, graph: ExecutionGraph) -> None:
+        failure = graph.outcome.failure if isinstance(graph.outcome, Failed) else None
+        self._ended.add(graph.state.value, "" if failure is None else failure.told_kind)
+        self._duration.observe(((graph.ended_ms or 0) - graph.submitted_ms) * _MS)
+
+    def _count(self, metrics: TaskMetrics) -> None:
+        self._moved(metrics.bytes_in, metrics.bytes_out, metrics.spill_bytes)
+
+    def _moved(self, read: int, written: int, spilled: int) -> None:
+        for direction, count in (("read", read), ("written", written)):
+            if count:
+                self._io.add(direction, n=count)
+        if spilled:
+            self._spill.add(n=spilled)
+
+
+def _is_first_launch(event: TasksLaunched) -> bool:
+    return (event.stage_id, event.stage_attempt, event.tasks) == (0, 0, ((0, 0),))
+
+
+def _running(graph: ExecutionGraph, stage_id: int, attempt: int | None) -> RunningStage | None:
+    stage = graph.stages[stage_id] if stage_id < len(graph.stages) else None
+    return stage if isinstance(stage, RunningStage) and attempt in (None, stage.attempt) else None
+
+
+def _holds(stage: RunningStage, partition: int, attempt: int) -> bool:
+    """Return whether an executor held this attempt, as far as the graph knew."""
+    return any(
+        task is not None and task.attempt == attempt
+        for task in (stage.running.get(partition), stage.speculative.get(partition))
+    )
+
+
+def _is_second(stage: RunningStage, event: TaskSucceeded) -> bool:
+    return bool(stage.speculative) and _holds(stage, event.partition, event.task_attempt)
+
+
+def _tasks_of(graph: ExecutionGraph, lost: ExecutorLost) -> dict[int, int]:
+    """Return how many tasks of each stage the lost life of the executor held."""
+    held: Iterable[tuple[int, int]] = (
+        (
+            stage.spec.stage_id,
+            sum(
+                (task.executor_id, task.incarnation) == (lost.executor_id, lost.incarnation)
+                for _, task in stage.in_hand()
+            ),
+        )
+        for stage in graph.stages
+        if isinstance(stage, RunningStage)
+    )
+    return dict(held)

@@ -1,0 +1,75 @@
+"""A browser, and clusters without Spark: real schedulers, and executors whose tasks do nothing."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+import onager
+from benchmarks.bare_cluster import BareCluster
+from benchmarks.bare_executor import BareJob
+from tests.support.browser import TIMEOUT_MS, chromium, watched_page
+from tests.support.waiting import until
+
+expect.set_options(timeout=TIMEOUT_MS)
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """For this package alone: while it is open, Playwright's own event loop runs in this thread."""
+    with chromium() as started:
+        yield started
+
+
+def origin_of(cluster: BareCluster, number: int = 0) -> str:
+    """Return the origin of the page that a scheduler serves, as it has printed it."""
+    name = cluster.schedulers[number].name
+    log = Path(cluster._directory) / f"{name}.log"
+    found = until(lambda: re.search(r"page at (http://\S+)/", log.read_text()), 120.0, log.read_text)
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[BareCluster]:
+    """One scheduler on LevelDB that serves the page, and two executors of four slots each."""
+    directory = tmp_path_factory.mktemp("page")
+    started = BareCluster(
+        f"leveldb:{directory / 'state'}",
+        executor_slots=(4, 4),
+        scheduler_environment={"ONAGER_SCHEDULER_HTTP_LISTEN": "127.0.0.1:0"},
+        directory=directory,
+    )
+    with started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def origin(cluster) -> str:
+    return origin_of(cluster)
+
+
+@pytest.fixture(scope="module")
+def client(cluster) -> Iterator[onager.OnagerClient]:
+    with cluster.connect() as connected:
+        yield connected
+
+
+@pytest.fixture
+def page(browser, origin) -> Iterator[Page]:
+    """A page that shows no error, fetches nothing from elsewhere, and asks for nothing that its CSP refuses."""
+    with watched_page(browser, origin) as (opened, _):
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def done(client) -> str:
+    """The id of a job that has ended well."""
+    job = client.sql(
+        BareJob(12, task_ms=20, has_rows=True).text,
+        name="nightly totals",
+        conf={"spark.hadoop.fs.s3a.secret.key": "xyzzy"},
+    )
+    job.wait(60)
+    return job.id

@@ -1,0 +1,80 @@
+"""Executors that are drained on request: the record tells all schedulers, and the executor hears of it at once."""
+
+import asyncio
+
+import pytest
+
+from onager.errors import InvalidRequestError, NotFoundError
+from onager.protocol import onager_pb2 as pb
+from tests.unit.scheduler.pair import Peer, register
+
+PEER = Peer()
+
+
+async def drain(replica, executor_id="e1", reason="disk"):
+    return await replica.service.DrainExecutor(pb.DrainExecutorRequest(executor_id=executor_id, reason=reason), PEER)
+
+
+def wait_for_asks(replica, **more):
+    request = pb.AwaitAsksRequest(executor_id="e1", incarnation="life", wait_ms=60_000, **more)
+    return asyncio.create_task(replica.gateway.AwaitAsks(request, PEER))
+
+
+async def test_the_executor_hears_of_it_where_it_waits_whichever_scheduler_was_asked(pair):
+    await register(pair)
+    waiting = wait_for_asks(pair.here)
+    await asyncio.sleep(0)
+    answer = await drain(pair.there)
+    assert (answer.was_leaving, answer.others) == (False, 0)
+    await pair.here.executors.refresh()  # what the watch brings
+    assert (await asyncio.wait_for(waiting, 5)).drain
+    assert [e.state for e in pair.here.executors.infos()] == ["draining"]
+    assert pair.here.executors.taking_work() == frozenset()
+    assert (await wait_for_asks(pair.here)).drain, "it may not have got the answer"
+
+
+async def test_one_that_leaves_already_is_not_told_again(pair):
+    await register(pair)
+    await drain(pair.here)
+    waiting = wait_for_asks(pair.here, draining=True)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    pair.here.release_polls()
+    assert not (await asyncio.wait_for(waiting, 5)).drain
+
+
+async def test_a_repeated_call_says_so_and_everything_is_audited(pair):
+    await register(pair)
+    await drain(pair.here)
+    assert (await drain(pair.there, reason="again")).was_leaving
+    entries = (await pair.here.service.ListAudit(pb.ListAuditRequest(action="drain"), PEER)).entries
+    assert [(e.target, e.detail, e.outcome) for e in entries] == [
+        ("e1", "disk", "done"),
+        ("e1", "again", "it was leaving before"),
+    ]
+
+
+async def test_an_unknown_executor_and_one_that_is_gone_are_refused(pair):
+    with pytest.raises(NotFoundError, match="there is no executor e1: onager executors lists them"):
+        await pair.here.service._draining.drain("e1", "")
+    await register(pair)
+    await pair.here.executors.deregister("e1", "life", "it crashed")
+    with pytest.raises(InvalidRequestError, match=r"executor e1 is lost \(it crashed\): there is nothing to drain"):
+        await pair.here.service._draining.drain("e1", "")
+
+
+async def test_after_its_farewell_it_has_left(pair):
+    await register(pair)
+    await drain(pair.here)
+    await pair.here.executors.deregister("e1", "life", "drained")
+    assert [e.state for e in pair.here.executors.infos()] == ["left"]
+    with pytest.raises(InvalidRequestError, match="executor e1 has left"):
+        await pair.here.service._draining.drain("e1", "")
+
+
+async def test_the_next_life_takes_work(pair):
+    await register(pair)
+    await drain(pair.here)
+    await pair.here.executors.deregister("e1", "life", "drained")
+    await register(pair)
+    assert pair.here.executors.taking_work() == {"e1"}

@@ -1,0 +1,156 @@
+"""Where the time of stored jobs went: read from their histories, kept, and told to who asks for a job."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from onager.errors import StateUnavailableError
+from onager.execution_graph import JobCancelled, TaskMetrics, pop_next_tasks, revive
+from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
+from onager.scheduler.app import Replica
+from onager.scheduler.jobs.history import JobHistory
+from onager.scheduler.jobs.wall_times import WallTimes
+from onager.scheduler.settings import SchedulerSettings
+from tests.unit.scheduler.small_graphs import SLOT, forget, graph, planned, store, succeeded
+from tests.unit.scheduler.test_job_store import launches, running, step
+
+JOB = JobId("job-1")
+
+
+class CountingHistory(JobHistory):
+    def __init__(self, backend):
+        super().__init__(backend)
+        self.reads = 0
+        self.fails = False
+
+    async def after(self, job_id, position, limit):
+        self.reads += 1
+        if self.fails:
+            raise StateUnavailableError("the store is away")
+        return await super().after(job_id, position, limit)
+
+
+@pytest.fixture
+def history(backend):
+    return CountingHistory(backend)
+
+
+@pytest.fixture
+async def times(history, clock):
+    made = WallTimes(history, clock)
+    yield made
+    await made.close()
+
+
+def wall_ms(job, clock):
+    return (job.graph.ended_ms or clock.now_ms()) - job.graph.submitted_ms
+
+
+async def test_shares_of_a_job_add_up_while_it_runs_and_when_it_has_ended(backend, clock, times, history):
+    jobs = store(backend, clock)
+    job = await running(jobs, 3)
+    job = await step(jobs, job, [succeeded(1, 0)])
+    shares = await times.shares(job.graph)
+    assert sum(share.ms for share in shares) == wall_ms(job, clock)
+    before = history.reads
+    assert await times.shares(job.graph) == shares
+    assert history.reads == before, "it was read a moment ago"
+    job = await step(jobs, job, [succeeded(1, 1), succeeded(1, 2)])
+    assert not job.graph.is_active
+    shares = await times.shares(job.graph)
+    assert sum(share.ms for share in shares) == wall_ms(job, clock)
+    before = history.reads
+    assert await times.shares(job.graph) == shares
+    assert history.reads == before, "it does not change any more"
+
+
+async def test_what_cannot_be_read_is_not_told_and_read_later(backend, clock, times, history):
+    jobs = store(backend, clock)
+    job = await running(jobs, 2)
+    history.fails = True
+    assert await times.shares(job.graph) == ()
+    history.fails = False
+    assert await times.shares(job.graph)
+
+
+async def test_a_client_that_asks_for_a_job_is_told(backend, clock):
+    replica = Replica(SchedulerSettings(exchange_dir="/x", scheduler_id="s", listen="127.0.0.1:1"), backend, clock)
+    await replica.start()
+    await replica.jobs.submit(graph(JOB))
+    for page in (pb.GetJobRequest(job_id=JOB), pb.GetJobRequest(job_id=JOB, stage_id=2**32 - 1)):
+        progress = (await replica.service.GetJob(page, None)).progress
+        told = sum(share.ms for share in progress.time_shares)
+        assert told == clock.now_ms() - progress.submitted_ms
+    await replica.close()
+
+
+class PausedHistory(CountingHistory):
+    """Pauses where it has found nothing more, until let go."""
+
+    def __init__(self, backend):
+        super().__init__(backend)
+        self.at_end = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def after(self, job_id, position, limit):
+        found = await super().after(job_id, position, limit)
+        if not found:
+            self.at_end.set()
+            await self.go.wait()
+        return found
+
+
+async def test_all_who_look_at_the_end_of_a_job_are_told_the_same(backend, clock, history):
+    paused = PausedHistory(backend)
+    times = WallTimes(paused, clock)
+    jobs = store(backend, clock)
+    job, _ = await jobs.submit(graph())
+    job = await step(jobs, job, launches(job.graph))
+    job = active = await step(jobs, job, [planned(6)])
+    early = asyncio.create_task(times.shares(active.graph))
+    await paused.at_end.wait()
+    for partition in range(6):
+        at_ms = 100 * (partition + 1)
+        if (started := revive(job.graph, at_ms)) is not None:
+            job = await step(jobs, job, [started])
+        job = await step(jobs, job, [pop_next_tasks(job.graph, SLOT, 1, at_ms)])
+        done = replace(succeeded(1, partition, at_ms=at_ms + 60), metrics=TaskMetrics(run_ms=50))
+        job = await step(jobs, job, [done])
+    assert not job.graph.is_active
+    late = [asyncio.create_task(times.shares(job.graph)) for _ in range(2)]
+    await asyncio.sleep(0)
+    paused.go.set()
+    await early
+    alone = WallTimes(history, clock)
+    expected = await alone.shares(job.graph)
+    assert sum(share.ms for share in expected) == wall_ms(job, clock)
+    assert await asyncio.gather(*late) == [expected, expected]
+    assert await times.shares(job.graph) == expected
+    await times.close()
+    await alone.close()
+
+
+async def test_looking_at_many_jobs_reads_the_history_of_each_once(backend, clock, times, history, monkeypatch):
+    monkeypatch.setattr("onager.scheduler.jobs.wall_times._RUNNING_JOBS", 2)
+    job = await running(store(backend, clock), 3)
+    many = [replace(job.graph, submitted_ms=number) for number in range(3)]
+    for graph_ in many:
+        await times.shares(graph_)
+    before = history.reads
+    for _ in range(3):
+        assert [bool(await times.shares(graph_)) for graph_ in many] == [True, True, False]
+    assert history.reads == before
+    clock.advance(5_000)
+    assert await times.shares(many[2]), "nobody has looked at the others for a while"
+
+
+async def test_a_job_with_an_id_that_was_used_before_has_its_own_shares(backend, clock, times):
+    jobs = store(backend, clock)
+    job, _ = await jobs.submit(graph(at_ms=1))
+    job = await step(jobs, job, [JobCancelled(reason="enough", at_ms=40)])
+    assert sum(share.ms for share in await times.shares(job.graph)) == 39
+    await forget(backend)
+    again, _ = await store(backend, clock).submit(graph(at_ms=clock.now_ms() - 7))
+    assert sum(share.ms for share in await times.shares(again.graph)) == 7
