@@ -113,7 +113,7 @@ def standalone(
     insecure: Annotated[bool, typer.Option("--insecure", help="Serve other machines without TLS or token.")] = False,
 ) -> None:
     """Run a scheduler and an executor on this machine, and restart them when they die."""
-    from onager.cli.standalone import Standalone, layout, page_address
+    from onager.cli.standalone import Standalone, layout
 
     # The child processes and this process's own connection read them.
     say_by_variables(
@@ -130,7 +130,8 @@ def standalone(
         listen or DEFAULT_ADDRESS,
         slots,
         pairs("--spark-conf", spark_conf or []),
-        http_listen=None if no_http else page_address(http_listen),
+        http_listen=http_listen,
+        has_page=not no_http,
     )
     raise typer.Exit(supervisor.run())
 

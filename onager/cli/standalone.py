@@ -20,6 +20,7 @@ from onager.client.client import default_addresses
 from onager.client.connection import parse_addresses
 from onager.errors import InvalidSettingError, OnagerError
 from onager.private_files import make_private_directory
+from onager.protocol.ports import can_listen
 
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 5.0
@@ -136,19 +137,21 @@ class Standalone:
         spark_conf: Mapping[str, str],
         *,
         http_listen: str | None = None,
+        has_page: bool = True,
     ) -> None:
-        """Prepare both; *http_listen* is where the page is served, if it is."""
+        """Prepare both; *http_listen* is where the page is served, by default where it is always, or a free port."""
         self._page = ""
+        self._may_move_page = has_page and http_listen is None
         self._listen = _with_free_port(listen)
         self._address = _reached_at(self._listen)
         self._directories = directories
         exchange = str(directories.exchange_dir)
+        self._without_page = (
+            *("scheduler", "--backend", directories.backend, "--listen", self._listen, "--exchange-dir", exchange),
+        )
         self._scheduler = _Child(
             "scheduler",
-            (
-                *("scheduler", "--backend", directories.backend, "--listen", self._listen, "--exchange-dir", exchange),
-                *(() if http_listen is None else ("--http-listen", http_listen)),
-            ),
+            (*self._without_page, *(("--http-listen", _page_address(http_listen)) if has_page else ())),
             _default("ONAGER_SCHEDULER_LOG_LEVEL", "warning"),
             self._scheduler_said,
         )
@@ -207,7 +210,7 @@ class Standalone:
     def _keep_running(self, child: _Child) -> int | None:
         """Restart a dead child; return an exit code if a restart cannot help."""
         code = child.died()
-        if code == ExitCode.USAGE and not self._has_been_ready:
+        if code == ExitCode.USAGE and not self._has_been_ready and not self._has_moved_page(child):
             return ExitCode.USAGE
         if code is not None:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
@@ -215,6 +218,14 @@ class Standalone:
         if child.process is None and time.monotonic() >= child.start_again_s:
             child.start()
         return None
+
+    def _has_moved_page(self, child: _Child) -> bool:
+        """Let the scheduler serve its page elsewhere if the port that it was given has been taken meanwhile."""
+        if child is not self._scheduler or not self._may_move_page:
+            return False
+        arguments = (*self._without_page, "--http-listen", _page_address(None))
+        moved, child.arguments = arguments != tuple(child.arguments), arguments
+        return moved
 
     def _is_ready(self, client: onager.OnagerClient) -> bool:
         process = self._executor.process
@@ -277,18 +288,12 @@ def _reached_at(listen: str) -> str:
     return f"{_LOOPBACK_OF.get(host, host)}:{port}"
 
 
-def page_address(given: str | None) -> str:
+def _page_address(given: str | None) -> str:
     """Return where to serve the page: as *given*, else at a port that is always the same, if it is free now."""
-    if given is not None:
-        return _with_free_port(given)
-    host, _, port = _PAGE_LISTEN.rpartition(":")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            return _with_free_port(f"{host}:0")
-    return _PAGE_LISTEN
+    if given is None:
+        host, _, _ = _PAGE_LISTEN.rpartition(":")
+        given = _PAGE_LISTEN if can_listen(_PAGE_LISTEN) else f"{host}:0"
+    return _with_free_port(given)
 
 
 def _with_free_port(listen: str) -> str:

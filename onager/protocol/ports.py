@@ -23,6 +23,11 @@ def check_address(flag: str, listen: str) -> None:
         raise _unusable(flag, listen, why)
 
 
+def can_listen(listen: str) -> bool:
+    """Return whether a process could listen at *listen* (``host:port``) now."""
+    return not _refusal(listen)
+
+
 def unusable_address(flag: str, listen: str, said: str = "") -> InvalidSettingError:
     """Return the error for *flag*, an address (``host:port``) at which no port could be opened.
 

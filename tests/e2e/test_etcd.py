@@ -96,7 +96,11 @@ def test_standalone_on_etcd_goes_on_where_it_was_killed(store, tmp_path):
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=tmp_path)
 
     def until_ready(count: int) -> None:
-        until(lambda: log.read_text().count("onager is ready") == count, 240, "readiness")
+        def is_ready() -> bool:
+            assert running.poll() is None, "standalone ended"
+            return log.read_text().count("onager is ready") == count
+
+        until(is_ready, 240, "readiness")
 
     running = launch()
     try:

@@ -11,6 +11,7 @@ import pytest
 from onager.errors import JobCancelledError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate
 from tests.support.processes.cluster import Cluster, Process
+from tests.support.trees import below, size_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -38,11 +39,11 @@ def cluster(make_module_cluster) -> Cluster:
 
 
 def left(cluster: Cluster) -> list[str]:
-    return sorted(str(path.relative_to(cluster.exchange_dir)) for path in cluster.exchange_dir.rglob("*"))
+    return [str(path.relative_to(cluster.exchange_dir)) for path in below(cluster.exchange_dir)]
 
 
 def unfinished(cluster: Cluster) -> list[Path]:
-    return [path for path in cluster.exchange_dir.rglob("*.tmp") if path.stat().st_size]
+    return [path for path in below(cluster.exchange_dir, "*.tmp") if size_of(path)]
 
 
 def running(cluster: Cluster) -> int:
@@ -60,7 +61,7 @@ def start_exchange(cluster: Cluster, gate: Gate):
     arguments = {"gate": str(gate.directory), "rows": ROWS}
     job = cluster.client.python(f"{JOBS}:gated_exchange", args=arguments, conf=UNFUSED)
     gate.wait()
-    until(lambda: any(".0-" in path.name for path in cluster.exchange_dir.rglob("*.tmp")), 30, "an unfinished file")
+    until(lambda: any(".0-" in path.name for path in below(cluster.exchange_dir, "*.tmp")), 30, "an unfinished file")
     return job
 
 
@@ -133,16 +134,16 @@ def test_what_a_killed_executor_did_not_finish_goes_while_its_job_goes_on(cluste
     job = start_exchange(cluster, gate)
     task = cluster.tasks(job.id)[1, 0]
     victim = cluster.executors[task["executor_id"]]
-    (dead,) = list(cluster.exchange_dir.rglob(".0-*.tmp"))
-    below = victim.descendants()
+    (dead,) = below(cluster.exchange_dir, ".0-*.tmp")
+    descendants = victim.descendants()
     victim.kill()
-    for process in below:
+    for process in descendants:
         if process.is_running():
             os.kill(process.pid, signal.SIGKILL)
     gate.forget()
     until(lambda: not dead.exists(), 30, "no file of the dead")
     gate.wait()
-    (again,) = list(cluster.exchange_dir.rglob(".0-*.tmp"))
+    (again,) = below(cluster.exchange_dir, ".0-*.tmp")
     time.sleep(3 * LOOK_MS / 1000)
     assert again.exists(), "the living one's file was taken away"
     gate.open()

@@ -11,6 +11,7 @@ import onager
 from onager.errors import JobCancelledError, JobFailedError
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query, rows
 from tests.support.processes.cluster import Cluster
+from tests.support.trees import below
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -226,7 +227,7 @@ def test_the_command_line_from_submission_to_result(cluster, tpch):
 def test_the_exchange_holds_nothing_of_ended_jobs_but_their_results(cluster):
     job = cluster.client.sql("SELECT id % 3 AS k, sum(id) AS s FROM range(1000) GROUP BY 1", conf=UNFUSED)
     assert job.to_arrow().num_rows == 3
-    until(lambda: not list((cluster.exchange_dir / job.id).rglob("*.rows")), 30, "an exchange without rows")
+    until(lambda: not below(cluster.exchange_dir / job.id, "*.rows"), 30, "an exchange without rows")
 
 
 def test_a_client_that_comes_later_finds_result_and_schema(cluster):

@@ -16,6 +16,7 @@ from benchmarks.tpch.comparison import difference
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query
 from tests.support.processes.cluster import Cluster
 from tests.support.spark.standalone import SparkCluster
+from tests.support.trees import below, size_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(400)
@@ -133,10 +134,10 @@ def test_a_cancelled_job_leaves_the_cluster_free(cluster, gate: Gate):
     arguments = {"gate": str(gate.directory), "rows": 200_000}
     job = cluster.client.python(f"{JOBS}:gated_exchange", args=arguments, conf=UNFUSED)
     (worker,) = gate.wait()
-    until(lambda: any(".0-" in path.name for path in cluster.exchange_dir.rglob("*.tmp")), 30, "an unfinished file")
+    until(lambda: any(".0-" in path.name for path in below(cluster.exchange_dir, "*.tmp")), 30, "an unfinished file")
     # Spark ends the worker of a task that waits for it; of one that has rows to write yet, it ends the task alone.
     sizes = [-1]
-    while sizes[-1] != (size := sum(path.stat().st_size for path in cluster.exchange_dir.rglob("*.tmp"))):
+    while sizes[-1] != (size := sum(size_of(path) for path in below(cluster.exchange_dir, "*.tmp"))):
         sizes.append(size)
         time.sleep(1)
     job.cancel("enough")

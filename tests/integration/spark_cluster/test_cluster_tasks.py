@@ -13,6 +13,7 @@ from onager.executor.spark.cluster import executor_count
 from onager.ids import JobId, TaskKey
 from tests.integration.spark_cluster.conftest import INCARNATION
 from tests.support.spark.runner import JobRun, cut
+from tests.support.trees import below
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,7 +63,7 @@ def held(gate: Path, partition: int) -> list[Path]:
 
 
 def unfinished(exchange_dir: Path, job: JobRun) -> list[str]:
-    return sorted(path.name for path in (exchange_dir / job.job_id).rglob("*.tmp"))
+    return sorted(path.name for path in below(exchange_dir / job.job_id, "*.tmp"))
 
 
 def test_one_of_two_tasks_is_stopped_and_does_not_come_back(spark, runner, exchange_dir, tmp_path):

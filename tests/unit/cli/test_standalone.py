@@ -1,6 +1,7 @@
 """The decisions of the supervisor; the end-to-end tests start the processes."""
 
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -115,3 +116,27 @@ def test_only_a_java_that_runs_has_a_version(tmp_path):
         java.write_text(f"#!{sys.executable}\nimport sys; sys.stderr.write('''{told}''')")
         java.chmod(0o755)
         assert version_of(Path(tmp_path)) == version
+
+
+def page_after_failed_start(directory: Path, at_first: str, **options: str) -> tuple[int | None, str]:
+    supervisor = Standalone(layout(None, str(directory), None), "127.0.0.1:0", 1, {}, **options)
+    child = supervisor._scheduler
+    child.arguments = (*child.arguments[:-1], at_first)
+    child.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(2)"])
+    child.process.wait()
+    return supervisor._keep_running(child), child.arguments[-1]
+
+
+def test_the_page_moves_when_its_port_is_taken_while_the_scheduler_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(standalone._Child, "start", lambda _: None)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        monkeypatch.setattr(standalone, "_PAGE_LISTEN", taken)
+        other.listen()
+        code, page = page_after_failed_start(tmp_path, taken)
+        assert code is None
+        assert page not in (taken, "127.0.0.1:0")
+        assert page_after_failed_start(tmp_path, taken, http_listen=taken) == (2, taken)
+    # What it was given is free: it failed for another reason, which stays.
+    assert page_after_failed_start(tmp_path, taken) == (2, taken)
