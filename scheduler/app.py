@@ -95,7 +95,7 @@ class Replica:
         """Set when the scheduler begins to leave: it takes no more calls."""
         self.http_requests: Counter[str] = Counter({"2xx": 0, "4xx": 0, "5xx": 0})
         """Requests over HTTP that were answered, by the kind of their codes."""
-        self.history = JobHistory(backend)
+        self.history = JobHistory(backend, self.jobs.recent)
         self.results = ResultStore(backend)
         self.queue = FairQueue()
         self.watchers = JobWatchers()

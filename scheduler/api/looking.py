@@ -141,9 +141,12 @@ class JobLooks:
         with self._watchers.following(job_id) as changed:
             while True:
                 changed.clear()
-                is_over = not (await self.fresh(job_id)).graph.is_active
-                with self._ownership.left_to_others():
-                    entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
+                job = await self.fresh(job_id)
+                is_over = not job.graph.is_active
+                entries: list[Entry] = []
+                if job.seq > position:
+                    with self._ownership.left_to_others():
+                        entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
                 for message in await apart(_size(entries), lambda page: list(told(page)), entries):
                     yield message
                 if entries:

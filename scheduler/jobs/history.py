@@ -19,6 +19,7 @@ from onager.execution_graph import EventBatch, decode_batch
 from onager.ids import JobId
 from onager.protocol.apart import apart
 from onager.scheduler.jobs import job_log
+from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.records import pack, unpack
 from onager.state_backend import KeyRange, Keyspace, KeyValue, Put, Snapshot, StateBackendClient
 
@@ -70,18 +71,34 @@ def _part(job_id: str, begins: int, lines: Sequence[bytes]) -> Put:
     return Put(Keyspace.History, key(job_id, begins), pack(b"\n".join(lines), above_bytes=_COMPRESS_ABOVE_BYTES))
 
 
-def read_part(item: KeyValue) -> list[Entry]:
-    """Return the entries of a part; `StateCorruptError` or `SchemaVersionError` when it cannot be read."""
+def read_part(item: KeyValue, after: int = 0, limit: int | None = None) -> list[Entry]:
+    """Return the entries of a part after the position *after*, with about *limit* events together, or all of them.
+
+    `StateCorruptError` or `SchemaVersionError` when they cannot be read.
+    """
     begins = int(item.key.rpartition("/")[2])
     lines = unpack(item.value, f"history {item.key}").split(b"\n")
-    return [Entry(position, decode_batch(line)) for position, line in enumerate(lines, begins)]
+    positions = range(max(begins, after + 1), begins + len(lines))
+    return _up_to(limit, (Entry(position, decode_batch(lines[position - begins])) for position in positions))
+
+
+def _up_to(limit: int | None, entries: Iterable[Entry]) -> list[Entry]:
+    found: list[Entry] = []
+    events = 0
+    for entry in entries:
+        found.append(entry)
+        events += 0 if entry.batch is None else len(entry.batch.events)
+        if limit is not None and events >= limit:
+            break
+    return found
 
 
 class JobHistory:
     """The histories of jobs."""
 
-    def __init__(self, backend: StateBackendClient) -> None:
+    def __init__(self, backend: StateBackendClient, recent: RecentBatches) -> None:
         self._backend = backend
+        self._recent = recent
 
     async def after(self, job_id: JobId, position: int, limit: int) -> list[Entry]:
         """Return entries after *position*, up to about *limit* events; none at the end of what is known.
@@ -89,6 +106,8 @@ class JobHistory:
         A gap in what was kept is an entry without a batch, at the last position that it covers. `JobNotFoundError` when
         there is no such job; `StateCorruptError` or `SchemaVersionError` when what is stored cannot be read.
         """
+        if recent := self._recent.after(job_id, position, limit):
+            return [Entry(at, batch) for at, batch in recent]
         while True:
             found, is_moving = await self._look(job_id, position, limit)
             if not is_moving:
@@ -120,8 +139,7 @@ class JobHistory:
             stored = await self._backend.get(Keyspace.History, name)
             if stored is None:
                 continue  # its retention is over
-            entries = await apart(len(stored.value), read_part, stored)
-            if entries[-1].position > position:
+            if entries := await apart(_PART_BYTES, read_part, stored, position, limit):
                 return entries, False
         headers = [(keyspace, str(job_id)) for keyspace in job_log.HEADER_KEYSPACES]
         header = _header(job_id, await self._backend.read_txn(headers, []))
@@ -157,12 +175,4 @@ def _header(job_id: JobId, seen: Snapshot) -> job_log.JobHeader:
 
 def _read_log(items: Sequence[KeyValue], limit: int) -> list[Entry]:
     """Return the first of *items* that have *limit* events together, or all of them."""
-    entries: list[Entry] = []
-    events = 0
-    for item in items:
-        batch = job_log.read_batch(item)
-        entries.append(Entry(int(item.key.rpartition("/")[2]), batch))
-        events += len(batch.events)
-        if events >= limit:
-            break
-    return entries
+    return _up_to(limit, (Entry(int(item.key.rpartition("/")[2]), job_log.read_batch(item)) for item in items))

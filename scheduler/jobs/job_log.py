@@ -137,10 +137,12 @@ def read_job(job_id: JobId, found: Snapshot) -> Generator[None, None, StoredJob 
     return (yield from follow(job, [e for e in entries.items if e.key.startswith(prefix)]))
 
 
-def follow(job: StoredJob, entries: Sequence[KeyValue]) -> Generator[None, None, StoredJob]:
+def follow(
+    job: StoredJob, entries: Sequence[KeyValue], batches: list[EventBatch] | None = None
+) -> Generator[None, None, StoredJob]:
     """Return *job* after the next *entries* of its log; `StateCorruptError` when one is missing between them.
 
-    Works in portions: a long log takes a while.
+    Their batches are added to *batches*. Works in portions: a long log takes a while.
     """
     graph, seq, log_bytes = job.graph, job.seq, job.log_bytes
     portion = 0
@@ -149,7 +151,10 @@ def follow(job: StoredJob, entries: Sequence[KeyValue]) -> Generator[None, None,
         if entry.key != log_key(job.header.job_id, job.header.generation, seq):
             raise StateCorruptError(f"the log of job {job.header.job_id} has {entry.key} where {seq} is expected")
         plain = unpack(entry.value, f"batch {entry.key}")
-        graph = apply_all(graph, decode_batch(plain).events)
+        batch = decode_batch(plain)
+        if batches is not None:
+            batches.append(batch)
+        graph = apply_all(graph, batch.events)
         log_bytes += len(plain)
         portion += len(plain)
         if portion > _PORTION_BYTES:

@@ -31,6 +31,7 @@ from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
 from onager.scheduler.jobs.held_tasks import HeldTasks
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads, JobTerms, OwedFlag, head_of, unreadable_head
 from onager.scheduler.jobs.job_log import JobHeader, StoredJob
+from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.loops import in_portions
 from onager.scheduler.records import pack, unpack
 from onager.state_backend import (
@@ -124,8 +125,9 @@ class JobStore:
         self.sizes = ExchangeSizes()
         """Sizes of the active jobs in the cache, like `held`."""
         self._listeners: list[CommitListener] = []
-        self._snapshots_under_way: dict[JobId, asyncio.Event] = {}
-        """The jobs of which this scheduler is writing a snapshot; each event is set when that ends."""
+        self.recent = RecentBatches(clock)
+        self._commits_under_way: dict[JobId, asyncio.Event] = {}
+        """The jobs of which this scheduler is committing a batch; each event is set when that ends."""
         self._loads_under_way: dict[JobId, asyncio.Event] = {}
         self._reading_stored = asyncio.Semaphore(_READS_AT_ONCE)
 
@@ -293,20 +295,30 @@ class JobStore:
             if stored is not None and stored.mod_revision == known.header_revision:
                 break
             # Once our own snapshot is written, only its tail has to be read, not the whole log.
-            if (under_way := self._snapshots_under_way.get(job_id)) is not None:
-                await under_way.wait()
-            elif self.cached(job_id) is known:
+            if not await self._has_committed(job_id) and self.cached(job_id) is known:
                 return await self.load(job_id)
         else:
             return await self.load(job_id)
-        if not found.ranges[0].items:
-            return self.cached(job_id) or known
+        tip = known.seq + len(found.ranges[0].items)
+        if tip > known.seq:
+            await self._has_committed(job_id)  # what was found may be our own batch, which needs no decoding
+        now = self.cached(job_id) or known
+        if now.seq >= tip:
+            return now
+        batches: list[EventBatch] = []
         try:
-            job = await in_portions(job_log.follow(known, found.ranges[0].items))
+            job = await in_portions(job_log.follow(known, found.ranges[0].items, batches))
         except (StateCorruptError, SchemaVersionError):
             return await self.load(job_id)  # this marks a damaged job
-        self._learn(job, head_of(job.graph, header), None)
+        self._learn(job, head_of(job.graph, header), None, batches)
         return self.cached(job_id) or job
+
+    async def _has_committed(self, job_id: JobId) -> bool:
+        """Wait for the commit of this scheduler that is under way, and return whether there was one."""
+        under_way = self._commits_under_way.get(job_id)
+        if under_way is not None:
+            await under_way.wait()
+        return under_way is not None
 
     async def commit(self, job: StoredJob, events: tuple[Event, ...], graph: ExecutionGraph) -> Committed | Lost:
         """Commit *events*, which lead from the job's graph to *graph*, as the next batch of its log, all or none.
@@ -315,44 +327,48 @@ class JobStore:
         batch that ends the job moves its header to the ended jobs.
         """
         job_id = JobId(job.header.job_id)
-        batch_id = secrets.token_hex(8)
-        plain = encode_batch(EventBatch(batch_id=batch_id, events=events, writer=self._writer))
+        self._commits_under_way[job_id] = done = asyncio.Event()
+        try:
+            return await self._commit(
+                job, EventBatch(batch_id=secrets.token_hex(8), events=events, writer=self._writer), graph
+            )
+        finally:
+            self._commits_under_way.pop(job_id, None)
+            done.set()
+
+    async def _commit(self, job: StoredJob, batch: EventBatch, graph: ExecutionGraph) -> Committed | Lost:
+        plain = encode_batch(batch)
         value = pack(plain, above_bytes=COMPRESS_BATCH_ABOVE_BYTES)
         log_bytes = job.log_bytes + len(plain)
         threshold = max(SNAPSHOT_MIN_LOG_BYTES, SNAPSHOT_LOG_RATIO * job.header.snapshot_bytes)
         if not graph.is_active or len(value) > MAX_BATCH_BYTES or log_bytes > threshold:
-            self._snapshots_under_way[job_id] = done = asyncio.Event()
-            try:
-                return await self._commit_snapshot(job, batch_id, events, graph, plain)
-            finally:
-                self._snapshots_under_way.pop(job_id, None)
-                done.set()
+            return await self._commit_snapshot(job, batch, graph, plain)
         header = job.header
         key = job_log.log_key(header.job_id, header.generation, job.seq + 1)
         head = head_of(graph, header)
         ops: list[Op] = [Put(Keyspace.JobLog, key, value)]
         # The stored head goes with the graph that this batch follows; the head as last seen may be older.
-        if head != head_of(job.graph, header) or head != self.heads.get(job_id):
+        if head != head_of(job.graph, header) or head != self.heads.get(JobId(header.job_id)):
             ops.append(Put(Keyspace.JobHeads, header.job_id, self.heads.encoded(head)))
         expect = {(Keyspace.ActiveJobs, header.job_id): job.header_revision, (Keyspace.JobLog, key): ABSENT}
-        revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch_id))
+        revision = await self._settle(ops, expect, lambda: self._has_batch(key, batch.batch_id))
         if revision is None:
             return Lost()
         small = None if job.log is None or log_bytes > _SMALL_LOG_BYTES else (*job.log, plain)
         after = replace(job, graph=graph, seq=job.seq + 1, log_bytes=log_bytes, log=small)
-        self.observer.committed(job, events, after)
-        self._learn(after, head, revision, events)
+        self.observer.committed(job, batch.events, after)
+        self._learn(after, head, revision, [batch])
         return Committed(after)
 
     async def _commit_snapshot(
-        self, job: StoredJob, batch_id: str, events: tuple[Event, ...], graph: ExecutionGraph, batch: bytes
+        self, job: StoredJob, batch: EventBatch, graph: ExecutionGraph, plain: bytes
     ) -> Committed | Lost:
         """Commit a batch by writing the graph that it leads to: when the log is too large, and at the job's end.
 
-        *batch* is the batch as JSON, for the job's history.
+        *plain* is the batch as JSON, for the job's history.
         """
         old = job.header
-        parts = await self._history(job, batch)
+        parts = await self._history(job, plain)
         if parts is None:
             return Lost()
         generation = old.generation + 1
@@ -365,7 +381,7 @@ class JobStore:
                 "snapshot": snapshot,
                 "chunks": len(chunks),
                 "snapshot_bytes": size,
-                "batch_id": batch_id,
+                "batch_id": batch.batch_id,
             }
         )
         head = self._with_owed(head_of(graph, old))
@@ -401,8 +417,8 @@ class JobStore:
         after = StoredJob(graph=graph, seq=header.seq, header=header, header_revision=revision, keyspace=keyspace)
         if is_too_large:
             await self._put(last)  # should this scheduler end right here, the history has a gap
-        self.observer.committed(job, events, after)
-        self._learn(after, head, revision, events)
+        self.observer.committed(job, batch.events, after)
+        self._learn(after, head, revision, [batch])
         if not graph.is_active:
             log.info("job_ended", job_id=old.job_id, state=head.state.value, seq=after.seq)
         return Committed(after)
@@ -511,16 +527,20 @@ class JobStore:
             self.heads.seen(head, result.revision)
 
     def _learn(
-        self, job: StoredJob, head: JobHead, head_revision: int | None, events: Sequence[Event] | None = None
+        self, job: StoredJob, head: JobHead, head_revision: int | None, batches: Sequence[EventBatch] = ()
     ) -> None:
-        """Cache a state of a job, unless a later one is cached; *events* led to it from the cached one."""
+        """Cache a state of a job, unless a later one is cached; *batches*, if they are known, led to it."""
         job_id = JobId(job.header.job_id)
         known = self.cached(job_id)
         if known is not None and (known.seq > job.seq or known.header.generation > job.header.generation):
             return
-        before = known.graph if events is not None and known is not None and known.seq == job.seq - 1 else None
+        follows = bool(batches) and known is not None and known.seq == job.seq - len(batches)
+        before = known.graph if follows and known is not None else None
+        events = [event for batch in batches for event in batch.events]
         self.held.learn(job_id, job.graph, None if before is None else events)
-        self.sizes.learn(job_id, before, job.graph, events or ())
+        self.sizes.learn(job_id, before, job.graph, events)
+        for position, batch in enumerate(batches, job.seq - len(batches) + 1):
+            self.recent.add(job_id, position, batch)
         if job.keyspace is Keyspace.ActiveJobs:
             self._active[job_id] = job
         else:
@@ -538,6 +558,7 @@ class JobStore:
         """Drop the job from the cache: it is gone, or another scheduler has changed it."""
         self.held.forget(job_id)
         self.sizes.forget(job_id)
+        self.recent.forget(job_id)
         self._active.pop(job_id, None)
         self._ended.pop(job_id, None)
 

@@ -6,7 +6,8 @@ and after it, so that none of the graph's rules stands here a second time. Where
 to compare, and only what events say is told.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import groupby
@@ -41,7 +42,8 @@ from onager.execution_graph import (
     submit,
 )
 from onager.redaction import shown_text
-from onager.scheduler.api.timeline.model import MarkKind, Outcome
+from onager.scheduler.api.timeline.buckets import Buckets
+from onager.scheduler.api.timeline.model import Bucket, MarkKind, Outcome
 
 _TEXT_CHARS: Final = 300
 _MOST_MARKS: Final = 500
@@ -154,6 +156,11 @@ class Story:
         self.is_partial = False
         self.is_over = False
         self.attempts: list[Attempt] = []
+        self._ended: list[Attempt] = []
+        """Of `attempts`, as they ended."""
+        self._outcomes: Counter[Outcome] = Counter()
+        """Theirs."""
+        self._buckets: Buckets | None = None
         self.moments: list[Moment] = []
         self.stage_runs: list[StageRun] = []
         self.places: list[Place] = []
@@ -197,6 +204,22 @@ class Story:
     def running(self) -> int:
         """Return how many attempts go on."""
         return sum(len(attempts) for stage in self._open.values() for attempts in stage.values())
+
+    def outcomes(self) -> dict[Outcome, int]:
+        """Return how many attempts there are by outcome."""
+        running = self.running()
+        return {**self._outcomes, **({Outcome.RUNNING: running} if running else {})}
+
+    def buckets(self, length_ms: int, lanes: int) -> list[Bucket]:
+        """Return counts of the attempts by time, in *length_ms*, and by executor, of which *lanes* have their own."""
+        kept = self._buckets
+        if kept is None or (kept.length_ms, kept.lanes) != (length_ms, lanes):
+            kept = self._buckets = Buckets(self.submitted_ms, length_ms, lanes)
+        kept.add(self._ended[kept.added :], self.last_ms)
+        return kept.told(self._going_on(), self.last_ms)
+
+    def _going_on(self) -> Iterator[Attempt]:
+        return (attempt for stage in self._open.values() for attempts in stage.values() for attempt in attempts)
 
     # ---------------------------------------------------------------- what happened
 
@@ -269,13 +292,7 @@ class Story:
     def _lose_executor(self, event: ExecutorLost) -> None:
         lane = self._lane(event.executor_id)
         reason = shown_text(event.reason)[:_TEXT_CHARS]
-        lost = [
-            attempt
-            for stage in self._open.values()
-            for attempts in stage.values()
-            for attempt in attempts
-            if attempt.lane == lane and attempt.incarnation == event.incarnation
-        ]
+        lost = [each for each in self._going_on() if each.lane == lane and each.incarnation == event.incarnation]
         for attempt in lost:
             kind = FailureKind.EXECUTOR_LOST.value
             self._close(attempt, event.at_ms, Outcome.LOST, kind=kind, message=reason)
@@ -485,6 +502,8 @@ class Story:
         attempt.to_ms = max(at_ms, attempt.from_ms)
         attempt.outcome, attempt.kind, attempt.message, attempt.metrics = outcome, kind, message, metrics
         attempt.position = self.position
+        self._ended.append(attempt)
+        self._outcomes[outcome] += 1
         self.places[attempt.lane].give(attempt.row)
         stage = self._open[attempt.stage_id]
         left = stage[attempt.partition]

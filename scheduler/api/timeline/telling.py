@@ -1,12 +1,11 @@
 """From a job's story to its timeline: bars while they are few, else counts by executor and time."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from onager.execution_graph import ExecutionGraph
 from onager.redaction import shown_text
-from onager.scheduler.api.timeline.model import Bar, Bucket, Lane, Mark, StageTimes, Timeline
+from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
 from onager.scheduler.api.timeline.story import Attempt, Moment, Place, StageRun, Story
 
 MOST_BARS: Final = 2_000
@@ -22,7 +21,8 @@ OTHERS: Final = "(others)"
 def timeline_of(story: Story, job: ExecutionGraph, after: int = 0) -> Timeline:
     """Return the timeline of *job*, as far as *story* goes; what was told up to the position *after* is left out.
 
-    A job with more than `MOST_BARS` attempts is told in buckets. Takes up to a second for 100,000 attempts.
+    A job with more than `MOST_BARS` attempts is told in buckets: their length changes a few times in a job's life, and
+    then all attempts are counted anew (a tenth of a second for 100,000), else only those that have ended since.
     """
     is_short = len(story.attempts) <= MOST_BARS
     places = story.places if is_short else _few(story.places)
@@ -38,12 +38,12 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0) -> Timeline:
         is_over=story.is_over,
         is_partial=story.is_partial,
         attempts=len(story.attempts),
-        outcomes=dict(sorted(Counter(attempt.outcome for attempt in story.attempts).items())),
+        outcomes=dict(sorted(story.outcomes().items())),
         lanes=tuple(Lane(executor_id=place.executor_id, rows=place.rows) for place in places),
         stages=tuple(_stage(run) for run in story.stage_runs[-_MOST_STAGES:]),
         bars=tuple(bars),
         bucket_ms=bucket_ms,
-        buckets=() if is_short else tuple(_buckets(story, bucket_ms, len(places))),
+        buckets=() if is_short else tuple(story.buckets(bucket_ms, len(places))),
         marks=tuple(_mark(moment) for moment in story.moments if moment.position > after or not after),
     )
 
@@ -114,41 +114,3 @@ def _length_ms(span_ms: int, lanes: int) -> int:
         if length_ms >= least_ms:
             return length_ms
     return _MINUTE_MS * -int(-least_ms // _MINUTE_MS)
-
-
-def _buckets(story: Story, length_ms: int, lanes: int) -> list[Bucket]:
-    start_ms = story.submitted_ms
-    count = (story.last_ms - start_ms) // length_ms + 1
-    ended: dict[tuple[int, int], Counter[str]] = {}
-    partial_ms = [[0] * count for _ in range(lanes)]
-    """What attempts that began or ended within a bucket had of it."""
-    steps = [[0] * (count + 1) for _ in range(lanes)]
-    """By how many the number of attempts that have the whole bucket differs from that of the bucket before."""
-    for attempt in story.attempts:
-        lane = min(attempt.lane, lanes - 1)
-        from_ms = max(0, attempt.from_ms - start_ms)
-        to_ms = (story.last_ms if attempt.to_ms is None else attempt.to_ms) - start_ms
-        to_ms = min(max(from_ms, to_ms), story.last_ms - start_ms)
-        first, last = from_ms // length_ms, to_ms // length_ms
-        if first >= count:
-            continue
-        if first == last:
-            partial_ms[lane][first] += to_ms - from_ms
-        else:
-            partial_ms[lane][first] += (first + 1) * length_ms - from_ms
-            partial_ms[lane][last] += to_ms - last * length_ms
-            steps[lane][first + 1] += 1
-            steps[lane][last] -= 1
-        if attempt.to_ms is not None:
-            ended.setdefault((lane, last), Counter())[attempt.outcome.value] += 1
-    found = []
-    for lane in range(lanes):
-        whole = 0
-        for i in range(count):
-            whole += steps[lane][i]
-            busy_ms, ends = partial_ms[lane][i], ended.get((lane, i), Counter())
-            if whole or busy_ms or ends:
-                running = round(whole + busy_ms / length_ms, 2)
-                from_ms = start_ms + i * length_ms
-                found.append(Bucket(lane=lane, from_ms=from_ms, running=running, **ends))
-    return found

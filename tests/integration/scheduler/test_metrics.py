@@ -11,7 +11,6 @@ from onager.clock import SystemClock
 from onager.execution_graph import FailureKind, JobPlanned, TaskFailed, TaskSucceeded
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.app import Replica
-from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.metrics import observe
 from onager.scheduler.metrics.catalog import METRICS
 from onager.scheduler.server import serve
@@ -79,7 +78,7 @@ class Cluster:
 
     async def history(self, job_id):
         """Return the events of a job, as its log had them."""
-        history = JobHistory(self.running[0].replica._backend)
+        history = self.running[0].replica.history
         return [event for entry in await history.after(job_id, 0, 10_000) for event in entry.batch.events]
 
 

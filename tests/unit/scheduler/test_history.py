@@ -9,6 +9,7 @@ import pytest
 import zstandard
 from structlog.testing import capture_logs
 
+from onager.clock import ManualClock
 from onager.errors import JobNotFoundError
 from onager.execution_graph import JobCancelled, apply_all, decode_batch
 from onager.ids import JobId
@@ -20,6 +21,7 @@ from onager.scheduler.jobs.archive import HistoryArchive
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_store import Lost
+from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_backend import Keyspace
 from tests.unit.scheduler.small_graphs import append, graph, keys, store, succeeded
@@ -28,10 +30,14 @@ from tests.unit.scheduler.test_job_store import running, step
 JOB = JobId("job-1")
 
 
+def of(backend):
+    return JobHistory(backend, RecentBatches(ManualClock()))
+
+
 async def whole(backend, limit=1, after=0):
     """Read a history page by page."""
     found = []
-    while page := await JobHistory(backend).after(JOB, found[-1].position if found else after, limit):
+    while page := await of(backend).after(JOB, found[-1].position if found else after, limit):
         found += page
     return found
 
@@ -116,7 +122,7 @@ async def test_what_was_not_kept_is_told(backend, clock, short_logs):
 
 async def test_a_job_that_is_not_there_has_no_history(backend):
     with pytest.raises(JobNotFoundError):
-        await JobHistory(backend).after(JobId("none"), 0, 10)
+        await of(backend).after(JobId("none"), 0, 10)
 
 
 # ---------------------------------------------------------------- retention

@@ -307,6 +307,43 @@ def test_a_job_of_many_attempts_is_told_in_buckets_that_add_up(tasks, executors)
     assert len(now.as_json()) < 500_000
 
 
+def test_buckets_told_as_a_job_goes_on_are_those_of_who_looks_at_its_end():
+    story = many(MOST_BARS + 1, 3)
+    followed = many(MOST_BARS + 1, 3)
+    position = story.position
+    for number, (at_ms, runs_ms) in enumerate([(0, 700), (900, 40_000), (41_000, 3)], MOST_BARS + 1):
+        for found in (story, followed):
+            begins_ms = found.last_ms + at_ms
+            launched = TasksLaunched(
+                stage_id=1,
+                stage_attempt=0,
+                executor_id=f"e{number % 4}",
+                incarnation="x",
+                list_number=0,
+                tasks=((number, 0),),
+                at_ms=begins_ms,
+            )
+            done = TaskSucceeded(
+                stage_id=1,
+                stage_attempt=0,
+                partition=number,
+                task_attempt=0,
+                executor_id=f"e{number % 4}",
+                output=TaskOutput(nonce="n", is_shared=True, rows=1, bytes=1),
+                metrics=TaskMetrics(run_ms=1),
+                at_ms=begins_ms + runs_ms,
+            )
+            found.graph = None
+            for step_ahead, event in enumerate((launched, done), 1):
+                found.feed(position + step_ahead, EventBatch(batch_id="b", events=(event,), writer="s1"))
+                if found is followed:
+                    timeline_of(followed, new_graph())
+        position += 2
+    whole = timeline_of(story, new_graph())
+    assert timeline_of(followed, new_graph()) == whole
+    assert sum(bucket.successful for bucket in whole.buckets) == MOST_BARS + 5
+
+
 def test_as_many_bars_as_are_told_fit_into_half_a_megabyte():
     now = timeline_of(many(MOST_BARS - 1, 20), new_graph())
     assert len(now.bars) == MOST_BARS
@@ -315,7 +352,7 @@ def test_as_many_bars_as_are_told_fit_into_half_a_megabyte():
 
 async def test_it_is_read_from_the_store_before_and_after_the_end(backend, clock):
     jobs = store(backend, clock, "s1")
-    timelines = Timelines(jobs, JobHistory(backend))
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent))
     job = await running(jobs, 3)
     job = await step(jobs, job, [succeeded(1, 0, at_ms=20)])
     first = await timelines.get(JOB)
@@ -324,14 +361,14 @@ async def test_it_is_read_from_the_store_before_and_after_the_end(backend, clock
     then = await timelines.get(JOB, first.position)
     assert [bar.partition for bar in then.bars] == [1]
     await step(jobs, job, [succeeded(1, 2, at_ms=40)])
-    elsewhere = Timelines(store(backend, clock, "s2"), JobHistory(backend))
+    elsewhere = Timelines(other := store(backend, clock, "s2"), JobHistory(backend, other.recent))
     assert (await elsewhere.get(JOB)).as_json() == (await timelines.get(JOB)).as_json()
     assert (await elsewhere.get(JOB)).is_over
 
 
 async def test_a_story_that_broke_off_is_begun_anew(backend, clock, monkeypatch):
     jobs = store(backend, clock, "s1")
-    timelines = Timelines(jobs, JobHistory(backend))
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent))
     job = await running(jobs, 3)
     first = await timelines.get(JOB)
     await step(jobs, job, [succeeded(1, 0, at_ms=20), succeeded(1, 1, at_ms=20)])
@@ -348,7 +385,7 @@ async def test_a_story_that_broke_off_is_begun_anew(backend, clock, monkeypatch)
 
 async def test_a_job_with_an_id_that_was_used_before_has_its_own_timeline(backend, clock):
     jobs = store(backend, clock)
-    timelines = Timelines(jobs, JobHistory(backend))
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent))
     job, _ = await jobs.submit(graph(at_ms=1))
     await step(jobs, job, [JobCancelled(reason="enough", at_ms=4)])
     assert (await timelines.get(JOB)).is_over

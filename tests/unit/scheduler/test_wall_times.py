@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from onager.clock import ManualClock
 from onager.errors import StateUnavailableError
 from onager.execution_graph import JobCancelled, TaskMetrics, pop_next_tasks, revive
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.history import JobHistory
+from onager.scheduler.jobs.recent_batches import RecentBatches
 from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.settings import SchedulerSettings
 from tests.unit.scheduler.small_graphs import SLOT, forget, graph, planned, store, succeeded
@@ -21,7 +23,7 @@ JOB = JobId("job-1")
 
 class CountingHistory(JobHistory):
     def __init__(self, backend):
-        super().__init__(backend)
+        super().__init__(backend, RecentBatches(ManualClock()))
         self.reads = 0
         self.fails = False
 
