@@ -203,10 +203,12 @@ class Watched:
             elif browsers:
                 looking = self._pool.submit(look, self._url, job.id, browsers)
             calls = self._pool.submit(probe, self._cluster.addresses[0], other.id, is_over)
-            job.wait()
-            elapsed_s = time.perf_counter() - begun_s
-            looked = Looked() if looking is None else looking.result()
-            is_over.set()
+            try:
+                job.wait()
+                elapsed_s = time.perf_counter() - begun_s
+                looked = Looked() if looking is None else looking.result()
+            finally:
+                is_over.set()
             return Sample(tasks / elapsed_s, looked, calls.result())
 
 
