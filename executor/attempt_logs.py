@@ -38,6 +38,10 @@ _SILENT_EVENTS: Final = frozenset({"function_printed", "function_printed_more"})
 """Events that repeat lines of a job's function, which come by themselves."""
 
 
+_TOLD_FIRST: Final = frozenset({"timestamp", "level", "event", "job_id", "stage_id", "partition", "attempt"})
+"""Fields that a line begins with, or that say whose it is."""
+
+
 class _Log:
     """The lines of one attempt."""
 
@@ -155,10 +159,8 @@ class AttemptLogs:
             wanted = max(after, end - most_bytes)
             ahead = log.since(max(0, wanted - _REDACTED_AHEAD))[1]
             begin, before = log.since(wanted)
-        shown = _shown(ahead)
-        if len(ahead) > len(before):
-            shown = "".join(shown.splitlines(keepends=True)[-before.count(b"\n") :]) if before else ""
-        text = shown.encode()
+        # A secret between quotes may span lines, so what is shown may have fewer of them.
+        text = _shown(ahead).removeprefix(_shown(ahead[: len(ahead) - len(before)])).encode()
         if len(text) > most_bytes:  # redaction made it longer
             text = text[-most_bytes:].partition(b"\n")[2]
             begin = max(begin, end - len(text))
@@ -214,6 +216,5 @@ def keep_line(event: Mapping[str, object]) -> None:
     if (found := _current.get()) is None or event.get("event") in _SILENT_EVENTS:
         return
     logs, key = found
-    told = {"timestamp", "level", "event", "job_id", "stage_id", "partition", "attempt"}
-    fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in told)
+    fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in _TOLD_FIRST)
     logs.add(key, f"{event.get('timestamp', '')} {event.get('level', '')} {event.get('event', '')} {fields}".rstrip())

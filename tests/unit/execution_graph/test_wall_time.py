@@ -135,6 +135,18 @@ def test_what_is_not_kept_is_unknown() -> None:
     assert [(s.use.value, s.ms) for s in told.shares(2_200)] == [("unknown", 1_200)]
 
 
+def test_what_ran_before_the_unknown_was_running() -> None:
+    story = planned(stage(1, 2), planning=TaskMetrics(run_ms=100))
+    story.launch(200, limit=1)
+    story.launch(1_200, limit=1)
+    for event in story.job.log:
+        story.told.add(event)
+    story.told.lack()
+    found = {share.use.value: share.ms for share in story.told.shares(3_200)}
+    assert found["running"] == 1_000
+    assert found["unknown"] == 1_000
+
+
 def test_a_job_that_runs_is_running() -> None:
     story = planned(stage(1, 1), planning=TaskMetrics(run_ms=100))
     story.launch(200)
