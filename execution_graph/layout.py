@@ -30,7 +30,7 @@ _WORTH_A_TASK_BYTES: Final = _MIB
 _SKEWED_FACTOR: Final = 5
 _SKEWED_BYTES: Final = 256 * _MIB
 _MOST_PARTS: Final = 1_000
-"""Of one bucket."""
+"""Of one bucket; up to twice as many if its producers' shares do not fit together."""
 
 
 def lay_out(graph: ExecutionGraph, slots: int, at_ms: int) -> tuple[StageLaidOut, ...]:

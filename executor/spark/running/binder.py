@@ -223,7 +223,7 @@ class Binder:
         spec = {
             "job": key.job_id,
             "group": group,
-            "partitions": _partitions(task_set, plan),
+            "partitions": task_set.partitions,
             "ordered": is_ordered,
             "sparing": key in self._sparing,
             "inputs": self._inputs(key.job_id, task_set, sources),
@@ -273,11 +273,6 @@ class Binder:
             "addresses": [task.address for task in stream.tasks],
             "alone": source.is_alone,
         }
-
-
-def _partitions(task_set: pb.TaskSet, plan: StagePlan) -> int:
-    """Return how many tasks a stage has, as it was laid out."""
-    return 1 if task_set.fused else len(task_set.reads) or plan.partitions
 
 
 def _layout(task_set: pb.TaskSet, parts: Sequence[StagePlan]) -> dict[str, Any]:

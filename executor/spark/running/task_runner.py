@@ -383,7 +383,7 @@ class StageRunner:
             if event["failure"]["out_of_memory"]:
                 self.binder.spare(run.stage)
             report = _report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
-            report.failed_metrics.CopyFrom(self._metrics_of(run, event))
+            report.failed_metrics.CopyFrom(_metrics_of(run, event))
             return report
         if run.is_streamed:
             self._streamed.add(run.stage.job_id)
@@ -399,14 +399,9 @@ class StageRunner:
         success.output.files.extend(event["files"])
         success.bucket_sizes = base64.b64decode(event["bucket_sizes"])
         success.inline_result = inline
-        success.metrics.CopyFrom(self._metrics_of(run, event))
+        success.metrics.CopyFrom(_metrics_of(run, event))
         self._add_operators(run, success, event.get("op_metrics", ""))
         return report
-
-    def _metrics_of(self, run: _Run, event: dict[str, Any]) -> pb.TaskMetrics:
-        metrics = metrics_of(event)
-        metrics.bind_ms, metrics.codegen_ms = run.bind_ms, run.codegen_ms
-        return metrics
 
     def progress(self, control: Mapping[str, TaskKey]) -> list[pb.AttemptProgress]:
         """Return what running tasks have read; *control*: the planning tasks, by their job groups."""
@@ -460,6 +455,12 @@ class StageRunner:
             run.on_report(report)
         except Exception:
             log.exception("report_callback_failed", run=run.name)
+
+
+def _metrics_of(run: _Run, event: dict[str, Any]) -> pb.TaskMetrics:
+    metrics = metrics_of(event)
+    metrics.bind_ms, metrics.codegen_ms = run.bind_ms, run.codegen_ms
+    return metrics
 
 
 def _named_attempts(task_set: pb.TaskSet) -> str:
