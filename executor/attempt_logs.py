@@ -18,7 +18,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_LOG_BYTES, MAX_LOGS, MAX_LOGS_BYTES, MAX_TAIL_CHARS
 from onager.protocol.task_keys import task_id, task_key
-from onager.redaction import shown_text
+from onager.redaction import REDACTED, shown_text
 
 ATTEMPTS: Final = 512
 """Attempts that logged something, of which lines are kept."""
@@ -160,7 +160,8 @@ class AttemptLogs:
             ahead = log.since(max(0, wanted - _REDACTED_AHEAD))[1]
             begin, before = log.since(wanted)
         # A secret between quotes may span lines, so what is shown may have fewer of them.
-        text = _shown(ahead).removeprefix(_shown(ahead[: len(ahead) - len(before)])).encode()
+        shown = _shown(ahead).removeprefix(_shown(ahead[: len(ahead) - len(before)]))
+        text = (shown or (f"{REDACTED}\n" if before else "")).encode()
         if len(text) > most_bytes:  # redaction made it longer
             text = text[-most_bytes:].partition(b"\n")[2]
             begin = max(begin, end - len(text))

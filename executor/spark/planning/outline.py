@@ -33,7 +33,7 @@ class PlanNode:
 
     @property
     def looks_at_all_partitions(self) -> bool:
-        """Whether it joins with a broadcast of which rows without a match are kept: only all partitions know these."""
+        """Whether it joins so that what becomes of a row of its broadcast depends on matches in all partitions."""
         return self.kind == "BroadcastNestedLoopJoinExec" and self.particulars == "all"
 
 
