@@ -32,14 +32,7 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
 from onager.executor.spark.kernel import Kernel
-from onager.executor.spark.running.binder import (
-    NOTHING_FUSED,
-    Binder,
-    BoundPlan,
-    FusedPlans,
-    StageKey,
-    stage_key,
-)
+from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, BoundPlan, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.running.readings import by_run, progress_of
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
@@ -69,9 +62,9 @@ class _Run:
     task_set: pb.TaskSet
     on_report: OnReport
     started_ms: int
-    made_by: MadeBy | None = None
+    made_by: MadeBy | None
     """The versions that made the stage's plan."""
-    fused: FusedPlans = field(default_factory=dict)
+    fused: FusedPlans
     open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
     """The tasks that have not been reported, by partition."""
     submitted: bool = False
