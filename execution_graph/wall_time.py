@@ -185,10 +185,14 @@ class WallTime:
         self._note_reason()
 
     def lack(self) -> None:
-        """Note that what happened from the last event to the next one is not known."""
+        """Note that what happened from the last event to the next one is not known, nor, from then on, who waits."""
         for key, launch in list(self._live.items()):
             self._ended(key)
             self._add(launch.use, launch.at_ms, self._now_ms)
+        for stage in self._stages.values():
+            stage.partitions = 0  # any of its tasks may be done
+        self._open.clear()
+        self._pauses.clear()
         self._is_lacking = True
         self._note_reason()
 
