@@ -51,8 +51,7 @@ def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -
             if stage.speculative and has_another(stage, event.partition):
                 stopped.append(_cost_of_other(stage, event))
             if times is not None:
-                rest_ms = at_ms - task.launched_ms - cost.queued_ms - cost.run_ms
-                rest_ms = max(0, rest_ms)
+                rest_ms = max(0, at_ms - task.launched_ms - cost.queued_ms - cost.run_ms)
                 times[event.partition] = TaskTimes(cost.queued_ms, cost.run_ms, cost.fetch_ms, rest_ms)
             if durations_ms is not None:
                 durations_ms[event.partition] = max(0, at_ms - task.launched_ms)

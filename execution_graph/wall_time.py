@@ -14,7 +14,7 @@ launch is known.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -90,6 +90,11 @@ class _Launch:
     executor_id: str
     incarnation: str
 
+    @property
+    def use(self) -> TimeUse:
+        """What its time is taken for while nobody has reported."""
+        return _RUNNING.get(self.work, TimeUse.PUBLISHING)
+
 
 @dataclass(slots=True)
 class _Stage:
@@ -123,7 +128,7 @@ _Key = tuple[int, int, int, int]
 class WallTime:
     """Follows a job's events, one by one in the order of its log, and divides the time so far."""
 
-    def __init__(self, submitted_ms: int, limits: RetryLimits, is_streaming: bool = False) -> None:  # noqa: FBT001, FBT002
+    def __init__(self, submitted_ms: int, limits: RetryLimits, *, is_streaming: bool = False) -> None:
         """Follow a job of that submission; *is_streaming*: its stages run together (`pipelined`)."""
         self._submitted_ms = self._now_ms = submitted_ms
         self._limits = limits
@@ -180,9 +185,14 @@ class WallTime:
         self._note_reason()
 
     def lack(self) -> None:
-        """Note that what happened from the last event to the next one is not known."""
-        for key in list(self._live):
+        """Note that what happened from the last event to the next one is not known, nor, from then on, who waits."""
+        for key, launch in list(self._live.items()):
             self._ended(key)
+            self._add(launch.use, launch.at_ms, self._now_ms)
+        for stage in self._stages.values():
+            stage.partitions = 0  # any of its tasks may be done
+        self._open.clear()
+        self._pauses.clear()
         self._is_lacking = True
         self._note_reason()
 
@@ -201,8 +211,7 @@ class WallTime:
         stage = self._stage(event.stage_id)
         if event.stage_attempt > stage.attempt:
             stage.attempt = event.stage_attempt
-            of_before = [k for k in self._live if k[0] == event.stage_id and k[1] < event.stage_attempt]
-            self._waste_all(of_before)
+            self._waste_all([k for k in self._live if k[0] == event.stage_id and k[1] < event.stage_attempt])
         self._begin(event.stage_id)
         for partition, attempt in event.tasks:
             key = (event.stage_id, event.stage_attempt, partition, attempt)
@@ -294,7 +303,7 @@ class WallTime:
         if launch is not None:
             self._lay_wasted(launch, NO_METRICS)
 
-    def _waste_all(self, keys: "Sequence[_Key] | Iterator[_Key] | dict[_Key, _Launch]") -> None:
+    def _waste_all(self, keys: Iterable[_Key]) -> None:
         for key in list(keys):
             self._waste(key)
 
@@ -413,7 +422,7 @@ class WallTime:
         """Yield begin, end and the weights of what was done, without gaps; launching counts where nothing else does."""
         steps = dict(self._steps)
         for launch in self._live.values():
-            index = _INDEX[_RUNNING.get(launch.work, TimeUse.PUBLISHING)]
+            index = _INDEX[launch.use]
             for at_ms, weight in ((launch.at_ms, _WHOLE), (until_ms, -_WHOLE)):
                 steps[at_ms << _SHIFT | index] = steps.get(at_ms << _SHIFT | index, 0) + weight
         launching = _INDEX[TimeUse.LAUNCHING]

@@ -18,7 +18,7 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_LOG_BYTES, MAX_LOGS, MAX_LOGS_BYTES, MAX_TAIL_CHARS
 from onager.protocol.task_keys import task_id, task_key
-from onager.redaction import shown_text
+from onager.redaction import REDACTED, shown_text
 
 ATTEMPTS: Final = 512
 """Attempts that logged something, of which lines are kept."""
@@ -36,6 +36,10 @@ _REDACTED_AHEAD: Final = 4 * 1024
 """A secret that begins so far before what is shown is still found."""
 _SILENT_EVENTS: Final = frozenset({"function_printed", "function_printed_more"})
 """Events that repeat lines of a job's function, which come by themselves."""
+
+
+_TOLD_FIRST: Final = frozenset({"timestamp", "level", "event", "job_id", "stage_id", "partition", "attempt"})
+"""Fields that a line begins with, or that say whose it is."""
 
 
 class _Log:
@@ -155,10 +159,9 @@ class AttemptLogs:
             wanted = max(after, end - most_bytes)
             ahead = log.since(max(0, wanted - _REDACTED_AHEAD))[1]
             begin, before = log.since(wanted)
-        shown = _shown(ahead)
-        if len(ahead) > len(before):
-            shown = "".join(shown.splitlines(keepends=True)[-before.count(b"\n") :]) if before else ""
-        text = shown.encode()
+        # A secret between quotes may span lines, so what is shown may have fewer of them.
+        shown = _shown(ahead).removeprefix(_shown(ahead[: len(ahead) - len(before)]))
+        text = (shown or (f"{REDACTED}\n" if before else "")).encode()
         if len(text) > most_bytes:  # redaction made it longer
             text = text[-most_bytes:].partition(b"\n")[2]
             begin = max(begin, end - len(text))
@@ -214,6 +217,5 @@ def keep_line(event: Mapping[str, object]) -> None:
     if (found := _current.get()) is None or event.get("event") in _SILENT_EVENTS:
         return
     logs, key = found
-    told = {"timestamp", "level", "event", "job_id", "stage_id", "partition", "attempt"}
-    fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in told)
+    fields = " ".join(f"{name}={value}" for name, value in event.items() if name not in _TOLD_FIRST)
     logs.add(key, f"{event.get('timestamp', '')} {event.get('level', '')} {event.get('event', '')} {fields}".rstrip())

@@ -94,10 +94,11 @@ class Agent:
         self._clock = clock
         self._id = settings.executor_id
         self._log = structlog.get_logger().bind(executor_id=self._id)
-        self._attempts = AttemptTable(settings.slots, clock, lambda key: self._load.rss_bytes(key))  # noqa: PLW0108 - made below
+        self._threads = Threads()
+        self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
+        self._attempts = AttemptTable(settings.slots, clock, self._load.rss_bytes)
         self._set_aside = SetAsideNotice(self._id)
         self._blobs = BlobCache(gateway.fetch_blob, settings.blob_cache_bytes)
-        self._threads = Threads()
         self._exchange = ExchangeWatch(
             lambda: self._threads.looks(worker.exchange_contents),
             identity.incarnation,
@@ -109,7 +110,6 @@ class Agent:
             lambda: self._membership.beat(),  # noqa: PLW0108 - made below
             self._id,
         )
-        self._load = LoadWatch(lambda: self._threads.samples(worker.sample_load))
         self._progress = ProgressWatch(
             lambda: self._threads.samples(worker.progress), lambda: self._attempts.active > 0
         )
@@ -140,17 +140,17 @@ class Agent:
         """The poll answers that may come as a call, by the number of the poll's list."""
         self._changed = asyncio.Event()
         """Set whenever slots may have become free, or a poll has something else to say."""
+        self._draining = asyncio.Event()
         logs = logs or AttemptLogs()
         self._asks = Asks(
             gateway,
             logs,
             executor_id=self._id,
             incarnation=identity.incarnation,
-            is_draining=lambda: self._draining.is_set(),  # noqa: PLW0108 - made below
+            is_draining=self._draining.is_set,
             on_drain=self._drain_on_request,
             read=self._threads.logs,
         )
-        self._draining = asyncio.Event()
         self._is_pressed = asyncio.Event()
         """Set when running tasks have only the grace period left: at a signal, not when schedulers drain it."""
         self._must_stop = asyncio.Event()

@@ -49,6 +49,5 @@ class Threads:
 
     def close(self) -> None:
         """Start nothing more."""
-        blocking = (self.starts, self.cancels, self.clean_ups, self.liveness, self.looks, self.probes, self.samples)
-        for calls in (*blocking, self.logs):
+        for calls in vars(self).values():
             calls.close()

@@ -47,7 +47,9 @@ class JvmOutput:
         if _LEVELS[level] < self._least:
             return ""
         if key is not None:
-            lines[0] += f"  job_id={key.job_id} stage_id={key.stage_id} partition={key.partition} attempt={key[4]}"
+            lines[0] += (
+                f"  job_id={key.job_id} stage_id={key.stage_id} partition={key.partition} attempt={key.task_attempt}"
+            )
         return "\n".join(lines) + "\n"
 
 

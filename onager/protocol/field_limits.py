@@ -443,7 +443,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "streams": Many(10_000, PART),
         "inputs_digest": ID,
         "fused": Many(MAX_STAGES, PART),
-        "reads": Many(100_000, PART),
+        "reads": Many(MAX_TASKS_OF_STAGE, PART),
     },
     "FusedStage": {"stage_id": PLAIN, "plan_digest": ID},
     "TaskRead": {

@@ -70,8 +70,8 @@ class WallTimes:
         if found is None:
             if not self._has_room():
                 return ()
-            is_streaming = graph.pipeline is not None
-            found = self._followed[key] = _Followed(WallTime(graph.submitted_ms, graph.limits, is_streaming))
+            time = WallTime(graph.submitted_ms, graph.limits, is_streaming=graph.pipeline is not None)
+            found = self._followed[key] = _Followed(time)
         self._followed.move_to_end(key)
         is_fresh = self._clock.monotonic_s() < found.kept_until_s
         if graph.is_active and is_fresh and found.reading is None:

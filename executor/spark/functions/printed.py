@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from onager.executor.attempt_logs import current_attempt
+from onager.executor.attempt_logs import LINE_BYTES, current_attempt
 
 MOST_LINES: Final = 200
 MOST_CHARACTERS: Final = 500
@@ -39,7 +39,7 @@ class Printed:
         *lines, self._line = (self._line + chunk).split(b"\n")
         for line in lines:
             self._tell(line)
-        self._line = self._line[: 4 * MOST_CHARACTERS]
+        self._line = self._line[: LINE_BYTES + 1]  # the log cuts it, and says so
 
     def close(self) -> None:
         """Log the last line, and the total size if lines were left out."""
@@ -49,14 +49,11 @@ class Printed:
             self._log.info("function_printed_more", total_bytes=self._bytes, lines_shown=MOST_LINES)
 
     def _tell(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip("\r")
         if self._attempt is not None:
             logs, key = self._attempt
-            logs.add(key, line.decode(errors="replace").rstrip("\r"))
+            logs.add(key, text)
         if self._lines < MOST_LINES:
-            text = "".join(
-                c if c.isprintable() or c == "\t" else "·" for c in line.decode(errors="replace").rstrip("\r")
-            )
-            self._log.info(
-                "function_printed", line=text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
-            )
+            shown = "".join(c if c.isprintable() or c == "\t" else "·" for c in text[:MOST_CHARACTERS])
+            self._log.info("function_printed", line=shown if len(text) <= MOST_CHARACTERS else f"{shown}…")
             self._lines += 1

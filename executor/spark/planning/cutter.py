@@ -296,7 +296,7 @@ class Cutter:
             self._replace(draft, node.child, leaf)
             self._visit_subqueries(node, draft)
             return
-        if _looks_at_all_partitions(node):
+        if node.looks_at_all_partitions:
             self._replace_collecting_join(node, draft)
             return
         for child in node.children:
@@ -395,7 +395,7 @@ class Cutter:
                 return 1
             return self._buckets(exchange)
         rule = KNOWN[node.kind].tasks
-        if rule is Tasks.ONE or _looks_at_all_partitions(node):
+        if rule is Tasks.ONE or node.looks_at_all_partitions:
             return 1
         if rule is Tasks.STREAMED:
             return self._tasks(streamed_child(self._outline, node))
@@ -446,10 +446,6 @@ def _brings_buckets(exchange: PlanNode) -> bool:
     """Return whether rows carry their bucket through *exchange* as a column, because a subquery determines it."""
     partitioning = exchange.particulars.split(" ")[0]
     return exchange.kind == "ShuffleExchangeExec" and partitioning in HASH_PARTITIONINGS and bool(exchange.subqueries)
-
-
-def _looks_at_all_partitions(node: PlanNode) -> bool:
-    return node.kind == "BroadcastNestedLoopJoinExec" and node.particulars == "all"
 
 
 def combined(rule: Tasks, counts: Sequence[int], most: int) -> int:

@@ -115,7 +115,7 @@ class _Stage:
             and not self._has_leaves
             and not self._arrives_whole
             and all(KNOWN[node.kind].tasks in _KEEPS_BUCKETS for node in self.inside)
-            and not any(_looks_at_all(node) for node in self.inside)
+            and not any(node.looks_at_all_partitions for node in self.inside)
             and all(kind in _MERGED_PARTITIONINGS and why in FREE_ORIGINS for kind, _, why in self._buckets)
         )
 
@@ -123,7 +123,7 @@ class _Stage:
 
     def may_fuse(self, *, is_result: bool) -> bool:
         """Return whether one task may compute it within another stage's plan, or with other stages in its own."""
-        if any(_looks_at_all(node) for node in self.inside):
+        if any(node.looks_at_all_partitions for node in self.inside):
             return False  # it runs all that is below it twice
         is_sized = any(number != "1" and why not in FREE_ORIGINS for _, number, why in self._buckets) or any(
             KNOWN[node.kind].tasks is Tasks.COALESCED and node.particulars != "1" for node in self.inside
@@ -160,10 +160,6 @@ class _Stage:
         while node.kind in _BELOW_SPLIT and not self._is_input(node):
             node = node.child
         return node if node.kind in EXCHANGES else None
-
-
-def _looks_at_all(node: PlanNode) -> bool:
-    return node.kind == "BroadcastNestedLoopJoinExec" and node.particulars == "all"
 
 
 def _is_split_above(node: PlanNode) -> bool:

@@ -31,6 +31,11 @@ class PlanNode:
         (only,) = self.children
         return only
 
+    @property
+    def looks_at_all_partitions(self) -> bool:
+        """Whether it joins so that what becomes of a row of its broadcast depends on matches in all partitions."""
+        return self.kind == "BroadcastNestedLoopJoinExec" and self.particulars == "all"
+
 
 class Outline:
     """The nodes of one physical plan, without code generation and row/column transitions."""

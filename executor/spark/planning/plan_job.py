@@ -157,7 +157,7 @@ def _query(
     call_function: CallFunction,
     until_planned: ExitStack,
     private: PrivatePaths,
-) -> "_Query":
+) -> _Query:
     """Return the job's query, and its sink with all options."""
     given = spec.sink if spec.HasField("sink") and spec.sink.path else None
     query = _frame(spec, session, call_function, until_planned)
@@ -186,7 +186,7 @@ def _query(
     return replace(query, sink=sink)
 
 
-def _frame(spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack) -> "_Query":
+def _frame(spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack) -> _Query:
     """Return the job's query, and the sink if its script names one."""
     register_views(session, spec)
     if spec.HasField("python"):

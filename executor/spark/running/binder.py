@@ -17,13 +17,7 @@ from onager.exchange_layout import stage_directory
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import Kernel
-from onager.executor.spark.stage_plan import (
-    ExchangeInput,
-    LeafInput,
-    ResultOutput,
-    StagePlan,
-    StageSource,
-)
+from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan, StageSource
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
 from onager.redaction import shown_text
@@ -219,12 +213,11 @@ class Binder:
         session = self.session(plan.conf)
         parts = [plan, *(fused[StageId(stage.stage_id)] for stage in task_set.fused)]
         sources = [source for part in parts for source in part.inputs]
-        is_ordered = isinstance(plan.output, ResultOutput)
         spec = {
             "job": key.job_id,
             "group": group,
-            "partitions": _partitions(task_set, plan),
-            "ordered": is_ordered,
+            "partitions": task_set.partitions,
+            "ordered": isinstance(plan.output, ResultOutput),
             "sparing": key in self._sparing,
             "inputs": self._inputs(key.job_id, task_set, sources),
             "metrics": plan.metrics,
@@ -236,8 +229,7 @@ class Binder:
         ]
         bound = self._kernel.bind(session, plan.fragment, spec, rebuilt, [part.fragment for part in parts[1:]])
         nodes = self._kernel.operators(bound)
-        plan_of_metrics = None if nodes is None else bound_plan(nodes)
-        return BoundStage(bound, plan_of_metrics, self._kernel.codegen_ms(bound))
+        return BoundStage(bound, None if nodes is None else bound_plan(nodes), self._kernel.codegen_ms(bound))
 
     def _inputs(
         self, job_id: JobId, task_set: pb.TaskSet, sources: Sequence[StageSource]
@@ -275,17 +267,10 @@ class Binder:
         }
 
 
-def _partitions(task_set: pb.TaskSet, plan: StagePlan) -> int:
-    """Return how many tasks a stage has, as it was laid out."""
-    return 1 if task_set.fused else len(task_set.reads) or plan.partitions
-
-
 def _layout(task_set: pb.TaskSet, parts: Sequence[StagePlan]) -> dict[str, Any]:
     """Return how a stage was laid out: what it computes of other stages, or what each task reads."""
     if task_set.fused:
-        first = itertools.accumulate(len(part.inputs) for part in parts[:-1])
-        fused = zip(task_set.fused, first, strict=True)
-        return {"fused": [{"stage": stage.stage_id, "first_input": at} for stage, at in fused]}
+        return {"fused": list(itertools.accumulate(len(part.inputs) for part in parts[:-1]))}
     if not task_set.reads:
         return {}
     return {

@@ -32,14 +32,7 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
 from onager.executor.spark.kernel import Kernel
-from onager.executor.spark.running.binder import (
-    NOTHING_FUSED,
-    Binder,
-    BoundPlan,
-    FusedPlans,
-    StageKey,
-    stage_key,
-)
+from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, BoundPlan, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.running.readings import by_run, progress_of
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
@@ -69,9 +62,9 @@ class _Run:
     task_set: pb.TaskSet
     on_report: OnReport
     started_ms: int
-    made_by: MadeBy | None = None
+    made_by: MadeBy | None
     """The versions that made the stage's plan."""
-    fused: FusedPlans = field(default_factory=dict)
+    fused: FusedPlans
     open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
     """The tasks that have not been reported, by partition."""
     submitted: bool = False
@@ -383,7 +376,7 @@ class StageRunner:
             if event["failure"]["out_of_memory"]:
                 self.binder.spare(run.stage)
             report = _report_of(key, started, ended, failures.from_kernel(event["failure"], run.made_by))
-            report.failed_metrics.CopyFrom(self._metrics_of(run, event))
+            report.failed_metrics.CopyFrom(_metrics_of(run, event))
             return report
         if run.is_streamed:
             self._streamed.add(run.stage.job_id)
@@ -399,14 +392,9 @@ class StageRunner:
         success.output.files.extend(event["files"])
         success.bucket_sizes = base64.b64decode(event["bucket_sizes"])
         success.inline_result = inline
-        success.metrics.CopyFrom(self._metrics_of(run, event))
+        success.metrics.CopyFrom(_metrics_of(run, event))
         self._add_operators(run, success, event.get("op_metrics", ""))
         return report
-
-    def _metrics_of(self, run: _Run, event: dict[str, Any]) -> pb.TaskMetrics:
-        metrics = metrics_of(event)
-        metrics.bind_ms, metrics.codegen_ms = run.bind_ms, run.codegen_ms
-        return metrics
 
     def progress(self, control: Mapping[str, TaskKey]) -> list[pb.AttemptProgress]:
         """Return what running tasks have read; *control*: the planning tasks, by their job groups."""
@@ -460,6 +448,12 @@ class StageRunner:
             run.on_report(report)
         except Exception:
             log.exception("report_callback_failed", run=run.name)
+
+
+def _metrics_of(run: _Run, event: dict[str, Any]) -> pb.TaskMetrics:
+    metrics = metrics_of(event)
+    metrics.bind_ms, metrics.codegen_ms = run.bind_ms, run.codegen_ms
+    return metrics
 
 
 def _named_attempts(task_set: pb.TaskSet) -> str:

@@ -19,6 +19,7 @@ from onager.execution_graph import (
     StageWork,
     TaskRead,
     apply,
+    apply_all,
     can_judge,
     decode_graph,
     encode_graph,
@@ -27,6 +28,8 @@ from onager.execution_graph import (
     violations,
 )
 from onager.execution_graph.bucket_sizes import MOST_SIZES, total_bytes
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.checking import check
 from tests.unit.execution_graph.builder import Job, planned, stage, with_sink
 
 MIB = 1 << 20
@@ -389,6 +392,18 @@ def test_no_bucket_is_split(sizes: list[list[int]], split: tuple[int, ...]) -> N
     job = adaptive(exchange(1, len(sizes), 3), merging(2, 3, reads=(1,), split=split, may_merge=False))
     measure(job, 1, sizes)
     assert laid(job) == []
+
+
+def test_a_layout_has_no_more_tasks_than_an_executor_accepts() -> None:
+    buckets, producers, skewed = 131, 1_999, 65
+    job = adaptive(exchange(1, producers, buckets), merging(2, buckets, reads=(1,), split=(1,)), target_bytes=1)
+    job.launch("a", producers)
+    text = sizes_text(bytes([byte_of(MIB)] * skewed + [0] * (buckets - skewed)), buckets, producers)
+    made = [job.success(1, partition) for partition in range(producers)]
+    measured = [replace(each, output=replace(each.output, bytes=1, bucket_sizes=text)) for each in made]
+    (event,) = lay_out(apply_all(job.graph, measured), 2, job.tick())
+    assert len(event.reads) > skewed * producers
+    check(pb.TaskSet(reads=[pb.TaskRead()] * len(event.reads)), "TaskSet")
 
 
 def test_a_layout_survives_losses_and_the_record() -> None:

@@ -135,6 +135,38 @@ def test_what_is_not_kept_is_unknown() -> None:
     assert [(s.use.value, s.ms) for s in told.shares(2_200)] == [("unknown", 1_200)]
 
 
+def test_what_ran_before_the_unknown_was_running() -> None:
+    story = planned(stage(1, 2), planning=TaskMetrics(run_ms=100))
+    story.launch(200, limit=1)
+    story.launch(1_200, limit=1)
+    for event in story.job.log:
+        story.told.add(event)
+    story.told.lack()
+    found = {share.use.value: share.ms for share in story.told.shares(3_200)}
+    assert found["running"] == 1_000
+    assert found["unknown"] == 1_000
+
+
+def test_what_ended_in_the_unknown_is_not_waited_for() -> None:
+    story = planned(stage(1, 2), stage(2, 1, reads=(1,)), planning=TaskMetrics(run_ms=100))
+    story.launch(200, limit=1)
+    seen = len(story.job.log)
+    story.launch(300, limit=1)
+    story.succeed(400, 0, run_ms=100)
+    story.succeed(500, 1, run_ms=100)
+    lacking = len(story.job.log)
+    story.launch(1_000)
+    story.succeed(1_100, 0, stage_id=2, run_ms=100)
+    for event in story.job.log[:seen]:
+        story.told.add(event)
+    story.told.lack()
+    for event in story.job.log[lacking:]:
+        story.told.add(event)
+    found = {share.use.value: share.ms for share in story.told.shares(3_100)}
+    assert found["waiting"] < 10
+    assert found["scheduling"] >= 1_000
+
+
 def test_a_job_that_runs_is_running() -> None:
     story = planned(stage(1, 1), planning=TaskMetrics(run_ms=100))
     story.launch(200)

@@ -133,6 +133,29 @@ def test_a_secret_in_the_line_above_does_not_shift_what_is_shown():
     assert logs.tail(key(), 10) == "two\nthree\n"
 
 
+def test_a_secret_of_several_lines_does_not_show_lines_again():
+    logs = AttemptLogs()
+    logs.add(key(), "one")
+    logs.add(key(), "two")
+    (before,) = logs.answer(ask()).logs
+    for line in ('token="abc', "def", 'ghi"', "three"):
+        logs.add(key(), line)
+    after = [pb.LogPosition(task=task_id(key()), position=before.end)]
+    (more,) = logs.answer(ask(after=after)).logs
+    assert more.text == b"token=*********(redacted)\nthree\n"
+    assert logs.tail(key(), 12) == "\nthree\n", "it began above what is shown"
+
+
+def test_a_reader_goes_on_within_a_secret():
+    logs = AttemptLogs()
+    logs.add(key(), 'token="abc')
+    (before,) = logs.answer(ask()).logs
+    logs.add(key(), "def")
+    answer = logs.answer(ask(after=[pb.LogPosition(task=task_id(key()), position=before.end)]))
+    assert [log.text for log in answer.logs] == [b"*********(redacted)\n"]
+    assert (answer.logs[0].end, answer.left_out) == (before.end + 4, 0)
+
+
 def test_an_attempt_that_logged_nothing_has_no_log():
     logs = AttemptLogs()
     logs.end(key())

@@ -4,8 +4,10 @@ import pytest
 import structlog
 
 from onager.errors import InvalidSettingError
+from onager.executor.attempt_logs import LINE_BYTES, AttemptLogs, working_on
 from onager.executor.spark.functions.calls import timeout_of
 from onager.executor.spark.functions.printed import KEPT_BYTES, MOST_LINES, Printed
+from onager.ids import JobId, Partition, StageId, TaskKey
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,17 @@ def test_lines_are_logged_with_the_job_however_they_come():
     assert [event["line"] for event in events] == ["one", "two", "\ufffd·[2J", "last"]
     assert {event["job_id"] for event in events} == {"job-1"}
     assert end == "one\ntwo\n\ufffd\x1b[2J\r\nlast"
+
+
+def test_a_long_line_that_comes_in_pieces_is_whole_in_the_log_of_the_attempt():
+    logs, key = AttemptLogs(), TaskKey(JobId("job-1"), StageId(0), 0, Partition(0), 0)
+    line = b"".join(b"%05d" % n for n in range(1_000))
+    with working_on(logs, key):
+        told([line[:3_000], line[3_000:] + b"\nnext", b"y" * 10_000, b"z\nlast"])
+    first, cut, last = logs.tail(key).splitlines()
+    assert first == line.decode()
+    assert cut == "next" + "y" * (LINE_BYTES - 4) + "…"
+    assert last == "last"
 
 
 def test_however_much_is_printed_little_is_kept():

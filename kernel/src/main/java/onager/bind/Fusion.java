@@ -79,7 +79,7 @@ final class Fusion {
     }
 
     private SparkPlan fused(int index) {
-        return new Part(spec.fused().get(index).firstInput()).node(fragments.get(index));
+        return new Part(spec.fused().get(index)).node(fragments.get(index));
     }
 
     /** Return *plan* with its columns under the ids of *output*, which differ where an exchange is reused. */

@@ -95,7 +95,7 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
     public long broadcastBytes(int index) {
         return largeness.computeIfAbsent(index, i -> {
             InputSpec input = spec.inputs().get(i);
-            long plain = input.writers() > MOST_INDEXES ? UNPACKED * input.bytes() : files(input, Mode.SLICE, 1).plainBytes();
+            long plain = input.writers() > MOST_INDEXES ? UNPACKED * input.bytes() : files(input, Mode.ALL, 1).largestPartition();
             return plain + plain / 2 + BYTES_OF_ENTRY * LongStream.of(input.rows()).sum();
         });
     }
@@ -131,7 +131,7 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         InputSpec input = spec.inputs().get(index);
         boolean isKnown = input != null && !input.isStream() && input.ordering() == null && input.writers() <= MOST_INDEXES;
         if (isKnown && spec.isFused()) {
-            return files(input, Mode.ALL, 1).plainBytes();
+            return files(input, Mode.ALL, 1).largestPartition();
         }
         return isKnown && !input.readsAll() ? files(input, false).largestPartition() : -1L;
     }

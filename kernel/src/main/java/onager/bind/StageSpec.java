@@ -13,13 +13,10 @@ import onager.rows.InputSpec;
  * @param metrics the metrics that its tasks report; null: none
  * @param inputs its inputs, then those of each fused stage; null for leaves
  * @param reads what each task reads of the inputs by bucket; null: as the stage was planned
- * @param fused the stages that its only task computes, too; null: none
+ * @param fused the index of the first input of each stage that its only task computes, too; null: none
  */
 public record StageSpec(String job, String group, int partitions, boolean ordered, boolean sparing, BoundPlan.Wanted metrics,
-        List<InputSpec> inputs, List<BucketRead> reads, List<Fused> fused) {
-    /** A fused stage, and the index of the first of its inputs. */
-    public record Fused(int stage, int firstInput) {}
-
+        List<InputSpec> inputs, List<BucketRead> reads, List<Integer> fused) {
     public StageSpec {
         metrics = metrics == null ? BoundPlan.Wanted.OFF : metrics;
         fused = fused == null ? List.of() : fused;

@@ -29,7 +29,7 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
-/** Facts about queries that the planner needs before Spark makes a physical plan. */
+/** Facts about queries that their logical plans tell. */
 public final class Queries {
     static final BigInt MOST_NUMBERS = BigInt.apply(1L << 50);
 

@@ -24,7 +24,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
     public enum Mode {
         /** Bucket i, or what the i-th of the given reads says. */
         BUCKET,
-        /** All buckets of the i-th slice of producers; with one partition, everything. */
+        /** All buckets of the i-th slice of producers. */
         SLICE,
         /** Everything. */
         ALL
@@ -65,18 +65,15 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
 
     @Override
     public ExchangeSource open(int i, TaskContext context) {
-        return switch (mode) {
-            case BUCKET -> new Frames(context, read(i));
-            case SLICE -> {
-                int from = (int) ((long) runs() * i / partitions);
-                yield new Frames(context, BucketRead.all(from, (int) ((long) runs() * (i + 1) / partitions)));
-            }
-            case ALL -> new Frames(context, BucketRead.all(0, runs()));
-        };
+        return new Frames(context, read(i));
     }
 
     private BucketRead read(int i) {
-        return reads == null ? BucketRead.bucket(i, 0, runs()) : reads[i].of(spec.stage(), runs());
+        return switch (mode) {
+            case BUCKET -> reads == null ? BucketRead.bucket(i, 0, runs()) : reads[i].of(spec.stage(), runs());
+            case SLICE -> BucketRead.all((int) ((long) runs() * i / partitions), (int) ((long) runs() * (i + 1) / partitions));
+            case ALL -> BucketRead.all(0, runs());
+        };
     }
 
     @Override
@@ -97,7 +94,7 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         return new Frames(null, BucketRead.bucket(SAMPLES, 0, runs()));
     }
 
-    /** Return the uncompressed size of the largest partition, of buckets; reads the index of every file. */
+    /** Return the uncompressed size of the largest partition; reads the index of every file. */
     public long largestPartition() {
         var bytes = new long[partitions];
         for (int p = 0; p < runs(); p++) {
@@ -105,7 +102,8 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
                 try {
                     RowFile index = index(p);
                     for (int i = 0; i < partitions; i++) {
-                        bytes[i] += read(i).hasProducer(p) ? plainBytes(index, read(i)) : 0L;
+                        BucketRead read = read(i);
+                        bytes[i] += read.hasProducer(p) ? plainBytes(index, read) : 0L;
                     }
                 } catch (IOException | IndexOutOfBoundsException e) {
                     throw failure(p, e);
@@ -113,22 +111,6 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
             }
         }
         return LongStream.of(bytes).max().orElse(0L);
-    }
-
-    /** Return the uncompressed size of all files; reads the index of every file. */
-    public long plainBytes() {
-        long bytes = 0;
-        for (int p = 0; p < runs(); p++) {
-            if (spec.rows()[p] > 0L) {
-                try {
-                    RowFile index = index(p);
-                    bytes += plainBytes(index, BucketRead.all(p, p + 1));
-                } catch (IOException | IndexOutOfBoundsException e) {
-                    throw failure(p, e);
-                }
-            }
-        }
-        return bytes;
     }
 
     private static long plainBytes(RowFile index, BucketRead read) {

@@ -56,15 +56,6 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
 
     @Override
     public Outcome apply(TaskContext context, Iterator<InternalRow> rows) {
-        var reading = Readings.begin(common.run, context);
-        try {
-            return outcome(context, rows);
-        } finally {
-            Readings.end(reading);
-        }
-    }
-
-    private Outcome outcome(TaskContext context, Iterator<InternalRow> rows) {
         int partition = context.partitionId();
         var fields = new LinkedHashMap<String, Object>();
         byte[] inline = null;
@@ -72,6 +63,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
         boolean isAgain = context.attemptNumber() > 0 || context.stageAttemptNumber() > 0;
         String nonce = common.nonces.get(partition) + (isAgain ? "-" + context.taskAttemptId() : ""); // the first execution may still be writing
         fields.put("nonce", nonce);
+        var reading = Readings.begin(common.run, context);
         Attempt.enter(context);
         try {
             if (UnwantedTasks.has(common.run, partition, isAgain)) {
@@ -94,6 +86,7 @@ public abstract class Task extends AbstractFunction2<TaskContext, Iterator<Inter
             Thread.interrupted(); // clear the flag, which would disturb Spark's own reporting
         } finally {
             Attempt.leave();
+            Readings.end(reading);
         }
         var m = context.taskMetrics();
         fields.put("ended_ms", System.currentTimeMillis());
