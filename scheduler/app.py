@@ -226,7 +226,7 @@ class Replica:
         """Build what answers calls: of clients, of executors, and of other schedulers."""
         settings, backend, clock = self.settings, self._backend, self._clock
         audit = Audit(backend, clock, settings.scheduler_id)
-        self.exports = JobExports(self.jobs, self.history, self.blobs)
+        self.exports = JobExports(self.jobs, self.history, self.blobs, clock)
         self.wall_times = WallTimes(self.history, clock)
         progress = ProgressView(self.executors, self.queue, clock, self.jobs.sizes, self.live)
         submissions = Submissions(settings, self.jobs, self.blobs, self.members, clock)

@@ -64,6 +64,8 @@ EVENTS_AGAIN_MS: Final = 500
 """How long a browser waits before it opens a stream of events again."""
 WATCH_LOOK_S: Final = 1.0
 """How often a watched job is looked at when it has not changed."""
+TIMELINE_KEPT_S: Final = 0.5
+"""How long the timeline of a running job of many attempts may be shown unchanged."""
 SHARES_KEPT_S: Final = 1.0
 """How long the shares of a running job's wall time may be shown unchanged."""
 SHARES_WAIT_S: Final = 1.0

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from onager.clock import Clock
 from onager.errors import InvalidRequestError, NotFoundError, StateCorruptError
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
@@ -14,7 +15,7 @@ from onager.protocol.apart import LARGE_BYTES, apart
 from onager.scheduler.api.operators import BoundPlan
 from onager.scheduler.api.progress import Explained
 from onager.scheduler.api.spark_log import Known, StagePlan, chosen, lines
-from onager.scheduler.api.timeline import Timeline, Timelines
+from onager.scheduler.api.timeline import Timelines
 from onager.scheduler.api.timeline.picture import picture
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
@@ -27,15 +28,14 @@ log = structlog.get_logger(__name__)
 _Read = TypeVar("_Read")
 
 _CHUNK_BYTES: Final = 256 * 1024
-_BAR_BYTES: Final = 200
 _LINES_AT_ONCE: Final = 200
 
 
 class JobExports:
     """Exports of jobs, whichever scheduler drives them."""
 
-    def __init__(self, jobs: JobStore, history: JobHistory, blobs: BlobStore) -> None:
-        self.timelines = Timelines(jobs, history)
+    def __init__(self, jobs: JobStore, history: JobHistory, blobs: BlobStore, clock: Clock) -> None:
+        self.timelines = Timelines(jobs, history, clock)
         self._blobs = blobs
         self._formats: dict[str, Callable[[JobId, int], AsyncGenerator[bytes, None]]] = {
             "timeline": self._timeline,
@@ -58,12 +58,11 @@ class JobExports:
                     yield content[start : start + _CHUNK_BYTES]
 
     async def _timeline(self, job_id: JobId, after: int) -> AsyncGenerator[bytes, None]:
-        timeline = await self.timelines.get(job_id, after)
-        yield await apart(_size(timeline), timeline.as_json)
+        yield await self.timelines.as_json(job_id, after)
 
     async def _picture(self, job_id: JobId, _: int) -> AsyncGenerator[bytes, None]:
         timeline = await self.timelines.get(job_id)
-        yield (await apart(_size(timeline), picture, timeline)).encode()
+        yield (await apart(LARGE_BYTES, picture, timeline)).encode()
 
     async def _spark_event_log(self, job_id: JobId, _: int) -> AsyncGenerator[bytes, None]:
         story, job = await self.timelines.story(job_id)
@@ -105,7 +104,3 @@ class JobExports:
 def _some(log: Iterator[bytes]) -> bytes:
     """Return the next lines of a log; none at its end."""
     return b"".join(islice(log, _LINES_AT_ONCE))
-
-
-def _size(timeline: Timeline) -> int:
-    return _BAR_BYTES * (len(timeline.bars) + len(timeline.buckets))

@@ -121,7 +121,7 @@ async def exported(backend, job):
             committed = await jobs.commit(stored, (event,), after)
             stored = committed.job
     assert not stored.graph.is_active
-    exports = JobExports(jobs, JobHistory(backend, jobs.recent), blobs)
+    exports = JobExports(jobs, JobHistory(backend, jobs.recent), blobs, clock)
     return b"".join([piece async for piece in exports.export(job_id, "spark-event-log")])
 
 

@@ -12,8 +12,8 @@ from onager.scheduler.api.timeline.model import (
 )
 from onager.scheduler.api.timeline.picture import STYLE_HASH
 from onager.scheduler.api.timeline.reading import Timelines
-from onager.scheduler.api.timeline.story import Story
-from onager.scheduler.api.timeline.telling import MOST_BARS, timeline_of
+from onager.scheduler.api.timeline.story import MOST_BARS, Story
+from onager.scheduler.api.timeline.telling import timeline_of
 
 __all__ = [
     "MOST_BARS",

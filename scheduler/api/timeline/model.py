@@ -133,7 +133,7 @@ class Timeline(_Part):
     """What a job did when and where.
 
     Who names `position` as *after* in the next call gets the marks and bars that are new or have changed; everything
-    else is told whole each time. With buckets instead of bars, these replace those of before.
+    else is told whole each time. With buckets instead of bars all is told each time, and replaces what was before.
     """
 
     job_id: str

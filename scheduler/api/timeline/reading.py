@@ -2,11 +2,15 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
+from onager.clock import Clock
 from onager.ids import JobId
 from onager.protocol.apart import apart
+from onager.scheduler import timing
 from onager.scheduler.api.timeline.model import Timeline
 from onager.scheduler.api.timeline.story import Story
 from onager.scheduler.api.timeline.telling import timeline_of
@@ -19,37 +23,77 @@ _EVENT_BYTES: Final = 300
 _KEPT_ATTEMPTS: Final = 250_000
 """Attempts in the stories that are kept, altogether, some 100 MB: who looks at a job looks again."""
 _KEPT_STORIES: Final = 200
+_BAR_BYTES: Final = 200
+_RESTS_TIMES: Final = 5
+"""How many times longer than its work took a timeline in buckets is told unchanged."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The story of a job that somebody has looked at."""
+
+    story: Story
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    json: bytes = b""
+    """Its timeline, if it is told in buckets."""
+    json_of: tuple[int, bool] = (-1, False)
+    """The position to which that goes, and whether the job is over in it."""
+    rests_until_s: float = 0.0
+    """Until then a timeline in buckets is told as it was."""
 
 
 class Timelines:
     """The timelines of jobs, whichever scheduler drives them."""
 
-    def __init__(self, jobs: JobStore, history: JobHistory) -> None:
+    def __init__(self, jobs: JobStore, history: JobHistory, clock: Clock) -> None:
         self._jobs = jobs
         self._history = history
-        self._kept: OrderedDict[tuple[JobId, int], tuple[Story, asyncio.Lock]] = OrderedDict()
+        self._clock = clock
+        self._kept: OrderedDict[tuple[JobId, int], _Kept] = OrderedDict()
         """By id and submission: an id is free again when the job's record has gone."""
 
-    async def get(self, job_id: JobId, after: int = 0) -> Timeline:
-        """Return a job's timeline; what was told up to the position *after* is left out (see `Timeline`).
+    async def get(self, job_id: JobId) -> Timeline:
+        """Return a job's timeline; `JobNotFoundError`, `StateCorruptError`, `SchemaVersionError` as for its events."""
+        async with self._following(job_id) as (job, kept):
+            return await _told(kept.story, job, 0)
 
-        `JobNotFoundError`, `StateCorruptError` or `SchemaVersionError` as for the job's events.
+    async def as_json(self, job_id: JobId, after: int = 0) -> bytes:
+        """Return a job's timeline as JSON; what was told up to the position *after* is left out (see `Timeline`).
+
+        All who ask for a job in buckets at about the same time are told the same, whatever they know already.
         """
+        async with self._following(job_id, may_rest=True) as (job, kept):
+            story = kept.story
+            if story.is_long:
+                if kept.json_of != (story.position, story.is_over):
+                    told = await _told(story, job, 0)
+                    kept.json, kept.json_of = await apart(_size(told), told.as_json), (story.position, story.is_over)
+                return kept.json
+            told = await _told(story, job, after)
+            return await apart(_size(told), told.as_json)
+
+    @asynccontextmanager
+    async def _following(self, job_id: JobId, *, may_rest: bool = False) -> AsyncGenerator[tuple[StoredJob, "_Kept"]]:
+        """Hold a job's story, at the end of its log; or somewhat before it, if that of a long one *may_rest*."""
         job = await self._jobs.fresh(job_id)
         key = job_id, job.graph.submitted_ms
-        story, lock = self._kept.get(key) or (Story(job.graph), asyncio.Lock())
-        self._kept[key] = story, lock
+        kept = self._kept.setdefault(key, _Kept(Story(job.graph)))
         self._kept.move_to_end(key)
         try:
-            async with lock:
-                await self._follow(story, job)
-                told = await apart(_EVENT_BYTES * len(story.attempts), timeline_of, story, job.graph, after)
+            async with kept.lock:
+                begun_s = self._clock.monotonic_s()
+                rests = may_rest and kept.json and job.graph.is_active and begun_s < kept.rests_until_s
+                if not rests:
+                    await self._follow(kept.story, job)
+                yield job, kept
+                if not rests:
+                    now_s = self._clock.monotonic_s()
+                    kept.rests_until_s = now_s + max(timing.TIMELINE_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
         except BaseException:
             # A thread may go on with it, or it may end within a batch: the next caller begins a new one.
             self._kept.pop(key, None)
             raise
         self._forget()
-        return told
 
     async def story(self, job_id: JobId) -> tuple[Story, StoredJob]:
         """Return a job's whole story, which is the caller's own, and the job; errors as in `get`."""
@@ -70,10 +114,18 @@ class Timelines:
         story.end_as(job.graph)
 
     def _forget(self) -> None:
-        attempts = sum(len(story.attempts) for story, _ in self._kept.values())
+        attempts = sum(len(kept.story.attempts) for kept in self._kept.values())
         while self._kept and (attempts > _KEPT_ATTEMPTS or len(self._kept) > _KEPT_STORIES):
-            _, (story, _) = self._kept.popitem(last=False)
-            attempts -= len(story.attempts)
+            _, kept = self._kept.popitem(last=False)
+            attempts -= len(kept.story.attempts)
+
+
+async def _told(story: Story, job: StoredJob, after: int) -> Timeline:
+    return await apart(_EVENT_BYTES * len(story.attempts), timeline_of, story, job.graph, after)
+
+
+def _size(timeline: Timeline) -> int:
+    return _BAR_BYTES * (len(timeline.bars) + len(timeline.buckets))
 
 
 def _feed(story: Story, entries: Sequence[Entry]) -> None:

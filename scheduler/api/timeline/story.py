@@ -45,6 +45,8 @@ from onager.redaction import shown_text
 from onager.scheduler.api.timeline.buckets import Buckets
 from onager.scheduler.api.timeline.model import Bucket, MarkKind, Outcome
 
+MOST_BARS: Final = 2_000
+"""A job with more attempts is told by buckets: either way the JSON stays below about half a megabyte."""
 _TEXT_CHARS: Final = 300
 _MOST_MARKS: Final = 500
 """Of each kind; further ones are counted with the last one."""
@@ -204,6 +206,11 @@ class Story:
     def running(self) -> int:
         """Return how many attempts go on."""
         return sum(len(attempts) for stage in self._open.values() for attempts in stage.values())
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether there are too many attempts to tell them one by one."""
+        return len(self.attempts) > MOST_BARS
 
     def outcomes(self) -> dict[Outcome, int]:
         """Return how many attempts there are by outcome."""

@@ -8,8 +8,6 @@ from onager.redaction import shown_text
 from onager.scheduler.api.timeline.model import Bar, Lane, Mark, StageTimes, Timeline
 from onager.scheduler.api.timeline.story import Attempt, Moment, Place, StageRun, Story
 
-MOST_BARS: Final = 2_000
-"""A job with more attempts is told by buckets: either way the JSON stays below about half a megabyte."""
 _MOST_BUCKETS: Final = 3_000
 _MOST_LANES: Final = 150
 _MOST_STAGES: Final = 500
@@ -21,10 +19,10 @@ OTHERS: Final = "(others)"
 def timeline_of(story: Story, job: ExecutionGraph, after: int = 0) -> Timeline:
     """Return the timeline of *job*, as far as *story* goes; what was told up to the position *after* is left out.
 
-    A job with more than `MOST_BARS` attempts is told in buckets: their length changes a few times in a job's life, and
+    A long job is told in buckets: their length changes a few times in a job's life, and
     then all attempts are counted anew (a tenth of a second for 100,000), else only those that have ended since.
     """
-    is_short = len(story.attempts) <= MOST_BARS
+    is_short = not story.is_long
     places = story.places if is_short else _few(story.places)
     bars = [_bar(attempt) for attempt in story.attempts if attempt.position > after] if is_short else []
     bucket_ms = 0 if is_short else _length_ms(story.last_ms - story.submitted_ms, len(places))

@@ -352,25 +352,25 @@ def test_as_many_bars_as_are_told_fit_into_half_a_megabyte():
 
 async def test_it_is_read_from_the_store_before_and_after_the_end(backend, clock):
     jobs = store(backend, clock, "s1")
-    timelines = Timelines(jobs, JobHistory(backend, jobs.recent))
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
     job = await running(jobs, 3)
     job = await step(jobs, job, [succeeded(1, 0, at_ms=20)])
     first = await timelines.get(JOB)
     assert first.outcomes == {Outcome.RUNNING: 2, Outcome.SUCCESSFUL: 2}
     job = await step(jobs, job, [succeeded(1, 1, at_ms=30)])
-    then = await timelines.get(JOB, first.position)
-    assert [bar.partition for bar in then.bars] == [1]
+    then = json.loads(await timelines.as_json(JOB, first.position))
+    assert [bar["partition"] for bar in then["bars"]] == [1]
     await step(jobs, job, [succeeded(1, 2, at_ms=40)])
-    elsewhere = Timelines(other := store(backend, clock, "s2"), JobHistory(backend, other.recent))
+    elsewhere = Timelines(other := store(backend, clock, "s2"), JobHistory(backend, other.recent), clock)
     assert (await elsewhere.get(JOB)).as_json() == (await timelines.get(JOB)).as_json()
     assert (await elsewhere.get(JOB)).is_over
 
 
 async def test_a_story_that_broke_off_is_begun_anew(backend, clock, monkeypatch):
     jobs = store(backend, clock, "s1")
-    timelines = Timelines(jobs, JobHistory(backend, jobs.recent))
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
     job = await running(jobs, 3)
-    first = await timelines.get(JOB)
+    await timelines.get(JOB)
     await step(jobs, job, [succeeded(1, 0, at_ms=20), succeeded(1, 1, at_ms=20)])
 
     def break_off(*_):
@@ -379,13 +379,13 @@ async def test_a_story_that_broke_off_is_begun_anew(backend, clock, monkeypatch)
     with monkeypatch.context() as broken:
         broken.setattr(Story, "_on_successes", break_off)
         with pytest.raises(RuntimeError):
-            await timelines.get(JOB, first.position)
+            await timelines.get(JOB)
     assert (await timelines.get(JOB)).outcomes == {Outcome.RUNNING: 1, Outcome.SUCCESSFUL: 3}
 
 
 async def test_a_job_with_an_id_that_was_used_before_has_its_own_timeline(backend, clock):
     jobs = store(backend, clock)
-    timelines = Timelines(jobs, JobHistory(backend, jobs.recent))
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
     job, _ = await jobs.submit(graph(at_ms=1))
     await step(jobs, job, [JobCancelled(reason="enough", at_ms=4)])
     assert (await timelines.get(JOB)).is_over
@@ -395,3 +395,20 @@ async def test_a_job_with_an_id_that_was_used_before_has_its_own_timeline(backen
     second = await timelines.get(JOB)
     assert (second.submitted_ms, second.state, second.is_over) == (70, "queued", False)
     assert not marks(second, MarkKind.ENDED)
+
+
+async def test_who_looks_at_a_long_job_at_about_the_same_time_is_told_the_same(backend, clock, monkeypatch):
+    monkeypatch.setattr("onager.scheduler.api.timeline.story.MOST_BARS", 2)
+    jobs = store(backend, clock, "s1")
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
+    job = await running(jobs, 3)
+    first = await timelines.as_json(JOB)
+    assert json.loads(first)["bucket_ms"]
+    job = await step(jobs, job, [succeeded(1, 0, at_ms=20)])
+    assert await timelines.as_json(JOB, json.loads(first)["position"]) is first
+    clock.advance(1_000)
+    second = json.loads(await timelines.as_json(JOB))
+    assert second["outcomes"] == {"running": 2, "successful": 2}
+    assert second["marks"], "all is told again, whatever was known before"
+    await step(jobs, job, [succeeded(1, 1, at_ms=30), succeeded(1, 2, at_ms=40)])
+    assert json.loads(await timelines.as_json(JOB, second["position"]))["is_over"]

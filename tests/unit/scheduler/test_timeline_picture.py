@@ -73,7 +73,7 @@ def test_a_job_with_many_attempts_is_a_picture_of_how_busy_executors_were():
 async def test_what_can_be_exported_comes_in_pieces_and_nothing_else_can(backend, clock):
     jobs = store(backend, clock, "s1")
     await running(jobs, 3)
-    exports = JobExports(jobs, JobHistory(backend, jobs.recent), BlobStore(backend))
+    exports = JobExports(jobs, JobHistory(backend, jobs.recent), BlobStore(backend), clock)
     svg = b"".join([piece async for piece in exports.export(JobId("job-1"), "timeline-svg")])
     assert "stage 1" in texts(svg)
     with pytest.raises(InvalidRequestError, match="timeline-svg"):
