@@ -12,6 +12,7 @@ again, over gRPC, from a process of its own. With ``--chromium`` a real one open
 | ``first_picture_s`` | from the moment at which all browsers came: the median and the longest time until one had all |
 | ``other_call_ms`` | how long a call of the other client took meanwhile: the median, the 99th percentile, the longest |
 | ``refused`` | answers that were no success, of all browsers |
+| ``dropped`` | streams that were closed before their end, since the browsers, all in one process, read too slowly |
 | ``frame_ms`` | in Chromium: how long a frame took while the job ran: the median, the 99th percentile, the longest |
 """
 
@@ -49,6 +50,8 @@ _EVENTS_BACK: Final = 500
 _JOB_AGAIN_S: Final = 5.0
 _TIMELINE_AGAIN_S: Final = 1.0
 _PROBE_PAUSE_S: Final = 0.01
+_STREAM_AGAIN_S: Final = 0.5
+_POSITION: Final = re.compile(rb"^id: ?(\d+)\n", re.MULTILINE)
 _TIMEOUT_S: Final = 600.0
 _PICTURE: Final = re.compile("^Attempts of ")
 _FRAMES_S: Final = 4.0
@@ -71,6 +74,7 @@ class Looked:
 
     first_picture_s: list[float] = field(default_factory=list)
     refused: int = 0
+    dropped: int = 0
     frames_s: list[float] = field(default_factory=list)
 
 
@@ -115,12 +119,21 @@ class Browser:
         return answer.json()
 
     async def _follow(self, path: str) -> None:
+        """Read a stream to its end. One that is dropped, as this process reads too slowly, goes on where it was."""
         headers = {"accept": "text/event-stream"}
-        async with self._http.stream("GET", f"{self._root}/{path}", headers=headers) as answer:
-            if answer.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
-                self._looked.refused += 1
-            async for _ in answer.aiter_bytes():
-                pass
+        while True:
+            try:
+                async with self._http.stream("GET", f"{self._root}/{path}", headers=headers) as answer:
+                    if answer.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
+                        self._looked.refused += 1
+                    async for some in answer.aiter_bytes():
+                        if positions := _POSITION.findall(some):
+                            headers["last-event-id"] = positions[-1].decode()
+            except httpx.TransportError:
+                self._looked.dropped += 1
+                await asyncio.sleep(_STREAM_AGAIN_S)
+            else:
+                return
 
     async def _ticks(self, seconds: float) -> AsyncIterator[None]:
         while not self._is_over.is_set():
@@ -231,6 +244,7 @@ def _row(tasks: int, browsers: int, samples: list[Sample]) -> dict[str, Any]:
         "other_call_ms": _quantiles_ms(calls),
         "calls": len(calls),
         "refused": sum(sample.looked.refused for sample in samples),
+        "dropped": sum(sample.looked.dropped for sample in samples),
     }
 
 
