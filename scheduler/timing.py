@@ -66,10 +66,14 @@ WATCH_LOOK_S: Final = 1.0
 """How often a watched job is looked at when it has not changed."""
 TIMELINE_KEPT_S: Final = 0.5
 """How long the timeline of a running job of many attempts may be shown unchanged."""
+TIMELINE_LONGEST_S: Final = 2.0
+"""And if it takes long to make."""
 SHARES_KEPT_S: Final = 1.0
 """How long the shares of a running job's wall time may be shown unchanged."""
 SHARES_WAIT_S: Final = 1.0
-"""How long somebody who looks at a job waits for them."""
+"""How long somebody who looks at an ended job waits for them."""
+SHARES_WAIT_RUNNING_S: Final = 0.1
+"""And at a running one: they are asked for again, and what else is told should not wait."""
 OUTPUT_LOOK_S: Final = 10.0
 """How long the check of an output's path may take."""
 

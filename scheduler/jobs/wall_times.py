@@ -76,10 +76,11 @@ class WallTimes:
         is_fresh = self._clock.monotonic_s() < found.kept_until_s
         if graph.is_active and is_fresh and found.reading is None:
             return found.shares
+        wait_s = timing.SHARES_WAIT_RUNNING_S if graph.is_active else timing.SHARES_WAIT_S
         for _ in range(2):  # what is being read may be of before the job's end
             if found.reading is None:
                 found.reading = self._background.start(f"wall time of {graph.job_id}", self._read(graph, found))
-            in_time, _ = await asyncio.wait([found.reading], timeout=timing.SHARES_WAIT_S)
+            in_time, _ = await asyncio.wait([found.reading], timeout=wait_s)
             if graph.is_active or key in self._ended or not in_time:
                 break
         return found.shares

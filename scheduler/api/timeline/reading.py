@@ -88,7 +88,8 @@ class Timelines:
                 yield job, kept
                 if not rests:
                     now_s = self._clock.monotonic_s()
-                    kept.rests_until_s = now_s + max(timing.TIMELINE_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
+                    rests_s = max(timing.TIMELINE_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
+                    kept.rests_until_s = now_s + min(rests_s, timing.TIMELINE_LONGEST_S)
         except BaseException:
             # A thread may go on with it, or it may end within a batch: the next caller begins a new one.
             self._kept.pop(key, None)
