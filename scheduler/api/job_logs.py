@@ -2,40 +2,29 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from onager.clock import Clock
 from onager.errors import InvalidRequestError
-from onager.execution_graph import ExecutionGraph, FailedStage, RunningStage, Stage, TaskFailed
-from onager.ids import JobId, Partition, StageId, TaskKey
+from onager.execution_graph import ExecutionGraph, FailedStage, RunningStage, Stage
+from onager.ids import JobId, TaskKey
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.apart import apart
 from onager.protocol.field_limits import MAX_LOG_BYTES
 from onager.protocol.task_keys import task_id, task_key
-from onager.redaction import shown_text
 from onager.scheduler import timing
+from onager.scheduler.api.kept_ends import Kept, KeptEnds
 from onager.scheduler.cluster.member_calls import MemberCalls
 from onager.scheduler.cluster.members import Members
 from onager.scheduler.executors.asks import ExecutorAsks
 from onager.scheduler.executors.manager import ExecutorManager
-from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.history import JobHistory
+from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.loops import a_few_at_once
 
 _TAIL_BYTES: Final = 64 * 1024
-_EVENTS_A_PAGE: Final = 1_000
-_EVENT_BYTES: Final = 300
-_MOST_KEPT: Final = 1_000
-"""Failures of which the kept ends are told in one answer: the latest."""
 _MOST_FOLLOWED: Final = 1_000
 _MOST_NAMED: Final = 8
-
-
-class Kept(NamedTuple):
-    """What the record has of a failed attempt."""
-
-    executor_id: str
-    tail: str
 
 
 class JobLogs:
@@ -52,7 +41,7 @@ class JobLogs:
         clock: Clock,
     ) -> None:
         self._jobs = jobs
-        self._history = history
+        self._ends = KeptEnds(history)
         self._executors = executors
         self._asks = asks
         self._members = members
@@ -79,10 +68,10 @@ class JobLogs:
                 for each in self._in_order(live, after):
                     yield each
                 if is_first and not request.after:
-                    async for each in self._beside(graph, request, live, after):
+                    async for each in self._beside(job, request, live, after):
                         yield each
                 elif not graph.is_active:
-                    for each in self._tails(request, await self._kept(graph, request), after):
+                    for each in self._tails(request, await self._kept(job, request), after):
                         yield each
             if not request.follow or not graph.is_active:
                 return
@@ -145,13 +134,13 @@ class JobLogs:
 
     async def _beside(
         self,
-        graph: ExecutionGraph,
+        job: StoredJob,
         request: pb.FetchLogsRequest,
         live: pb.AskExecutorsResponse,
         after: dict[TaskKey, int],
     ) -> AsyncIterator[pb.AttemptLog]:
         """Yield what was kept of attempts that no executor has any more, and notes on what is missing."""
-        kept = await self._kept(graph, request)
+        graph, kept = job.graph, await self._kept(job, request)
         for each in self._tails(request, kept, after):
             yield each
         ran_on = executors_of(graph, request) | {each.executor_id for each in kept.values()}
@@ -164,20 +153,9 @@ class JobLogs:
         ):
             yield pb.AttemptLog(note=note)
 
-    async def _kept(self, graph: ExecutionGraph, request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
+    async def _kept(self, job: StoredJob, request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
         """Return what the history has of failed attempts; it is read only if some attempt did not succeed."""
-        job_id = JobId(graph.job_id)
-        if not _has_failures(graph, request):
-            return {}
-        found: dict[TaskKey, Kept] = {}
-        position = 0
-        while entries := await self._history.after(job_id, position, _EVENTS_A_PAGE):
-            size = _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
-            found |= await apart(size, _failures, job_id, entries, request)
-            for key in list(found)[:-_MOST_KEPT]:
-                del found[key]
-            position = entries[-1].position
-        return found
+        return await self._ends.of(job, request) if _has_failures(job.graph, request) else {}
 
 
 def check_wanted(graph: ExecutionGraph, request: pb.FetchLogsRequest) -> None:
@@ -234,27 +212,6 @@ def _has_failures(graph: ExecutionGraph, request: pb.FetchLogsRequest) -> bool:
     return any(
         stage.ledger.attempts or stage.ledger.tasks_failed or isinstance(stage, FailedStage)
         for stage in _wanted(graph, request)
-    )
-
-
-def _failures(job_id: JobId, entries: Collection[Entry], request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
-    found: dict[TaskKey, Kept] = {}
-    for entry in entries:
-        for event in entry.batch.events if entry.batch is not None else ():
-            if not isinstance(event, TaskFailed) or not _is_wanted(event, request):
-                continue
-            key = TaskKey(
-                job_id, StageId(event.stage_id), event.stage_attempt, Partition(event.partition), event.task_attempt
-            )
-            found[key] = Kept(event.executor_id, shown_text(event.failure.log_tail or ""))
-    return found
-
-
-def _is_wanted(event: TaskFailed, request: pb.FetchLogsRequest) -> bool:
-    return (
-        (not request.HasField("stage_id") or event.stage_id == request.stage_id)
-        and (not request.HasField("partition") or event.partition == request.partition)
-        and (not request.HasField("attempt") or event.task_attempt == request.attempt)
     )
 
 

@@ -79,7 +79,8 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
         """Handle all parts concurrently, and answer each."""
         self._loads.take(request.loads)
-        self._live.hear(request.progress)
+        # What comes after the end of a job is not kept.
+        self._live.hear(each for each in request.progress if self._ownership.follows(JobId(each.task.job_id)))
         reports, slots, lists = await asyncio.gather(
             a_few_at_once([self._update(part) for part in request.reports], most=16),
             a_few_at_once([self._fill(part) for part in request.slots]),

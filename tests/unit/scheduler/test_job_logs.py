@@ -308,6 +308,29 @@ async def test_what_was_kept_is_told_once(cluster, monkeypatch):
     assert (told.kept, told.text) == (True, b"the end\n")
 
 
+async def test_a_look_reads_of_the_history_only_what_is_new(cluster, monkeypatch):
+    job_id = job_of(HERE)
+    await broken(cluster, job_id, tasks=3)
+    history, read = cluster.here.history, []
+    after = history.after
+
+    async def counted(job_id, position, limit):
+        entries = await after(job_id, position, limit)
+        read.extend(entry.position for entry in entries)
+        return entries
+
+    monkeypatch.setattr(history, "after", counted)
+    first = [log for log in await fetched(cluster.here, job_id) if not log.note]
+    again = [log for log in await fetched(cluster.here, job_id) if not log.note]
+    assert [(log.kept, log.task.partition) for log in first] == [(True, 0)]
+    assert again == first
+    failure = Failure(kind=FailureKind.IO_ERROR, message="broken", log_tail="the end\n")
+    await record(cluster, job_id, replace(failed(1, at_ms=30), failure=failure))
+    more = [log for log in await fetched(cluster.here, job_id) if not log.note]
+    assert [(log.kept, log.task.partition) for log in more] == [(True, 0), (True, 1)]
+    assert read == sorted(set(read)), "no entry is read twice"
+
+
 async def test_no_line_is_told_twice_when_more_attempts_log_than_executors_are_told_of(cluster, monkeypatch):
     monkeypatch.setattr(timing, "LOGS_FOLLOWED_EVERY_S", 0.01)
     monkeypatch.setattr(job_logs, "_MOST_FOLLOWED", 1)

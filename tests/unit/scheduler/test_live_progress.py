@@ -8,7 +8,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.jobs.live_progress import LiveProgress
 from tests.unit.execution_graph.builder import Job, chain, output, planned, stage
-from tests.unit.scheduler.pair import HERE, job_of
+from tests.unit.scheduler.pair import HERE, THERE, job_of
 
 START_MS = 1_000
 
@@ -151,4 +151,18 @@ async def test_what_comes_after_the_end_of_a_job_is_not_kept(pair) -> None:
     cancelled = JobCancelled(reason="enough", at_ms=20)
     await pair.here.writers.record(JobId(job_id), lambda _: Decision([cancelled]))
     pair.here._hear_progress([late])
+    assert not pair.here.live._jobs
+
+
+async def test_what_other_schedulers_forward_after_the_end_of_a_job_is_not_kept(pair) -> None:
+    job_id = job_of(HERE)
+    await pair.run_job(job_id, tasks=1)
+    late = told(1, 0, permille=500)
+    late.task.job_id = job_id
+    forwarded = pb.ForwardRequest(scheduler_id=THERE, progress=[late])
+    await pair.forward(HERE, forwarded)
+    assert list(pair.here.live._jobs) == [job_id]
+    cancelled = JobCancelled(reason="enough", at_ms=20)
+    await pair.here.writers.record(JobId(job_id), lambda _: Decision([cancelled]))
+    await pair.forward(HERE, forwarded)
     assert not pair.here.live._jobs

@@ -1,0 +1,99 @@
+"""The ends of logs that the history keeps with failures, remembered between looks: each look reads only what is new."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from onager.execution_graph import TaskFailed
+from onager.ids import JobId, Partition, StageId, TaskKey
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.apart import apart
+from onager.redaction import shown_text
+from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.job_log import StoredJob
+
+_EVENTS_A_PAGE: Final = 1_000
+_EVENT_BYTES: Final = 300
+_MOST_KEPT: Final = 1_000
+"""Failures of which the kept ends are told in one answer: the latest."""
+_MOST_REMEMBERED: Final = 4_000
+"""Failures, of all that was asked about lately."""
+_MOST_ASKED: Final = 100
+
+_Asked = tuple[JobId, int, int | None, int | None, int | None]
+"""A job, when it was submitted, and the stage, the partition and the attempt that are wanted; None: all."""
+
+
+class Kept(NamedTuple):
+    """What the record has of a failed attempt."""
+
+    executor_id: str
+    tail: str
+
+
+@dataclass(slots=True)
+class _Read:
+    ends: dict[TaskKey, Kept] = field(default_factory=dict)
+    position: int = 0
+    """Up to which the history was read."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class KeptEnds:
+    """What the histories of jobs have of failed attempts."""
+
+    def __init__(self, history: JobHistory) -> None:
+        self._history = history
+        self._read: OrderedDict[_Asked, _Read] = OrderedDict()
+
+    async def of(self, job: StoredJob, request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
+        """Return what is kept of the wanted failed attempts of a job, of the latest `_MOST_KEPT`."""
+        job_id = JobId(job.header.job_id)
+        stage, partition, attempt = (
+            getattr(request, name) if request.HasField(name) else None for name in ("stage_id", "partition", "attempt")
+        )
+        asked = job_id, job.graph.submitted_ms, stage, partition, attempt
+        read = self._read.setdefault(asked, _Read())
+        self._read.move_to_end(asked)
+        async with read.lock:
+            while read.position < job.seq:
+                entries = await self._history.after(job_id, read.position, _EVENTS_A_PAGE)
+                if not entries:
+                    break
+                size = _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
+                read.ends |= await apart(size, _failures, job_id, entries, request)
+                for key in list(read.ends)[:-_MOST_KEPT]:
+                    del read.ends[key]
+                read.position = entries[-1].position
+            ends = dict(read.ends)
+        self._forget()
+        return ends
+
+    def _forget(self) -> None:
+        remembered = sum(len(read.ends) for read in self._read.values())
+        while remembered > _MOST_REMEMBERED or len(self._read) > _MOST_ASKED:
+            _, read = self._read.popitem(last=False)
+            remembered -= len(read.ends)
+
+
+def _failures(job_id: JobId, entries: Collection[Entry], request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
+    found: dict[TaskKey, Kept] = {}
+    for entry in entries:
+        for event in entry.batch.events if entry.batch is not None else ():
+            if not isinstance(event, TaskFailed) or not _is_wanted(event, request):
+                continue
+            key = TaskKey(
+                job_id, StageId(event.stage_id), event.stage_attempt, Partition(event.partition), event.task_attempt
+            )
+            found[key] = Kept(event.executor_id, shown_text(event.failure.log_tail or ""))
+    return found
+
+
+def _is_wanted(event: TaskFailed, request: pb.FetchLogsRequest) -> bool:
+    return (
+        (not request.HasField("stage_id") or event.stage_id == request.stage_id)
+        and (not request.HasField("partition") or event.partition == request.partition)
+        and (not request.HasField("attempt") or event.task_attempt == request.attempt)
+    )
