@@ -42,7 +42,7 @@ def _is_drawn(events, top: float) -> bool:
 
 
 def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser, etcd, tmp_path):
-    """A task fails, a scheduler and an executor are killed, and a stage runs again: the API and the page tell all four."""
+    """A task fails, a scheduler and an executor are killed, a stage runs again: the API and the page tell all four."""
     cluster = BareCluster(
         etcd.url("page"),
         schedulers=2,
@@ -114,6 +114,11 @@ def test_the_page_goes_on_at_another_scheduler_and_shows_what_went_wrong(browser
             first_ran = [stage["outcome"] for stage in told()["stages"] if stage["stage"] == 1]
             assert first_ran[:2] == ["successful", "successful"], "a stage that had ended ran again"
             page.get_by_role("link", name="Timeline").click()
-            for title in ("Tasks are tried again", "Another scheduler took over", "Executor lost", "A stage runs again"):
+            for title in (
+                "Tasks are tried again",
+                "Another scheduler took over",
+                "Executor lost",
+                "A stage runs again",
+            ):
                 expect(page.get_by_role("cell", name=title).first).to_be_visible()
             until(lambda: painted(page) >= {"--good", "--warn", "--bad"})

@@ -96,5 +96,7 @@ def test_a_job_offers_its_buttons_to_whom_they_are_for_and_the_audit_names_who_c
     assert (act["principal"], act["action"], act["target"]) == ("ada", "cancel", job_id)
     page.get_by_role("link", name="Audit").click()
     expect(page.get_by_role("row").filter(has_text=job_id)).to_contain_text("ada")
-    (mark,) = (m for m in page.request.get(f"/api/v1/jobs/{job_id}/timeline").json()["marks"] if m["kind"] == "cancelled")
+    (mark,) = (
+        m for m in page.request.get(f"/api/v1/jobs/{job_id}/timeline").json()["marks"] if m["kind"] == "cancelled"
+    )
     assert mark["text"].endswith("by ada")

@@ -223,7 +223,7 @@ class TestJob:
 
 
 class TestAnOutage:
-    def test_what_was_asked_for_in_it_comes_after_it(self, browser, origin, done):
+    def test_what_was_asked_for_in_it_comes_after_it(self, browser, origin):
         with proxies_of_a_thread() as make_proxy:
             proxy, loop = make_proxy(origin.removeprefix("http://"))
 
@@ -251,6 +251,12 @@ class TestAnOutage:
                 expect(nobody_answers).to_be_visible()
                 end()
                 expect(page.get_by_text("13 attempts")).to_be_visible()
+                tab(page, "Stages")
+                begin()
+                page.get_by_role("button", name="1 nothing").click()
+                expect(nobody_answers).to_be_visible()
+                end()
+                expect(page.get_by_role("list", name="Tasks of stage 1").get_by_role("listitem")).to_have_count(12)
                 expect(nobody_answers).to_have_count(0)
 
 

@@ -1,7 +1,7 @@
 """A scripted executor in a process of its own: ``python -m tests.support.processes.troubled_executor SCHEDULERS ID``.
 
-It runs a job of two stages. The first attempt of the first task fails; outputs of the first stage die with the executor;
-tasks of the second stage go on until the first stage has run again.
+It runs a job of two stages. The first attempt of the first task fails; outputs of the first stage die with the
+executor; tasks of the second stage go on until the first stage has run again.
 """
 
 import asyncio
