@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from structlog.testing import capture_logs
 
-from onager.clock import SystemClock
 from onager.cli.top import top
+from onager.clock import SystemClock
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.integration.scheduler.test_jobs import two_stages
 from tests.support.fakes.scripted_executor import executor
