@@ -8,7 +8,10 @@ const AGAIN_MS = 5000;
 const SHARES_AGAIN_MS = 2000;
 const SHARES_TRIES = 15;
 
-/** The job of a component that is made anew for another one. Its progress comes as a stream; the rest is read now and then, and whenever the job has another state or other stages. */
+/**
+ * The job of a component that is made anew for another one. Its progress comes as a stream; the rest is read now and
+ * then, and whenever the job has another state or other stages.
+ */
 export function useJob(jobId) {
   const [progress, setProgress] = useState(null);
   const isGoing = progress !== null && ACTIVE.has(progress.state);
