@@ -21,6 +21,8 @@ def shown_events(page: Page) -> list[tuple[int, str]]:
     rows: dict[int, tuple[int, str]] = {}
     events = page.get_by_role("list", name="Events")
     events.evaluate("list => { list.scrollTop = 0; }")
+    until(lambda: _is_drawn(events, 0))
+    until(lambda: 0 in events.get_by_role("listitem").evaluate_all("rows => rows.map(r => r.offsetTop)"))
     while True:
         for top, position, kind in events.get_by_role("listitem").evaluate_all(
             "rows => rows.map(r => [r.offsetTop, Number(r.dataset.position), r.children[3].innerText])"
