@@ -22,6 +22,8 @@ _ACTIVE: Final = (JobState.PUBLISHING, JobState.RUNNING, JobState.PLANNING, JobS
 _MOST_JOBS: Final = 100
 _MOST_LOOKED_AT: Final = 20
 """Jobs whose tasks are counted."""
+_RETRY_S: Final = 3.0
+"""Who looks on sees soon that no scheduler answers, rather than figures of the past."""
 _JOBS: Final = ("JOB", "STATE", "SECONDS", "STAGES", "TASKS", "RUNNING", "RETRIED", "BY", "NAME")
 _EXECUTORS: Final = ("EXECUTOR", "STATE", "SLOTS", "HEAP", "RSS", "CPU", "PYTHON", "SEEN SECONDS AGO", "WHY")
 _NAME_CHARS: Final = 40
@@ -52,7 +54,7 @@ class Look:
 
 def top(scheduler: str, every_s: float, output: str, *, once: bool) -> None:
     """Show the cluster until interrupted; once, for programs and where there is no terminal."""
-    with onager.connect(scheduler) as client:
+    with onager.connect(scheduler, retry_timeout_s=_RETRY_S) as client:
         if output == "json":
             print_json(as_json(look(client)))
         elif once or not sys.stdout.isatty():

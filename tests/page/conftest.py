@@ -15,6 +15,16 @@ from tests.support.waiting import until
 
 expect.set_options(timeout=TIMEOUT_MS)
 
+_PAINTED = """canvas => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const found = new Set();
+    for (let i = 0; i < data.length; i += 4) {
+        found.add('#' + [...data.slice(i, i + 3)].map(part => part.toString(16).padStart(2, '0')).join(''));
+    }
+    const style = getComputedStyle(document.documentElement);
+    return ['--accent', '--bad', '--good', '--warn'].filter(name => found.has(style.getPropertyValue(name).trim()));
+}"""
+
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
@@ -29,6 +39,11 @@ def origin_of(cluster: BareCluster, number: int = 0) -> str:
     log = Path(cluster._directory) / f"{name}.log"
     found = until(lambda: re.search(r"page at (http://\S+)/", log.read_text()), 120.0, log.read_text)
     return found[1]
+
+
+def painted(page: Page) -> set[str]:
+    """Return which of the page's colours are in its first canvas, by their names in its style sheet."""
+    return set(page.locator("canvas").first.evaluate(_PAINTED))
 
 
 @pytest.fixture(scope="module")

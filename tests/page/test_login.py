@@ -73,7 +73,7 @@ def test_who_may_only_look_is_offered_nothing_else(page):
     expect(page.get_by_text("onager submit -e")).to_be_visible()
 
 
-def test_a_job_offers_its_buttons_to_whom_they_are_for(page, secured):
+def test_a_job_offers_its_buttons_to_whom_they_are_for_and_the_audit_names_who_cancelled(page, secured):
     page.goto("/login")
     log_in(page, _TOKENS["ada"][1])
     expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
@@ -87,3 +87,16 @@ def test_a_job_offers_its_buttons_to_whom_they_are_for(page, secured):
     log_in(page, _TOKENS["vic"][1])
     expect(page.get_by_text("It waits: no executor is registered")).to_be_visible()
     expect(page.get_by_role("button", name=f"Cancel {job_id}")).to_have_count(0)
+    page.get_by_role("button", name="Log out").click()
+    log_in(page, _TOKENS["ada"][1])
+    page.get_by_role("button", name=f"Cancel {job_id}").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
+    expect(page.locator(".head .state")).to_have_text("cancelled")
+    (act,) = page.request.get("/api/v1/audit").json()["items"]
+    assert (act["principal"], act["action"], act["target"]) == ("ada", "cancel", job_id)
+    page.get_by_role("link", name="Audit").click()
+    expect(page.get_by_role("row").filter(has_text=job_id)).to_contain_text("ada")
+    (mark,) = (
+        m for m in page.request.get(f"/api/v1/jobs/{job_id}/timeline").json()["marks"] if m["kind"] == "cancelled"
+    )
+    assert mark["text"].endswith("by ada")

@@ -1,13 +1,17 @@
 """Every view of the page, in a real browser, over a real scheduler."""
 
+import asyncio
 import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from benchmarks.bare_executor import BareJob
+from tests.page.conftest import painted
 from tests.support.browser import watched_page
+from tests.support.processes.tcp_proxy import proxies_of_a_thread
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("done")
 LONG = BareJob(8, task_ms=600_000)
@@ -108,15 +112,7 @@ class TestJob:
         for mark in ("Submitted", "Planned", "Ended"):
             expect(happened.get_by_role("cell", name=mark, exact=True)).to_be_visible()
         canvas = page.locator("canvas").first
-        painted = """canvas => {
-            const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-            const colours = new Set();
-            for (let i = 0; i < data.length; i += 4) {
-                if (data[i + 3]) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
-            }
-            return colours.size;
-        }"""
-        assert canvas.evaluate(painted) > 5
+        until(lambda: painted(page) == {"--good"})
         box = canvas.bounding_box()
         page.mouse.move(box["x"] + 200, box["y"] + 60)
         page.mouse.down()
@@ -199,12 +195,69 @@ class TestJob:
         finally:
             job.cancel()
 
+    def test_where_the_time_of_an_ended_job_went_is_asked_for_until_all_of_it_is_told(self, page, done):
+        asked = []
+
+        def late(route: Route) -> None:
+            """Tell none of the time at first, as a scheduler does that still reads a long log."""
+            answer = route.fetch()
+            detail = answer.json()
+            asked.append(detail["time_shares"])
+            if len(asked) == 1:
+                detail["time_shares"] = []
+            route.fulfill(response=answer, json=detail)
+
+        page.route(f"**/api/v1/jobs/{done}", late)
+        page.goto(f"/jobs/{done}")
+        until(lambda: page.wait_for_timeout(50) or len(asked) == 2)
+        whole = sum(share["ms"] for share in asked[-1])
+        region = page.get_by_role("region", name="Where every second went")
+        expect(region.locator("header")).to_contain_text(f"{whole} ms" if whole < 1000 else f"{whole / 1000:.1f} s")
+
     def test_that_is_not_known(self, browser, origin):
         with watched_page(browser, origin) as (page, watched):
             watched.is_losing_its_scheduler = True  # the browser writes down that the answer is 404
             page.goto("/jobs/never-was")
             expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
             expect(page.get_by_text("never-was")).to_be_visible()
+
+
+class TestAnOutage:
+    def test_what_was_asked_for_in_it_comes_after_it(self, browser, origin):
+        with proxies_of_a_thread() as make_proxy:
+            proxy, loop = make_proxy(origin.removeprefix("http://"))
+
+            def begin() -> None:
+                loop.call_soon_threadsafe(proxy.refuse)
+                loop.call_soon_threadsafe(proxy.cut)
+                until(lambda: not proxy.has_connections)
+
+            def end() -> None:
+                asyncio.run_coroutine_threadsafe(proxy.accept(), loop).result(10)
+
+            with watched_page(browser, f"http://{proxy.address}") as (page, watched):
+                watched.is_losing_its_scheduler = True
+                nobody_answers = page.get_by_role("alert").get_by_text("No scheduler has answered")
+                page.goto("/jobs")
+                link = page.get_by_role("link", name="nightly totals")
+                expect(link).to_be_visible()
+                begin()
+                link.click()
+                expect(nobody_answers).to_be_visible()
+                end()
+                expect(page.get_by_role("heading", name="nightly totals")).to_be_visible()
+                begin()
+                tab(page, "Timeline")
+                expect(nobody_answers).to_be_visible()
+                end()
+                expect(page.get_by_text("13 attempts")).to_be_visible()
+                tab(page, "Stages")
+                begin()
+                page.get_by_role("button", name="1 nothing").click()
+                expect(nobody_answers).to_be_visible()
+                end()
+                expect(page.get_by_role("list", name="Tasks of stage 1").get_by_role("listitem")).to_have_count(12)
+                expect(nobody_answers).to_have_count(0)
 
 
 class TestTheRest:

@@ -10,7 +10,7 @@ export const lostSince = signal(0);
 export const isLoginNeeded = signal(false);
 
 /** A request that was refused, or that got no answer (status 0). */
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || `The scheduler answered with status ${status}.`);
     this.name = "ApiError";

@@ -8,7 +8,7 @@ const MOST_EVENTS = 40_000;
 const DRAW_MS = 200;
 
 /**
- * The events of a job from `firstPosition` on, and what the stream says. `first` is the position before which `earlier()`
+ * The events of the job of a component that is made anew for another one, from `firstPosition` on, and what the stream says. `first` is the position before which `earlier()`
  * reads; null while nothing was read.
  */
 export function useJobEvents(jobId, logSeq) {
@@ -26,17 +26,12 @@ export function useJobEvents(jobId, logSeq) {
   }, []);
 
   useEffect(() => {
-    held.current = { events: [], first: null, position: 0, timer: 0 };
-    setStart(null);
-  }, [jobId]);
-
-  useEffect(() => {
     if (logSeq === null || held.current.first !== null) return;
     const first = Math.max(0, logSeq - WINDOW_POSITIONS);
     held.current.first = first;
     held.current.position = first;
     setStart(first);
-  }, [jobId, logSeq]);
+  }, [logSeq]);
 
   const state = useEvents(jobId, start, (position, events) => {
     const mine = held.current;
@@ -62,7 +57,7 @@ export function useJobEvents(jobId, logSeq) {
         if (page.next === null || page.next <= after) break;
         after = page.next;
       }
-      if (held.current !== mine || mine.first !== until) return;
+      if (mine.first !== until) return;
       mine.events.unshift(...found);
       mine.first = from;
       setError(null);

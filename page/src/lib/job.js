@@ -8,37 +8,35 @@ const AGAIN_MS = 5000;
 const SHARES_AGAIN_MS = 2000;
 const SHARES_TRIES = 15;
 
-/** Its progress comes as a stream; the rest is read now and then, and whenever the job has another state or other stages. */
+/**
+ * The job of a component that is made anew for another one. Its progress comes as a stream; the rest is read now and
+ * then, and whenever the job has another state or other stages.
+ */
 export function useJob(jobId) {
   const [progress, setProgress] = useState(null);
-  const isGoing = progress?.job_id === jobId && ACTIVE.has(progress.state);
+  const isGoing = progress !== null && ACTIVE.has(progress.state);
   const resource = useResource(`/jobs/${encodeURIComponent(jobId)}`, { everyMs: isGoing ? AGAIN_MS : 0 });
   const detail = resource.data;
-  const latest = progress?.job_id === jobId ? progress : null;
-  const isActive = detail !== null && ACTIVE.has((latest ?? detail).state);
+  const isActive = detail !== null && ACTIVE.has((progress ?? detail).state);
   const stream = useProgress(jobId, isActive, setProgress);
-  const job = detail === null ? null : latest === null ? detail : together(detail, latest);
+  const job = detail === null ? null : progress === null ? detail : together(detail, progress);
 
-  const shape = latest === null ? "" : `${latest.stages.length} ${latest.state}`;
+  const shape = progress === null ? "" : `${progress.stages.length} ${progress.state}`;
   useEffect(() => {
-    if (latest !== null && detail !== null && (latest.stages.length !== detail.stages.length || latest.state !== detail.state)) {
+    if (progress !== null && detail !== null && (progress.stages.length !== detail.stages.length || progress.state !== detail.state)) {
       resource.again();
     }
   }, [shape]);
   // Where the time of a large job went takes a while to read.
   const tries = useRef(0);
-  const isShared = detail !== null && !ACTIVE.has(detail.state) && isWhole(detail);
   useEffect(() => {
-    tries.current = 0;
-  }, [jobId]);
-  useEffect(() => {
-    if (detail === null || ACTIVE.has(detail.state) || isShared || tries.current >= SHARES_TRIES) return undefined;
+    if (detail === null || ACTIVE.has(detail.state) || isWhole(detail) || tries.current >= SHARES_TRIES) return undefined;
     const timer = setTimeout(() => {
       tries.current += 1;
       resource.again();
     }, SHARES_AGAIN_MS);
     return () => clearTimeout(timer);
-  }, [detail, isShared]);
+  }, [detail]);
   return { job, isActive, stream, error: resource.error, isLoading: resource.isLoading, again: resource.again };
 }
 

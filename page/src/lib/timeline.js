@@ -10,7 +10,7 @@ function barKey(bar) {
 }
 
 /** Put what an answer tells into what was told before. */
-export function merged(old, answer) {
+function merged(old, answer) {
   const bars = new Map(old?.bars ?? []);
   if (answer.bucket_ms) bars.clear();
   for (const bar of answer.bars ?? []) bars.set(barKey(bar), bar);
@@ -28,22 +28,17 @@ export function merged(old, answer) {
   };
 }
 
-/** The timeline of a job; it is read again when `change` is another value than before, once a second at most. */
+/** The timeline of the job of a component that is made anew for another one; it is read again when `change` is another value than before, once a second at most. */
 export function useTimeline(jobId, change, isWanted = true) {
   const [state, setState] = useState({ timeline: null, error: null });
   const known = useRef(null);
   const wish = useRef({ isDue: false, isGoing: false });
-  const shown = useRef(null); // whose timeline is wanted now
+  const isShown = useRef(false);
   const lost = useSignal(lostSince); // when somebody answers again, it is read again
 
   useEffect(() => {
-    known.current = null;
-    setState({ timeline: null, error: null });
-  }, [jobId]);
-
-  useEffect(() => {
-    shown.current = isWanted ? jobId : null;
-    if (!isWanted) return;
+    if (!isWanted) return undefined;
+    isShown.current = true;
     const read = async () => {
       if (wish.current.isGoing) {
         wish.current.isDue = true;
@@ -53,7 +48,6 @@ export function useTimeline(jobId, change, isWanted = true) {
       try {
         const after = known.current?.position ?? 0;
         const answer = await get(`/jobs/${encodeURIComponent(jobId)}/timeline${query({ after: after || "" })}`);
-        if (answer.job_id !== jobId) return;
         known.current = merged(known.current, answer);
         setState({ timeline: known.current, error: null });
       } catch (error) {
@@ -61,19 +55,15 @@ export function useTimeline(jobId, change, isWanted = true) {
       } finally {
         setTimeout(() => {
           wish.current.isGoing = false;
-          if (wish.current.isDue && shown.current === jobId) read();
+          if (wish.current.isDue && isShown.current) read();
         }, PAUSE_MS);
       }
     };
     read();
+    return () => {
+      isShown.current = false;
+    };
   }, [jobId, change, isWanted, lost]);
-
-  useEffect(
-    () => () => {
-      shown.current = null;
-    },
-    [],
-  );
   return state;
 }
 

@@ -9,7 +9,7 @@ const LEFT_OUT = new Set(["position", "at_ms", "type", "scheduler_id"]);
 const SHOWN_CHARS = 240;
 
 /** What an event says, in a line. */
-export function gist(event) {
+function gist(event) {
   const parts = [];
   const add = (text) => text && parts.push(text);
   if (event.stage_id !== undefined) add(`stage ${event.stage_id}${event.partition !== undefined ? ` task ${event.partition}` : ""}`);

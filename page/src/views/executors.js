@@ -67,7 +67,6 @@ function Row({ executor, now, again }) {
   </tr>`;
 }
 
-
 function Drain({ executor, after }) {
   const [isAsking, setAsking] = useState(false);
   if (executor.state !== "alive" || !has("/executors/{executor_id}/drain", "post") || !may("drain")) return null;

@@ -19,7 +19,8 @@ export function Jobs() {
   useTitle("Jobs");
   const { query: asked } = usePlace();
   const [state, q, session, cursor] = ["state", "q", "session", "cursor"].map((name) => asked.get(name) ?? "");
-  const jobs = useJobs({ state, q, session, cursor });
+  // Only the newest ones are read again and again.
+  const jobs = useResource(`/jobs${query({ state, q, session, cursor, limit: A_PAGE })}`, { everyMs: cursor ? 0 : AGAIN_MS });
   const now = useNow();
   const search = useRef(null);
   const body = useRef(null);
@@ -72,11 +73,6 @@ export function Jobs() {
     </section>
     <${Pages} cursor=${cursor} next=${jobs.data?.next} />
   `;
-}
-
-/** The jobs that were asked for; only the newest ones are read again and again. */
-function useJobs({ state, q, session, cursor }) {
-  return useResource(`/jobs${query({ state, q, session, cursor, limit: A_PAGE })}`, { everyMs: cursor ? 0 : AGAIN_MS });
 }
 
 function Search({ value, input }) {

@@ -1,10 +1,11 @@
 // The stages of a job, what their tasks took, and how unevenly.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { html } from "../lib/html.js";
-import { get, query } from "../lib/api.js";
+import { get, lostSince, query } from "../lib/api.js";
 import { count, duration, size, words } from "../lib/format.js";
 import { setQuery, usePlace } from "../lib/router.js";
-import { Empty, Progress, State } from "../parts/basics.js";
+import { useSignal } from "../lib/store.js";
+import { Empty, Problem, Progress, State } from "../parts/basics.js";
 import { Plot } from "../parts/plot.js";
 import { Virtual } from "../parts/virtual.js";
 
@@ -89,6 +90,7 @@ function Row({ stage, now, isOpen }) {
 function useTasks(jobId, stage) {
   const [state, setState] = useState({ tasks: [], isWhole: false, error: null });
   const isGoing = stage.state === "running";
+  const lost = useSignal(lostSince); // when somebody answers again, they are read again
   useEffect(() => {
     const stop = new AbortController();
     let timer = 0;
@@ -114,7 +116,7 @@ function useTasks(jobId, stage) {
       clearTimeout(timer);
       stop.abort();
     };
-  }, [jobId, stage.stage_id, stage.attempt, isGoing]);
+  }, [jobId, stage.stage_id, stage.attempt, isGoing, lost]);
   return state;
 }
 
@@ -133,7 +135,7 @@ function Tasks({ job, stage, times }) {
         ${states.map((state) => html`<button key=${state} aria-pressed=${state === only} onClick=${() => setOnly(state)}>${state || "all"}</button>`)}
       </div>
     </header>
-    ${error && html`<div class="note bad" role="alert">The tasks could not be read: ${error.message}</div>`}
+    <${Problem} error=${error} what="The list of tasks" />
     ${times.length > 1 && html`<${Skew} times=${times} />`}
     <div class="virtual-head tasks-grid" aria-hidden="true">
       <span>Task</span><span>State</span><span>Executor</span><span class="num">Attempts</span><span class="num">Failures</span><span>Remarks</span>

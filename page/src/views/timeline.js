@@ -6,7 +6,7 @@ import { useKeys } from "../lib/keys.js";
 import { useSignal } from "../lib/store.js";
 import { theme } from "../lib/theme.js";
 import { concurrency } from "../lib/timeline.js";
-import { Empty } from "../parts/basics.js";
+import { Empty, Problem } from "../parts/basics.js";
 import { colour, Plot } from "../parts/plot.js";
 import { draw, hit, layOut } from "./timeline_canvas.js";
 
@@ -16,7 +16,7 @@ export function Timeline({ job, timeline, error, isGoing }) {
   const untilMs = useUntil(timeline, isGoing);
   const running = useMemo(() => (timeline ? concurrency(timeline, untilMs) : null), [timeline, timeline?.bucketMs ? 0 : untilMs]);
   if (!timeline) {
-    if (error && error.status !== 0) return html`<div class="note bad" role="alert">The timeline could not be read: ${error.message}</div>`;
+    if (error && error.status !== 0) return html`<${Problem} error=${error} what="The timeline" />`;
     return html`<p class="muted" role="status">Reading…</p>`;
   }
   if (!timeline.attempts && !timeline.lanes.length) {
@@ -202,7 +202,7 @@ const TITLES = {
   not_kept: "Not kept",
 };
 
-export function markTitle(mark) {
+function markTitle(mark) {
   const title = TITLES[mark.kind] ?? words(mark.kind).replace(/^./, (letter) => letter.toUpperCase());
   return mark.count > 1 ? `${title} (${count(mark.count)} times)` : title;
 }
