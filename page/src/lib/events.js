@@ -8,8 +8,8 @@ const MOST_EVENTS = 40_000;
 const DRAW_MS = 200;
 
 /**
- * The events of the job of a component that is made anew for another one, from `firstPosition` on, and what the stream says. `first` is the position before which `earlier()`
- * reads; null while nothing was read.
+ * The events of a job, and what their stream says. `first` is the position before which `earlier()` reads; null while
+ * nothing was read. For another job the component that uses it is made anew.
  */
 export function useJobEvents(jobId, logSeq) {
   const held = useRef({ events: [], first: null, position: 0, timer: 0 });

@@ -9,8 +9,8 @@ const SHARES_AGAIN_MS = 2000;
 const SHARES_TRIES = 15;
 
 /**
- * The job of a component that is made anew for another one. Its progress comes as a stream; the rest is read now and
- * then, and whenever the job has another state or other stages.
+ * A job. Its progress comes as a stream; the rest is read now and then, and whenever the job has another state or other
+ * stages. For another job the component that uses it is made anew.
  */
 export function useJob(jobId) {
   const [progress, setProgress] = useState(null);

@@ -28,7 +28,10 @@ function merged(old, answer) {
   };
 }
 
-/** The timeline of the job of a component that is made anew for another one; it is read again when `change` is another value than before, once a second at most. */
+/**
+ * The timeline of a job; it is read again when `change` is another value than before, once a second at most. For another
+ * job the component that uses it is made anew.
+ */
 export function useTimeline(jobId, change, isWanted = true) {
   const [state, setState] = useState({ timeline: null, error: null });
   const known = useRef(null);
