@@ -25,6 +25,9 @@ from onager.state_backend import KeyRange, Keyspace, KeyValue, Put, Snapshot, St
 
 _PART_BYTES: Final = 256 * 1024
 """Bytes of batches, before compression, after which the next part begins: to read a page, one or two are read."""
+_PART_EVENTS: Final = 1_000
+"""About how many events a part has."""
+_PARTS_AT_ONCE: Final = 8
 _COMPRESS_ABOVE_BYTES: Final = 512
 _PAGE_KEYS: Final = 10_000
 _LOG_KEYS: Final = 100
@@ -82,6 +85,14 @@ def read_part(item: KeyValue, after: int = 0, limit: int | None = None) -> list[
     return _up_to(limit, (Entry(position, decode_batch(lines[position - begins])) for position in positions))
 
 
+def _read_parts(parts: Sequence[KeyValue | None], after: int, limit: int) -> list[Entry]:
+    """Return the entries of successive *parts*, as `read_part`; None stands for one whose retention is over."""
+    found: list[Entry] = []
+    for part in parts:
+        found += [] if part is None else read_part(part, after, limit)
+    return found
+
+
 def _up_to(limit: int | None, entries: Iterable[Entry]) -> list[Entry]:
     found: list[Entry] = []
     events = 0
@@ -135,11 +146,12 @@ class JobHistory:
         keys = (await self._backend.scan_keys(Keyspace.History, prefix(job_id), limit=_PAGE_KEYS)).items
         # A part goes on until the next one begins.
         first = max(0, bisect_right(keys, key(job_id, position + 1)) - 1)
-        for name in keys[first : first + 2]:
-            stored = await self._backend.get(Keyspace.History, name)
-            if stored is None:
-                continue  # its retention is over
-            if entries := await apart(_PART_BYTES, read_part, stored, position, limit):
+        count = max(1, min(_PARTS_AT_ONCE, limit // _PART_EVENTS))
+        for start in (first, first + count):
+            names = [(Keyspace.History, name) for name in keys[start : start + count]]
+            stored = (await self._backend.read_txn(names, [])).values if names else {}
+            parts = [stored[name] for name in names]
+            if entries := await apart(_PART_BYTES * len(parts), _read_parts, parts, position, limit):
                 return entries, False
         headers = [(keyspace, str(job_id)) for keyspace in job_log.HEADER_KEYSPACES]
         header = _header(job_id, await self._backend.read_txn(headers, []))

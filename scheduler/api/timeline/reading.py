@@ -18,7 +18,7 @@ from onager.scheduler.jobs.history import Entry, JobHistory
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
 
-_EVENTS_A_PAGE: Final = 2_000
+_EVENTS_A_PAGE: Final = 8_000
 _EVENT_BYTES: Final = 300
 _KEPT_ATTEMPTS: Final = 250_000
 """Attempts in the stories that are kept, altogether, some 100 MB: who looks at a job looks again."""
