@@ -31,6 +31,8 @@ from onager.protocol.task_keys import task_id, task_keys
 
 SPARK_VERSION: Final = "none"
 _SEEN_JOBS: Final = 1_000
+_REPORTS: Final = 4_096
+"""Different ones, more than a scheduler remembers to have read."""
 OPERATORS: Final = 14
 METERS: Final = {"off": 0, "rows": 12, "full": 60}
 """Metrics that a task of a stage with two joins and an aggregate reports."""
@@ -164,18 +166,19 @@ class BareWorker:
             self._events.write(f"finished {key.job_id} {key.partition} {key.task_attempt} {self._executor_id}\n")
             success.inline_result = _row(key.partition)
             success.output.inline, success.output.rows = True, 1
-        self._add_operators(job, key.job_id, success)
+        self._add_operators(job, key, success)
         return pb.TaskReport(task=task_id(key), success=success)
 
-    def _add_operators(self, job: BareJob, job_id: str, success: pb.TaskSuccess) -> None:
+    def _add_operators(self, job: BareJob, key: TaskKey, success: pb.TaskSuccess) -> None:
         content = bound_plan(job.metrics)
         if not content:
             return
-        success.op_metrics, success.bound_plan = op_metrics(job.metrics), hashlib.sha256(content).hexdigest()
-        if job_id not in self._told_plans:
+        success.op_metrics = op_metrics(job.metrics, key.partition % _REPORTS)
+        success.bound_plan = hashlib.sha256(content).hexdigest()
+        if key.job_id not in self._told_plans:
             if len(self._told_plans) > _SEEN_JOBS:
                 self._told_plans.clear()  # to be told again does no harm
-            self._told_plans.add(job_id)
+            self._told_plans.add(key.job_id)
             success.blobs.add(digest=success.bound_plan, content=content)
 
     def _output(self) -> pb.TaskOutput:
@@ -202,11 +205,11 @@ def bound_plan(metrics: str) -> bytes:
 
 
 @cache
-def op_metrics(metrics: str) -> bytes:
+def op_metrics(metrics: str, task: int) -> bytes:
     """Return what a task reports: numbers of rows in the ten thousands, each after its key, as varints."""
     written = bytearray([1])
     for index in range(METERS[metrics]):
-        for number in (2 * index, 20_000 + index):
+        for number in (2 * index, 20_000 + index + task):
             left = number
             while left >= 0x80:  # noqa: PLR2004
                 written.append(left & 0x7F | 0x80)

@@ -6,10 +6,10 @@ the metric's index in the bound plan, and one more if it is merged by maximum; o
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_REPORT_BYTES: Final = 8 * 1024
 MAX_PLANS: Final = 4
@@ -17,6 +17,25 @@ MAX_PLANS: Final = 4
 _FORMAT: Final = 1
 _MOST_KEY: Final = 2**12
 _MOST_VALUE: Final = 2**63 - 1
+_MOST_BYTES: Final = 9
+"""Of a value, as a varint."""
+_GOES_ON: Final = bytes(byte >= 0x80 for byte in range(256))
+
+_FEW: Final = 4
+"""Reports that are read one by one."""
+
+_Span = tuple[int, int]
+"""The bytes of a number: the first one, and the one behind the last."""
+
+
+class _Layout(NamedTuple):
+    """Where the numbers of a report lie."""
+
+    keys: tuple[_Span, ...]
+    values: tuple[_Span, ...]
+    wide_keys: tuple[_Span, ...]
+    """The keys of more than a byte, which may be too large."""
+
 
 Pairs = tuple[tuple[int, int], ...]
 """(key, value), keys ascending, values above 0."""
@@ -45,68 +64,97 @@ class OperatorReport:
 
 def metrics_text(data: bytes) -> str:
     """Return the metrics that a task reported as text for its event; empty if they cannot be read."""
-    return base64.b64encode(data).decode() if _pairs(data) is not None else ""
+    return base64.b64encode(data).decode() if _layout_of(data) is not None else ""
 
 
 def with_reports(totals: tuple[OperatorTotals, ...], reports: Iterable[OperatorReport]) -> tuple[OperatorTotals, ...]:
-    """Return *totals* of a stage with further *reports*; sums stop at 2**63 - 1."""
+    """Return *totals* of a stage with further *reports*; sums stop at 2**63 - 1.
+
+    It runs for every task. Reports of a stage mostly have the same keys, and numbers of the same lengths: such reports
+    are added up together, byte by byte.
+    """
     merged = {each.bound_plan: each for each in totals}
-    begun: dict[str, tuple[dict[int, int], int]] = {}
-    """By bound plan that something is added to: its values so far, and how many tasks they are of."""
+    alike: dict[str, dict[_Layout, list[bytes]]] = {}
+    """By bound plan, and by where the numbers lie: the reports."""
     for report in reports:
         name = report.bound_plan or next(iter(merged), "")
-        pairs = _pairs_of_text(report.metrics)
-        if pairs is None or not name or (name not in merged and len(merged) == MAX_PLANS):
+        data = _bytes_of(report.metrics)
+        layout = _layout_of(data)
+        if layout is None or not name or (name not in merged and len(merged) == MAX_PLANS):
             continue
         if name not in merged:
             merged[name] = OperatorTotals(bound_plan=name, tasks=0, values=())
-        found, tasks = begun.get(name) or (dict(merged[name].values), merged[name].tasks)
-        for key, value in pairs:
-            before = found.get(key, 0)
-            found[key] = max(before, value) if key % 2 else min(before + value, _MOST_VALUE)
-        begun[name] = found, tasks + 1
-    for name, (found, tasks) in begun.items():
-        is_in_order = len(found) == len(merged[name].values)  # no key is new, and a dict keeps its order
+        alike.setdefault(name, {}).setdefault(layout, []).append(data)
+    for name, groups in alike.items():
+        known = merged[name]
+        found = dict(known.values)
+        for layout, group in groups.items():
+            _add(found, layout, group)
+        is_in_order = len(found) == len(known.values)  # no key is new, and a dict keeps its order
         values = tuple(found.items() if is_in_order else sorted(found.items()))
+        tasks = known.tasks + sum(map(len, groups.values()))
         merged[name] = OperatorTotals(bound_plan=name, tasks=tasks, values=values)
     return tuple(merged.values())
 
 
-def _pairs_of_text(text: str) -> Pairs | None:
+def _add(found: dict[int, int], layout: _Layout, reports: Sequence[bytes]) -> None:
+    """Add to *found* what *reports* have."""
+    columns = list(zip(*reports, strict=True)) if len(reports) >= _FEW else []
+    of_keys = [column for begin, end in layout.keys for column in columns[begin:end]]
+    if not columns or any(min(column) != max(column) for column in of_keys):
+        for report in reports:
+            for (begin, end), (value_begin, value_end) in zip(layout.keys, layout.values, strict=True):
+                _count(found, _number(report[begin:end]), _number(report[value_begin:value_end]))
+        return
+    for (key_begin, key_end), (begin, end) in zip(layout.keys, layout.values, strict=True):
+        key = _number(reports[0][key_begin:key_end])
+        if key % 2:
+            _count(found, key, max(map(_number, zip(*columns[begin:end], strict=True))))
+        else:
+            marks = 0x80 * len(reports)  # what the marks that numbers go on add to the sum of a column
+            sums = [sum(column) - marks for column in columns[begin:end]]
+            sums[-1] += marks
+            _count(found, key, sum(each << 7 * i for i, each in enumerate(sums)))
+
+
+def _count(found: dict[int, int], key: int, value: int) -> None:
+    before = found.get(key, 0)
+    found[key] = max(before, value) if key % 2 else min(before + value, _MOST_VALUE)
+
+
+def _bytes_of(text: str) -> bytes:
+    """Return the bytes of a report; none if *text* is no Base64."""
     try:
-        return _pairs(base64.b64decode(text, validate=True))
+        return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
-        return None
+        return b""
 
 
-@lru_cache(maxsize=64)  # what was just checked, when its report arrived, is merged right after
-def _pairs(data: bytes) -> Pairs | None:
-    """Return what a task reported, or None if it is nothing that this version reads."""
+def _layout_of(data: bytes) -> _Layout | None:
+    """Return where the numbers of a report lie; None if it is nothing that this version reads."""
     if not data or data[0] != _FORMAT or len(data) > MAX_REPORT_BYTES:
         return None
-    numbers = _varints(data[1:])
-    if numbers is None or len(numbers) % 2:
+    layout = _layout(data.translate(_GOES_ON))
+    if layout is None or any(_number(data[begin:end]) >= _MOST_KEY for begin, end in layout.wide_keys):
         return None
-    keys, values = numbers[::2], numbers[1::2]
-    return tuple(zip(keys, values, strict=True)) if max(keys, default=0) < _MOST_KEY else None
+    return layout
 
 
-def _varints(data: bytes) -> list[int] | None:
-    """Return the numbers in *data*; None if one is cut off, or larger than 63 bits. It runs for every task."""
-    numbers: list[int] = []
-    number = shift = 0
-    for byte in data:
-        if byte >= 0x80:
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if shift > 63:
-                return None
-        elif not shift:
-            numbers.append(byte)
-        else:
-            number |= byte << shift
-            if number > _MOST_VALUE:
-                return None
-            numbers.append(number)
-            number = shift = 0
-    return None if shift else numbers
+@lru_cache(maxsize=1_024)
+def _layout(goes_on: bytes) -> _Layout | None:
+    """Return where numbers lie, given of which bytes they go on (1) in the next; None where that is no report."""
+    ends = [i for i, more in enumerate(goes_on, 1) if not more]
+    spans = tuple(zip([0, *ends[:-1]], ends, strict=True))
+    is_report = ends[-1:] == [len(goes_on)] and len(spans) % 2 == 1  # the format, and pairs
+    if not is_report or any(end - begin > _MOST_BYTES for begin, end in spans):
+        return None
+    keys = spans[1::2]
+    return _Layout(keys, spans[2::2], tuple((begin, end) for begin, end in keys if end - begin > 1))
+
+
+def _number(data: Sequence[int]) -> int:
+    """Return the number that a varint stands for."""
+    number = 0
+    for byte in reversed(data):
+        number = number << 7 | byte & 0x7F
+    return number

@@ -48,7 +48,7 @@ def task_key_of(job_id: JobId, held: HeldTask) -> TaskKey:
     return TaskKey(job_id, StageId(held.stage_id), held.stage_attempt, Partition(held.partition), held.task_attempt)
 
 
-def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str) -> TaskOutput:
+def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str, *, bucket_sizes: str = "") -> TaskOutput:
     """Return the output that an execution of *task_attempt* on *executor_id* reported."""
     return TaskOutput(
         nonce=message.nonce,
@@ -61,6 +61,7 @@ def output_from(message: pb.TaskOutput, task_attempt: int, executor_id: str) -> 
         files=tuple(message.files),
         payload_digest=message.payload_digest or None,
         checksum=message.checksum,
+        bucket_sizes=bucket_sizes,
     )
 
 

@@ -16,6 +16,8 @@ from onager.execution_graph import (
     Failure,
     FailureCause,
     FailureKind,
+    Stage,
+    StageSpec,
     StageWork,
     TaskFailed,
     TaskSucceeded,
@@ -93,7 +95,7 @@ class ReportReader:
         """
         job_id = JobId(graph.job_id)
         now_ms = self._clock.now_ms()
-        known = _BoundPlans(graph)
+        known = _BoundPlans()
         events: list[Event] = []
         blobs: list[bytes] = []
         results: list[InlineResult] = []
@@ -101,9 +103,7 @@ class ReportReader:
             key = task_key(report.task)
             if not is_held(graph, key, executor.executor_id):
                 continue
-            event, named, inline = await self._taken(graph, key, executor, report, now_ms)
-            if isinstance(event, TaskSucceeded):
-                event = known.with_operators(event, report.success)
+            event, named, inline = await self._taken(graph, key, executor, report, now_ms, known)
             events.append(event)
             blobs += named
             if inline is not None:
@@ -117,7 +117,13 @@ class ReportReader:
         return events
 
     async def _taken(
-        self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, report: pb.TaskReport, now_ms: int
+        self,
+        graph: ExecutionGraph,
+        key: TaskKey,
+        executor: ExecutorSlot,
+        report: pb.TaskReport,
+        now_ms: int,
+        known: "_BoundPlans",
     ) -> _Taken:
         """Return the event of one report, with what it names."""
         if not report.HasField("success"):
@@ -126,7 +132,8 @@ class ReportReader:
         if (misplaced := await self._misplaced(report.success.plan)) is not None:
             return _failed(key, executor, misplaced, report.success.metrics, now_ms), (), None
         try:
-            return await apart(report.success.ByteSize(), _succeeded, graph, key, executor, report.success, now_ms)
+            size = report.success.ByteSize()
+            return await apart(size, _succeeded, graph, key, executor, report.success, now_ms, known)
         except (_Unusable, PlanningError) as error:
             failure = _refused(key, executor, error)
             return _failed(key, executor, failure, report.success.metrics, now_ms), (), None
@@ -148,26 +155,25 @@ class ReportReader:
 class _BoundPlans:
     """The bound plans that are in the store, or on their way there with the reports that are read."""
 
-    def __init__(self, graph: ExecutionGraph) -> None:
-        self._graph = graph
+    def __init__(self) -> None:
         self._sent: set[str] = set()
 
-    def with_operators(self, event: TaskSucceeded, success: pb.TaskSuccess) -> TaskSucceeded:
-        """Return *event* with what the operators measured, unless nothing could tell what that means.
+    def operators(self, stage: Stage, success: pb.TaskSuccess) -> tuple[str, str]:
+        """Return what the operators measured, as text, and their bound plan; none if nothing could tell what it means.
 
-        The report that had the bound plan may have been of an attempt that lost: then the metrics count as not
-        reported.
+        The bound plan is left out where it is the first one of the stage. The report that had it may have been of an
+        attempt that lost: then the metrics count as not reported.
         """
-        stage = self._graph.stages[event.stage_id]
         name, text = success.bound_plan, metrics_text(success.op_metrics)
         if not name or not text or stage.spec.work is not StageWork.QUERY:
-            return event
-        self._sent |= {blob.digest for blob in success.blobs}
+            return "", ""
+        for blob in success.blobs:
+            self._sent.add(blob.digest)
         totals = stage.ledger.operators
-        if name not in self._sent and all(each.bound_plan != name for each in totals):
-            return event
-        is_first = bool(totals) and totals[0].bound_plan == name
-        return replace(event, op_metrics=text, bound_plan="" if is_first else name)
+        if totals and totals[0].bound_plan == name:
+            return text, ""
+        is_known = name in self._sent or any(each.bound_plan == name for each in totals)
+        return (text, name) if is_known else ("", "")
 
 
 def _refused(key: TaskKey, executor: ExecutorSlot, error: Exception) -> Failure:
@@ -197,9 +203,15 @@ def _failed(key: TaskKey, executor: ExecutorSlot, failure: Failure, metrics: pb.
 
 
 def _succeeded(
-    graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int
+    graph: ExecutionGraph,
+    key: TaskKey,
+    executor: ExecutorSlot,
+    success: pb.TaskSuccess,
+    at_ms: int,
+    known: _BoundPlans,
 ) -> _Taken:
-    if graph.stages[key.stage_id].spec.work is StageWork.PLAN:
+    stage = graph.stages[key.stage_id]
+    if stage.spec.work is StageWork.PLAN:
         return _planned(key, executor, success, at_ms)
     output = success.output
     _check_names(output)
@@ -207,25 +219,25 @@ def _succeeded(
     if output.payload_digest and output.payload_digest not in {blob.digest for blob in success.blobs}:
         raise _Unusable(f"the task did not send what it left ({output.payload_digest[:200]!r})")
     inline = _inline(key.job_id, key.partition, output, success.inline_result)
+    sizes = _bucket_sizes(graph, stage.spec, success.bucket_sizes)
+    op_metrics, bound_plan = known.operators(stage, success)
     event = TaskSucceeded(
         stage_id=key.stage_id,
         stage_attempt=key.stage_attempt,
         partition=key.partition,
         task_attempt=key.task_attempt,
         executor_id=executor.executor_id,
-        output=replace(
-            wire.output_from(output, key.task_attempt, executor.executor_id),
-            bucket_sizes=_bucket_sizes(graph, key, success.bucket_sizes),
-        ),
+        output=wire.output_from(output, key.task_attempt, executor.executor_id, bucket_sizes=sizes),
         metrics=wire.metrics_from(success.metrics),
+        op_metrics=op_metrics,
+        bound_plan=bound_plan,
         at_ms=at_ms,
     )
     return event, blobs, inline
 
 
-def _bucket_sizes(graph: ExecutionGraph, key: TaskKey, sizes: bytes) -> str:
+def _bucket_sizes(graph: ExecutionGraph, spec: StageSpec, sizes: bytes) -> str:
     """Return the sizes of an output's buckets, if somebody may decide something by them."""
-    spec = graph.stages[key.stage_id].spec
     if graph.adaptive is None or spec.output.kind != "exchange":
         return ""
     return sizes_text(sizes, spec.output.buckets, spec.partitions)
