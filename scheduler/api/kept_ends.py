@@ -18,8 +18,8 @@ _EVENTS_A_PAGE: Final = 1_000
 _EVENT_BYTES: Final = 300
 _MOST_KEPT: Final = 1_000
 """Failures of which the kept ends are told in one answer: the latest."""
-_MOST_REMEMBERED: Final = 4_000
-"""Failures, of all that was asked about lately."""
+_MOST_REMEMBERED: Final = 2_000
+"""Failures, of all that was asked about lately: up to 16 KiB each."""
 _MOST_ASKED: Final = 100
 
 _Asked = tuple[JobId, int, int | None, int | None, int | None]

@@ -187,5 +187,3 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
 }
 """In the order in which they are shown."""
 METRICS: Final = tuple(metric for section in SECTIONS.values() for metric in section)
-RESERVED: Final[tuple[str, ...]] = ()
-"""Names for what is not served yet."""

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.executors.records import Loss
 from onager.scheduler.metrics import observe, process_registry, serving_metrics
-from onager.scheduler.metrics.catalog import JOB_DURATION, METRICS, RESERVED
+from onager.scheduler.metrics.catalog import JOB_DURATION, METRICS
 from onager.scheduler.metrics.executors import CallMetrics, LossMetrics
 from onager.scheduler.metrics.process import LAG_LOOK_S, EventLoopLag, expiry_of, not_after
 from onager.scheduler.metrics.tallies import Distribution
@@ -28,7 +28,6 @@ from tests.unit.scheduler.small_graphs import session_of
 def test_the_catalog_has_each_name_once_and_no_label_that_has_no_bound():
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
-    assert not set(RESERVED) & set(names)
     for metric in METRICS:
         assert re.fullmatch(r"onager_[a-z_]+", metric.name)
         assert (metric.kind == "counter") == metric.name.endswith("_total")
