@@ -166,12 +166,13 @@ def _parts(
     inputs: Sequence[StageInput], sizes: dict[int, list[bytes]], totals: dict[int, list[int]], target_bytes: int
 ) -> dict[int, list[TaskRead]]:
     """Return the tasks that share each bucket that is much larger than others of the same input."""
+    times_read = Counter(source.stage_id for source in inputs)  # one that is read twice meets itself in a join
     found: dict[int, tuple[int, int]] = {}
     """The input to be split, and its bytes, by bucket."""
     middle: dict[int, float] = {}
     for source in inputs:
         stage_id = source.stage_id
-        if not source.may_split or max(totals[stage_id]) <= _SKEWED_BYTES:
+        if not source.may_split or times_read[stage_id] > 1 or max(totals[stage_id]) <= _SKEWED_BYTES:
             continue
         middle[stage_id] = median(totals[stage_id])
         least = max(_SKEWED_FACTOR * middle[stage_id], _SKEWED_BYTES)

@@ -21,6 +21,8 @@ _MOST_BYTES: Final = 9
 """Of a value, as a varint."""
 _GOES_ON: Final = bytes(byte >= 0x80 for byte in range(256))
 
+_REMEMBERED_BYTES: Final = 512
+"""Reports that have no more are laid out once for all that are alike."""
 _FEW: Final = 4
 """Reports that are read one by one."""
 
@@ -134,7 +136,8 @@ def _layout_of(data: bytes) -> _Layout | None:
     """Return where the numbers of a report lie; None if it is nothing that this version reads."""
     if not data or data[0] != _FORMAT or len(data) > MAX_REPORT_BYTES:
         return None
-    layout = _layout(data.translate(_GOES_ON))
+    read = _layout if len(data) <= _REMEMBERED_BYTES else _layout.__wrapped__  # large ones would take much memory
+    layout: _Layout | None = read(data.translate(_GOES_ON))
     if layout is None or any(_number(data[begin:end]) >= _MOST_KEY for begin, end in layout.wide_keys):
         return None
     return layout

@@ -221,11 +221,11 @@ class Standalone:
 
     def _has_moved_page(self, child: _Child) -> bool:
         """Let the scheduler serve its page elsewhere if the port that it was given has been taken meanwhile."""
-        if child is not self._scheduler or not self._may_move_page:
+        is_elsewhere = child.arguments[-1] != _PAGE_LISTEN
+        if child is not self._scheduler or not self._may_move_page or is_elsewhere or can_listen(_PAGE_LISTEN):
             return False
-        arguments = (*self._without_page, "--http-listen", _page_address(None))
-        moved, child.arguments = arguments != tuple(child.arguments), arguments
-        return moved
+        child.arguments = (*self._without_page, "--http-listen", _page_address(None))
+        return True
 
     def _is_ready(self, client: onager.OnagerClient) -> bool:
         process = self._executor.process

@@ -79,8 +79,7 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
     async def Forward(self, request: pb.ForwardRequest, context: Context) -> pb.ForwardResponse:  # noqa: ARG002, N802
         """Handle all parts concurrently, and answer each."""
         self._loads.take(request.loads)
-        # What comes after the end of a job is not kept.
-        self._live.hear(each for each in request.progress if self._ownership.follows(JobId(each.task.job_id)))
+        self._live.hear(each for each in request.progress if self._is_active(JobId(each.task.job_id)))
         reports, slots, lists = await asyncio.gather(
             a_few_at_once([self._update(part) for part in request.reports], most=16),
             a_few_at_once([self._fill(part) for part in request.slots]),
@@ -103,6 +102,10 @@ class ReplicaService(OnagerReplicaServicer):  # type: ignore[misc]
             lists=lists,
             watched=watched,
         )
+
+    def _is_active(self, job_id: JobId) -> bool:
+        head = self._jobs.heads.get(job_id)
+        return head is not None and head.is_active
 
     def _progress(self, job_id: JobId) -> pb.WatchedJob:
         job = self._jobs.cached(job_id)

@@ -89,7 +89,10 @@ def _read_parts(parts: Sequence[KeyValue | None], after: int, limit: int) -> lis
     """Return the entries of successive *parts*, as `read_part`; None stands for one whose retention is over."""
     found: list[Entry] = []
     for part in parts:
-        found += [] if part is None else read_part(part, after, limit)
+        if part is not None and limit > 0:
+            some = read_part(part, after, limit)
+            limit -= sum(len(entry.batch.events) for entry in some if entry.batch is not None)
+            found += some
     return found
 
 

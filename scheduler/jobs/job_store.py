@@ -300,9 +300,9 @@ class JobStore:
         else:
             return await self.load(job_id)
         tip = known.seq + len(found.ranges[0].items)
-        if tip > known.seq:
-            await self._has_committed(job_id)  # what was found may be our own batch, which needs no decoding
         now = self.cached(job_id) or known
+        if now.seq < tip and await self._has_committed(job_id):  # it may be our own batch, which needs no decoding
+            now = self.cached(job_id) or known
         if now.seq >= tip:
             return now
         batches: list[EventBatch] = []
@@ -537,6 +537,8 @@ class JobStore:
         follows = bool(batches) and known is not None and known.seq == job.seq - len(batches)
         before = known.graph if follows and known is not None else None
         events = [event for batch in batches for event in batch.events]
+        if known is None or known.graph.submitted_ms != job.graph.submitted_ms:
+            self.recent.forget(job_id)  # what is there may be of another job, which had the id before
         self.held.learn(job_id, job.graph, None if before is None else events)
         self.sizes.learn(job_id, before, job.graph, events)
         for position, batch in enumerate(batches, job.seq - len(batches) + 1):

@@ -38,11 +38,9 @@ class RecentBatches:
 
     def add(self, job_id: JobId, position: int, batch: EventBatch) -> None:
         """Keep the batch at *position* if the job is being read."""
+        self._forget_unread()
         job = self._jobs.get(job_id)
         if job is None:
-            return
-        if self._clock.monotonic_s() - job.read_s > _READ_WITHIN_S:
-            self.forget(job_id)
             return
         if job.first + len(job.batches) != position:
             self._drop(job, len(job.batches))
@@ -58,6 +56,7 @@ class RecentBatches:
 
         From now on those of the job are kept.
         """
+        self._forget_unread()
         job = self._jobs.setdefault(job_id, _Job())
         self._jobs.move_to_end(job_id)
         job.read_s = self._clock.monotonic_s()
@@ -78,6 +77,11 @@ class RecentBatches:
         job = self._jobs.pop(job_id, None)
         if job is not None:
             self._drop(job, len(job.batches))
+
+    def _forget_unread(self) -> None:
+        earliest_s = self._clock.monotonic_s() - _READ_WITHIN_S
+        while self._jobs and next(iter(self._jobs.values())).read_s < earliest_s:
+            self.forget(next(iter(self._jobs)))
 
     def _drop(self, job: _Job, count: int) -> None:
         for _ in range(count):

@@ -90,12 +90,14 @@ def test_an_executor_killed_in_the_middle_costs_the_streaming_and_no_row(cluster
     job = start_gated(cluster, gate)
     cluster.executors["e-2"].kill()
     until(lambda: job.progress().exchange == "durable", 30, "the end of the streaming")
-    assert "executor e-2" in job.progress().durable_because
+    # That it is gone, or what its dying task told the one that reads from it.
+    because = job.progress().durable_because
+    assert "executor e-2" in because or f"{job.id}/1." in because, because
     gate.open()
     check(job)
     progress = job.progress()
     assert progress.state == "successful"
     assert max(stage.attempt for stage in progress.stages) == 1
-    assert "exchange: durable (streaming was given up: executor e-2" in cluster.cli("job", job.id).stdout
+    assert f"exchange: durable (streaming was given up: {because[:40]}" in cluster.cli("job", job.id).stdout
     until(lambda: is_nothing_left(cluster, job), 10, "an idle executor, and no file")
     cluster.launch_executor("e-2", slots=1)

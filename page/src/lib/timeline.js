@@ -29,14 +29,17 @@ function merged(old, answer) {
 }
 
 /**
- * The timeline of a job; it is read again when `change` is another value than before, once a second at most. For another
- * job the component that uses it is made anew.
+ * The timeline of a job; it is read again when `change` is another value than before, once a second at most, and until it
+ * goes to `position`, where that of many attempts is told somewhat late. For another job the component that uses it is
+ * made anew.
  */
-export function useTimeline(jobId, change, isWanted = true) {
+export function useTimeline(jobId, change, position, isWanted = true) {
   const [state, setState] = useState({ timeline: null, error: null });
   const known = useRef(null);
   const wish = useRef({ isDue: false, isGoing: false });
   const isShown = useRef(false);
+  const latest = useRef(0);
+  latest.current = position;
   const lost = useSignal(lostSince); // when somebody answers again, it is read again
 
   useEffect(() => {
@@ -52,6 +55,7 @@ export function useTimeline(jobId, change, isWanted = true) {
         const after = known.current?.position ?? 0;
         const answer = await get(`/jobs/${encodeURIComponent(jobId)}/timeline${query({ after: after || "" })}`);
         known.current = merged(known.current, answer);
+        if (!answer.is_over && answer.position < latest.current) wish.current.isDue = true;
         setState({ timeline: known.current, error: null });
       } catch (error) {
         setState((old) => ({ ...old, error }));

@@ -38,7 +38,7 @@ export function Job({ jobId, tab }) {
   const now = useNow(known.isActive ? 1000 : 0);
   const log = useJobEvents(jobId, job ? job.log_seq : null);
   const hasTimeline = has("/jobs/{job_id}/timeline");
-  const timed = useTimeline(jobId, `${log.version} ${job?.state}`, hasTimeline && ["timeline", "stages"].includes(tab));
+  const timed = useTimeline(jobId, `${log.version} ${job?.state}`, log.position, hasTimeline && ["timeline", "stages"].includes(tab));
   useTitle(job?.name || jobId);
 
   const tabs = TABS.filter((each) => !each.needs || has(each.needs));

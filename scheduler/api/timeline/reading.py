@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from onager.clock import Clock
+from onager.execution_graph import JobState
 from onager.ids import JobId
 from onager.protocol.apart import apart
 from onager.scheduler import timing
@@ -36,8 +37,8 @@ class _Kept:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     json: bytes = b""
     """Its timeline, if it is told in buckets."""
-    json_of: tuple[int, bool] = (-1, False)
-    """The position to which that goes, and whether the job is over in it."""
+    json_of: tuple[int, JobState] | None = None
+    """The position to which that goes, and the state of the job in it."""
     rests_until_s: float = 0.0
     """Until then a timeline in buckets is told as it was."""
 
@@ -65,9 +66,10 @@ class Timelines:
         async with self._following(job_id, may_rest=True) as (job, kept):
             story = kept.story
             if story.is_long:
-                if kept.json_of != (story.position, story.is_over):
+                json_of = story.position, job.graph.state
+                if kept.json_of != json_of:
                     told = await _told(story, job, 0)
-                    kept.json, kept.json_of = await apart(_size(told), told.as_json), (story.position, story.is_over)
+                    kept.json, kept.json_of = await apart(_size(told), told.as_json), json_of
                 return kept.json
             told = await _told(story, job, after)
             return await apart(_size(told), told.as_json)
@@ -77,24 +79,35 @@ class Timelines:
         """Hold a job's story, at the end of its log; or somewhat before it, if that of a long one *may_rest*."""
         job = await self._jobs.fresh(job_id)
         key = job_id, job.graph.submitted_ms
-        kept = self._kept.setdefault(key, _Kept(Story(job.graph)))
-        self._kept.move_to_end(key)
-        try:
-            async with kept.lock:
-                begun_s = self._clock.monotonic_s()
-                rests = may_rest and kept.json and job.graph.is_active and begun_s < kept.rests_until_s
-                if not rests:
-                    await self._follow(kept.story, job)
-                yield job, kept
-                if not rests:
-                    now_s = self._clock.monotonic_s()
-                    rests_s = max(timing.TIMELINE_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
-                    kept.rests_until_s = now_s + min(rests_s, timing.TIMELINE_LONGEST_S)
-        except BaseException:
-            # A thread may go on with it, or it may end within a batch: the next caller begins a new one.
-            self._kept.pop(key, None)
-            raise
+        async with self._held(key, job) as kept:
+            begun_s = self._clock.monotonic_s()
+            rests = may_rest and kept.json and job.graph.is_active and begun_s < kept.rests_until_s
+            if not rests:
+                await self._follow(kept.story, job)
+                job = self._jobs.cached(job_id) or job  # the story may go on to an end that has come meanwhile
+            yield job, kept
+            if not rests:
+                now_s = self._clock.monotonic_s()
+                rests_s = max(timing.TIMELINE_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
+                kept.rests_until_s = now_s + min(rests_s, timing.TIMELINE_LONGEST_S)
         self._forget()
+
+    @asynccontextmanager
+    async def _held(self, key: tuple[JobId, int], job: StoredJob) -> AsyncGenerator["_Kept"]:
+        """Hold the story that is kept of *job*, or a new one."""
+        while True:
+            kept = self._kept.setdefault(key, _Kept(Story(job.graph)))
+            self._kept.move_to_end(key)
+            async with kept.lock:
+                if self._kept.get(key) is not kept:
+                    continue  # who held it before has left it as it was
+                try:
+                    yield kept
+                except BaseException:
+                    # A thread may go on with it, or it may end within a batch: the next caller begins a new one.
+                    del self._kept[key]
+                    raise
+                return
 
     async def story(self, job_id: JobId) -> tuple[Story, StoredJob]:
         """Return a job's whole story, which is the caller's own, and the job; errors as in `get`."""

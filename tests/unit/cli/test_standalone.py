@@ -138,5 +138,7 @@ def test_the_page_moves_when_its_port_is_taken_while_the_scheduler_starts(tmp_pa
         assert code is None
         assert page not in (taken, "127.0.0.1:0")
         assert page_after_failed_start(tmp_path, taken, http_listen=taken) == (2, taken)
+        # It is elsewhere already: that it fails has another reason, which stays.
+        assert page_after_failed_start(tmp_path, page) == (2, page)
     # What it was given is free: it failed for another reason, which stays.
     assert page_after_failed_start(tmp_path, taken) == (2, taken)

@@ -12,7 +12,7 @@ from onager.ids import JobId
 from onager.scheduler.jobs import job_log, recent_batches
 from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.recent_batches import RecentBatches
-from tests.unit.scheduler.small_graphs import store, succeeded
+from tests.unit.scheduler.small_graphs import forget, graph, store, succeeded
 from tests.unit.scheduler.test_job_store import running, step
 
 JOB, OTHER = JobId("job-1"), JobId("job-2")
@@ -52,7 +52,7 @@ def test_what_is_found_is_what_was_committed_without_a_gap(first, committed, pos
         assert sum(counts) >= limit
 
 
-def test_jobs_that_nobody_reads_keep_nothing(monkeypatch):
+def test_jobs_that_nobody_reads_keep_nothing():
     clock = ManualClock()
     recent = RecentBatches(clock)
     recent.add(JOB, 1, batch(1))
@@ -60,9 +60,8 @@ def test_jobs_that_nobody_reads_keep_nothing(monkeypatch):
     recent.add(JOB, 2, batch(2))
     assert recent.after(JOB, 1, 10) == [(2, batch(2))]
     clock.advance(6_000)
-    recent.add(JOB, 3, batch(3))
-    assert recent.after(JOB, 1, 10) == []
-    assert recent._events == 0
+    assert recent.after(OTHER, 0, 10) == []
+    assert (recent._events, list(recent._jobs)) == (0, [OTHER]), "forgotten, though nothing more comes"
 
 
 def test_all_jobs_together_have_a_limit(monkeypatch):
@@ -103,8 +102,13 @@ async def test_who_keeps_up_reads_what_was_committed_without_asking_the_store(ba
 async def test_a_look_at_a_job_does_not_decode_what_is_being_committed_here(backend, clock, monkeypatch):
     jobs = store(backend, clock, "s1")
     job = await running(jobs, 3)
-    is_stored, may_answer = asyncio.Event(), asyncio.Event()
-    put_txn = backend.put_txn
+    is_stored, is_read, may_answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    put_txn, read_txn = backend.put_txn, backend.read_txn
+
+    async def told_read_txn(*args):
+        found = await read_txn(*args)
+        is_read.set()
+        return found
 
     async def slow_put_txn(*args, **options):
         result = await put_txn(*args, **options)
@@ -113,11 +117,12 @@ async def test_a_look_at_a_job_does_not_decode_what_is_being_committed_here(back
         return result
 
     monkeypatch.setattr(backend, "put_txn", slow_put_txn)
+    monkeypatch.setattr(backend, "read_txn", told_read_txn)
     monkeypatch.setattr(job_log, "follow", lambda *_: pytest.fail("it was decoded"))
     committing = asyncio.create_task(step(jobs, job, [succeeded(1, 0, at_ms=20)]))
     await is_stored.wait()
     looking = asyncio.create_task(jobs.fresh(JOB))
-    await asyncio.sleep(0.01)
+    await is_read.wait()
     may_answer.set()
     assert (await looking).graph is (await committing).graph
 
@@ -130,3 +135,17 @@ async def test_sizes_go_on_where_another_schedulers_batches_are_followed(backend
         job = await step(mine, job, [succeeded(1, partition, at_ms=20)])
     monkeypatch.setattr("onager.scheduler.jobs.exchange_sizes._sum", lambda _: pytest.fail("added up anew"))
     assert theirs.sizes.of((await theirs.fresh(JOB)).graph) == 2
+
+
+async def test_what_is_kept_of_a_job_is_forgotten_when_its_id_is_another_jobs(backend, clock):
+    jobs = store(backend, clock, "s1")
+    history = JobHistory(backend, jobs.recent)
+    await history.after((await running(jobs, 1)).header.job_id, 0, 100)
+    old = await step(jobs, await jobs.load(JOB), [succeeded(1, 0, at_ms=20)])
+    assert not old.graph.is_active
+    elsewhere = store(backend, clock, "s2")
+    await forget(backend, JOB)
+    await elsewhere.submit(graph(at_ms=5_000))
+    jobs._ended.clear()  # as when others pushed it out
+    assert (await jobs.load(JOB)).graph.submitted_ms == 5_000
+    assert jobs.recent.after(JOB, old.seq - 1, 100) == []

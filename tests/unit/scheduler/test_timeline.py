@@ -1,5 +1,6 @@
 """What a job did when and where, derived from its log."""
 
+import asyncio
 import json
 from collections import Counter
 
@@ -411,4 +412,49 @@ async def test_who_looks_at_a_long_job_at_about_the_same_time_is_told_the_same(b
     assert second["outcomes"] == {"running": 2, "successful": 2}
     assert second["marks"], "all is told again, whatever was known before"
     await step(jobs, job, [succeeded(1, 1, at_ms=30), succeeded(1, 2, at_ms=40)])
-    assert json.loads(await timelines.as_json(JOB, second["position"]))["is_over"]
+    last = json.loads(await timelines.as_json(JOB, second["position"]))
+    assert (last["is_over"], last["state"]) == (True, "successful")
+
+
+async def test_a_long_job_that_ends_while_its_timeline_is_read_is_told_as_ended(backend, clock, monkeypatch):
+    monkeypatch.setattr("onager.scheduler.api.timeline.story.MOST_BARS", 1)
+    jobs = store(backend, clock, "s1")
+    history = JobHistory(backend, jobs.recent)
+    timelines = Timelines(jobs, history, clock)
+    job = await running(jobs, 2)
+    after = history.after
+
+    async def and_it_ends(*args):
+        history.after = after
+        await step(jobs, job, [succeeded(1, 0, at_ms=30), succeeded(1, 1, at_ms=40)])
+        return await after(*args)
+
+    monkeypatch.setattr(history, "after", and_it_ends)
+    told = json.loads(await timelines.as_json(JOB))
+    assert (told["is_over"], told["state"]) == (True, "successful")
+    assert json.loads(await timelines.as_json(JOB))["state"] == "successful"
+
+
+async def test_who_waits_for_a_story_that_broke_off_gets_a_new_one(backend, clock, monkeypatch):
+    jobs = store(backend, clock, "s1")
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
+    await running(jobs, 3)
+    stories, broken = [], asyncio.Event()
+    follow = Timelines._follow
+
+    async def break_off_once(self, story, job):
+        stories.append(story)
+        if len(stories) == 1:
+            await broken.wait()
+            raise RuntimeError("in the middle of a batch")
+        await follow(self, story, job)
+
+    monkeypatch.setattr(Timelines, "_follow", break_off_once)
+    first, second = (asyncio.create_task(timelines.get(JOB)) for _ in range(2))
+    for _ in range(50):  # until the second one waits for the first
+        await asyncio.sleep(0)
+    broken.set()
+    with pytest.raises(RuntimeError):
+        await first
+    assert (await second).attempts == 4
+    assert stories[1] is not stories[0]
