@@ -105,7 +105,8 @@ class Timelines:
                     yield kept
                 except BaseException:
                     # A thread may go on with it, or it may end within a batch: the next caller begins a new one.
-                    del self._kept[key]
+                    if self._kept.get(key) is kept:
+                        del self._kept[key]
                     raise
                 return
 

@@ -458,3 +458,17 @@ async def test_who_waits_for_a_story_that_broke_off_gets_a_new_one(backend, cloc
         await first
     assert (await second).attempts == 4
     assert stories[1] is not stories[0]
+
+
+async def test_a_story_that_broke_off_after_it_made_room_for_others_says_why(backend, clock, monkeypatch):
+    jobs = store(backend, clock, "s1")
+    timelines = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
+    await running(jobs, 3)
+
+    async def break_off(self, *_):
+        self._kept.clear()
+        raise RuntimeError("in the middle of a batch")
+
+    monkeypatch.setattr(Timelines, "_follow", break_off)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        await timelines.get(JOB)
