@@ -42,7 +42,7 @@ def main() -> int:
         try:
             _await_ready(process, log)
             with onager.connect(address) as client:
-                _take(f"http://{page}", _run_jobs(client, data))
+                _take(f"http://{page}", *_run_jobs(client, data))
         finally:
             process.terminate()
             process.wait(60)
@@ -57,8 +57,8 @@ def _await_ready(process: "subprocess.Popen[bytes]", log: Path) -> None:
         time.sleep(0.2)
 
 
-def _run_jobs(client: onager.OnagerClient, data: Path) -> str:
-    """Run some jobs, and return the id of the one to look at."""
+def _run_jobs(client: onager.OnagerClient, data: Path) -> tuple[str, str]:
+    """Run some jobs, and return the id of the one to look at, and of one that failed."""
     views = {path.stem: path for path in data.glob("*.parquet")}
 
     def submit(query: int, name: str) -> onager.JobHandle:
@@ -74,10 +74,10 @@ def _run_jobs(client: onager.OnagerClient, data: Path) -> str:
     shown = submit(5, "revenue by nation")
     shown.wait()
     submit(18, "large orders")
-    return shown.id
+    return shown.id, broken.id
 
 
-def _take(url: str, job_id: str) -> None:
+def _take(url: str, job_id: str, failed_id: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(playwright), args=["--no-sandbox"])
         light, dark = (browser.new_page(viewport=_SIZE, color_scheme=scheme) for scheme in ("light", "dark"))
@@ -90,6 +90,12 @@ def _take(url: str, job_id: str) -> None:
         dark.goto(f"{url}/jobs/{job_id}/timeline")
         expect(dark.get_by_role("cell", name="Ended")).to_be_attached()
         _save(dark, "page-timeline.png")
+        light.goto(f"{url}/jobs/{job_id}/plan")
+        expect(light.get_by_text("SortMergeJoin").first).to_be_visible()
+        _save(light, "page-plan.png")
+        dark.goto(f"{url}/jobs/{failed_id}/logs")
+        expect(dark.get_by_text("DIVIDE_BY_ZERO").first).to_be_visible()
+        _save(dark, "page-logs.png")
         browser.close()
 
 
