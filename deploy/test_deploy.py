@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -53,10 +54,10 @@ class Cluster:
     """What ``make cluster`` starts."""
 
     def __init__(self, directory: Path, *flags: str) -> None:
-        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.address, self.page_address = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.directory = directory / "cluster"
         self.told = directory / "told"
-        where = ["--directory", str(self.directory), "--listen", self.address]
+        where = ["--directory", str(self.directory), "--listen", self.address, "--page-listen", self.page_address]
         os.chdir(ROOT)
         command = [sys.executable, "-m", "deploy.local_cluster", *where, *flags]
         self.process = start(command, self.told, os.environ)
@@ -79,6 +80,14 @@ class Cluster:
         secrets = self.directory / "secrets"
         safe = ClientSecurity(tls_ca=secrets / "ca.pem", auth_token_file=secrets / "token")
         return onager.connect(self.address, security=safe if secrets.exists() else ClientSecurity())
+
+    def page(self) -> str:
+        """Return what a browser gets at the address of the page."""
+        ca = self.directory / "secrets" / "ca.pem"
+        scheme, context = ("https", ssl.create_default_context(cafile=ca)) if ca.exists() else ("http", None)
+        with urllib.request.urlopen(f"{scheme}://{self.page_address}/", timeout=10, context=context) as answer:
+            text: str = answer.read().decode()
+            return text
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -114,6 +123,8 @@ def test_two_of_three_schedulers_and_haproxys_way_to_them_die_in_the_middle_of_a
         # A new client finds the one that is left, through HAProxy.
         with cluster.connect() as another:
             assert another.sql("SELECT 1 AS one").to_arrow().to_pylist() == [{"one": 1}]
+    # So does a browser.
+    assert "<title>Onager</title>" in cluster.page()
 
 
 def test_prometheus_collects_from_all_schedulers_and_has_the_rules(cluster):
@@ -207,7 +218,8 @@ def test_the_certificate_of_the_instructions_is_for_the_names_that_schedulers_ad
 def local_cluster(directory: Path) -> str:
     """Try to start a cluster in *directory*; return what it says."""
     command = [sys.executable, "-m", "deploy.local_cluster", "--directory", str(directory)]
-    where = ["--listen", f"127.0.0.1:{free_ports(1)[0]}"]
+    listen, page = (f"127.0.0.1:{port}" for port in free_ports(2))
+    where = ["--listen", listen, "--page-listen", page]
     done = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     return done.stderr
