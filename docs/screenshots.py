@@ -91,7 +91,7 @@ def _take(url: str, job_id: str, failed_id: str) -> None:
         expect(dark.get_by_role("cell", name="Ended")).to_be_attached()
         _save(dark, "page-timeline.png")
         light.goto(f"{url}/jobs/{job_id}/plan")
-        expect(light.get_by_text("SortMergeJoin").first).to_be_visible()
+        expect(light.get_by_text("BroadcastHashJoin").first).to_be_visible()
         _save(light, "page-plan.png")
         dark.goto(f"{url}/jobs/{failed_id}/logs")
         expect(dark.get_by_text("DIVIDE_BY_ZERO").first).to_be_visible()
@@ -100,6 +100,7 @@ def _take(url: str, job_id: str, failed_id: str) -> None:
 
 
 def _save(page: Page, name: str) -> None:
+    expect(page.get_by_text("Reading…")).to_have_count(0)
     page.screenshot(path=PICTURES / name)
     size = (PICTURES / name).stat().st_size
     if size > _MOST_BYTES:

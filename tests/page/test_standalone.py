@@ -14,7 +14,7 @@ from tests.support.waiting import until
 _QUERY = "SELECT id % 3 AS k, count(*) AS n FROM range(1000) GROUP BY k ORDER BY k"
 
 
-def test_a_query_from_its_submission_to_what_its_operators_did(browser, tmp_path):
+def test_a_query_from_its_submission_to_what_its_operators_did_and_one_that_fails(browser, tmp_path):
     address, page_address = (f"127.0.0.1:{port}" for port in free_ports(2))
     command = [sys.executable, "-m", "onager", "standalone", "--listen", address, "--http-listen", page_address]
     command += ["--state-dir", str(tmp_path / "state"), "--exchange-dir", str(tmp_path / "exchange"), "--slots", "2"]
@@ -46,5 +46,12 @@ def test_a_query_from_its_submission_to_what_its_operators_did(browser, tmp_path
             expect(page.get_by_role("region", name="Columns of the result")).to_contain_text("long")
             page.get_by_role("link", name="Executors").click()
             expect(page.get_by_role("row").filter(has_text="standalone-")).to_contain_text("4.3")
+            with onager.connect(address) as client:
+                failed = client.sql("SELECT 1 / (id - id) AS ratio FROM range(9)")
+                page.goto(f"/jobs/{failed.id}")
+                expect(page.locator(".head .state")).to_have_text("failed")
+            why = page.locator(".note.bad")
+            expect(why).to_contain_text("Division by zero")
+            expect(why.get_by_text(re.compile(r"== SQL \(line 1"))).to_have_count(1)
     finally:
         end(process, 40.0)

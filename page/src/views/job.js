@@ -129,13 +129,18 @@ function Live({ of }) {
   return html`<span class=${`live ${of === "live" ? "on" : ""}`} role="status">${of === "live" ? "live" : of}</span>`;
 }
 
+/** What a failure says besides the piece of the query, which is shown as code. */
+function said({ message, query_context: context }) {
+  return context ? message.replace(context.trim(), "").trim() : message;
+}
+
 function Notes({ job }) {
   const { failure, retry } = job;
   return html`
     ${failure?.message &&
     html`<div class=${`note ${job.state === "cancelled" ? "" : "bad"}`}>
       ${failure.error_class && html`<strong>${failure.error_class}</strong>`}
-      <span class="grow">${failure.message}</span>
+      <span class="grow">${said(failure)}</span>
       ${failure.query_context && html`<pre tabindex="0">${failure.query_context}</pre>`}
       ${failure.details && html`<details class="grow"><summary>Stack trace</summary><pre tabindex="0">${failure.details}</pre></details>`}
       ${failure.log_tail && html`<details class="grow"><summary>The end of its log</summary><pre tabindex="0">${failure.log_tail}</pre></details>`}

@@ -500,11 +500,11 @@ ${t.map(n=>v`<tr key=${n.number}>
 </section>`}var Xu=[{id:"",name:"Overview"},{id:"timeline",name:"Timeline",needs:"/jobs/{job_id}/timeline"},{id:"stages",name:"Stages"},{id:"plan",name:"Plan"},{id:"definition",name:"Definition"},{id:"events",name:"Events"},{id:"logs",name:"Logs",needs:"/jobs/{job_id}/logs"}];function nd({jobId:e,tab:t}){Ce(pr);let n=Rc(e),{job:r}=n,o=Kt(n.isActive?1e3:0),s=Ic(e,r?r.log_seq:null),l=bn("/jobs/{job_id}/timeline"),i=Dc(e,`${s.version} ${r?.state}`,s.position,l&&["timeline","stages"].includes(t));Ze(r?.name||e);let u=Xu.filter(f=>!f.needs||bn(f.needs)),a=`/jobs/${encodeURIComponent(e)}`,c=f=>{let p=u.findIndex($=>$.id===t),m=u[(p+f+u.length)%u.length];It(m.id?`${a}/${m.id}`:a)};return wn({"]":()=>c(1),"[":()=>c(-1),u:()=>It("/jobs")}),n.error?.status===404?v`<${ed} jobId=${e} />`:r===null?v`<h1>${e}</h1><${Rt} error=${n.error} what="The job" again=${n.again} />
 ${!n.error&&v`<p class="muted" role="status">Reading…</p>`}`:Xu.some(f=>f.id===t)?v`
 <${C0} job=${r} known=${n} log=${s} now=${o} />
-<${P0} job=${r} />
+<${I0} job=${r} />
 <nav class="tabs" aria-label="Views of the job">
 ${u.map(f=>v`<a key=${f.id} href=${f.id?`${a}/${f.id}`:a} aria-current=${f.id===t?"page":void 0}>${f.name}</a>`)}
 </nav>
-${t===""&&v`<${I0} job=${r} now=${o} />`}
+${t===""&&v`<${R0} job=${r} now=${o} />`}
 ${t==="timeline"&&v`<${Qu} job=${r} timeline=${i.timeline} error=${i.error} isGoing=${n.isActive} />`}
 ${t==="stages"&&v`<${Bu} job=${r} now=${o} timeline=${i.timeline} />`}
 ${t==="plan"&&v`<${Fu} job=${r} hasFinal=${bn("/jobs/{job_id}/plan")} isGoing=${n.isActive} />`}
@@ -543,10 +543,10 @@ ${e.exchange_bytes>0&&v`<div><dt>Exchange</dt><dd>${st(e.exchange_bytes)}</dd></
 ${u.size>1&&v`<div><dt>Schedulers</dt><dd>${[...u].join(", ")}</dd></div>`}
 ${e.sink_path&&v`<div class="grow"><dt>Writes</dt><dd class="mono cut" title=${e.sink_path}>${e.sink_path}</dd></div>`}
 ${e.retry_of&&v`<div><dt>Retry of</dt><dd><a href=${`/jobs/${encodeURIComponent(e.retry_of)}`}>${e.retry_of}</a></dd></div>`}
-</dl>`}function td(e){let{eta_low_ms:t,eta_high_ms:n}=e;return n?t&&t!==n?`${oe(t)} to ${oe(n)}`:oe(n):""}function L0({of:e}){return e==="reconnecting"?v`<span class="live lost" role="status">reconnecting</span>`:v`<span class=${`live ${e==="live"?"on":""}`} role="status">${e==="live"?"live":e}</span>`}function P0({job:e}){let{failure:t,retry:n}=e;return v`
+</dl>`}function td(e){let{eta_low_ms:t,eta_high_ms:n}=e;return n?t&&t!==n?`${oe(t)} to ${oe(n)}`:oe(n):""}function L0({of:e}){return e==="reconnecting"?v`<span class="live lost" role="status">reconnecting</span>`:v`<span class=${`live ${e==="live"?"on":""}`} role="status">${e==="live"?"live":e}</span>`}function P0({message:e,query_context:t}){return t?e.replace(t.trim(),"").trim():e}function I0({job:e}){let{failure:t,retry:n}=e;return v`
 ${t?.message&&v`<div class=${`note ${e.state==="cancelled"?"":"bad"}`}>
 ${t.error_class&&v`<strong>${t.error_class}</strong>`}
-<span class="grow">${t.message}</span>
+<span class="grow">${P0(t)}</span>
 ${t.query_context&&v`<pre tabindex="0">${t.query_context}</pre>`}
 ${t.details&&v`<details class="grow"><summary>Stack trace</summary><pre tabindex="0">${t.details}</pre></details>`}
 ${t.log_tail&&v`<details class="grow"><summary>The end of its log</summary><pre tabindex="0">${t.log_tail}</pre></details>`}
@@ -557,16 +557,16 @@ Stage ${n.stage_id}, task ${n.partition} is tried again${n.max_tries?` (${n.next
 </div>`}
 ${e.fraction_fell&&v`<div class="note">There is more to do than there was: ${e.fraction_fell}</div>`}
 ${e.durable_because&&v`<div class="note">It does not stream: ${e.durable_because}</div>`}
-`}function I0({job:e,now:t}){return v`<section class="card" aria-label="Stages">
+`}function R0({job:e,now:t}){return v`<section class="card" aria-label="Stages">
 <header><h2>Stages</h2><span class="muted">${Z(e.stages.length)}</span></header>
 ${e.stages.length?v`<${Ru} job=${e} now=${t} />`:v`<${Ne} title="There are no stages yet" />`}
 </section>
-<${Wu} job=${e} />`}var R0=["","queued","running","successful","failed","cancelled"],D0=100,j0=2e3,F0=250;function Ul(){Ze("Jobs");let{query:e}=Jt(),[t,n,r,o]=["state","q","session","cursor"].map(f=>e.get(f)??""),s=Qe(`/jobs${ut({state:t,q:n,session:r,cursor:o,limit:D0})}`,{everyMs:o?0:j0}),l=Kt(),i=le(null),u=le(null),a=!!(t||n||r),c=f=>{let p=[...u.current?.querySelectorAll("a.job")??[]],m=Math.min(p.length-1,Math.max(0,p.indexOf(document.activeElement)+f));p[m]?.focus()};return wn({"/":()=>i.current?.focus(),j:()=>c(1),k:()=>c(-1)}),v`
+<${Wu} job=${e} />`}var D0=["","queued","running","successful","failed","cancelled"],j0=100,F0=2e3,z0=250;function Ul(){Ze("Jobs");let{query:e}=Jt(),[t,n,r,o]=["state","q","session","cursor"].map(f=>e.get(f)??""),s=Qe(`/jobs${ut({state:t,q:n,session:r,cursor:o,limit:j0})}`,{everyMs:o?0:F0}),l=Kt(),i=le(null),u=le(null),a=!!(t||n||r),c=f=>{let p=[...u.current?.querySelectorAll("a.job")??[]],m=Math.min(p.length-1,Math.max(0,p.indexOf(document.activeElement)+f));p[m]?.focus()};return wn({"/":()=>i.current?.focus(),j:()=>c(1),k:()=>c(-1)}),v`
 <div class="head"><h1>Jobs</h1></div>
 <div class="bar">
-<${z0} key=${r} value=${n} input=${i} />
+<${V0} key=${r} value=${n} input=${i} />
 <div class="segments" role="group" aria-label="State">
-${R0.map(f=>v`<button key=${f} aria-pressed=${f===t} onClick=${()=>Tt({state:f,cursor:""})}>
+${D0.map(f=>v`<button key=${f} aria-pressed=${f===t} onClick=${()=>Tt({state:f,cursor:""})}>
 ${f||"all"}
 </button>`)}
 </div>
@@ -588,21 +588,21 @@ ${f=>f.items.length?v`<div class="table">
 </tr>
 </thead>
 <tbody ref=${u}>
-${f.items.map(p=>v`<${V0} key=${p.job_id} job=${p} now=${l} again=${s.again} />`)}
+${f.items.map(p=>v`<${H0} key=${p.job_id} job=${p} now=${l} again=${s.again} />`)}
 </tbody>
 </table>
-</div>`:v`<${H0} isFiltered=${a} isLater=${!!o} />`}
+</div>`:v`<${W0} isFiltered=${a} isLater=${!!o} />`}
 <//>
 </section>
-<${W0} cursor=${o} next=${s.data?.next} />
-`}function z0({value:e,input:t}){let[n,r]=J(e);return te(()=>{if(n===e)return;let o=setTimeout(()=>Tt({q:n,cursor:""}),F0);return()=>clearTimeout(o)},[n]),v`<input
+<${G0} cursor=${o} next=${s.data?.next} />
+`}function V0({value:e,input:t}){let[n,r]=J(e);return te(()=>{if(n===e)return;let o=setTimeout(()=>Tt({q:n,cursor:""}),z0);return()=>clearTimeout(o)},[n]),v`<input
 type="search"
 ref=${t}
 aria-label="Search jobs by name"
 placeholder="Search names   /"
 value=${n}
 onInput=${o=>r(o.currentTarget.value)}
-/>`}function V0({job:e,now:t,again:n}){let r=`/jobs/${encodeURIComponent(e.job_id)}`,o=un.has(e.state),s=(e.ended_ms||(o?t:0))-e.submitted_ms;return v`<tr>
+/>`}function H0({job:e,now:t,again:n}){let r=`/jobs/${encodeURIComponent(e.job_id)}`,o=un.has(e.state),s=(e.ended_ms||(o?t:0))-e.submitted_ms;return v`<tr>
 <td class="name">
 <a class="job cut" href=${r} title=${e.name||e.job_id}>${e.name||e.job_id}</a>
 ${e.failure?.message?v`<span class="cut small muted" title=${e.failure.message}>${e.failure.message}</span>`:v`<span class="cut small muted mono">${e.job_id}</span>`}
@@ -618,12 +618,12 @@ ${e.failure?.message?v`<span class="cut small muted" title=${e.failure.message}>
 <${Zo} job=${e} isPlain />
 </div>
 </td>
-</tr>`}function H0({isFiltered:e,isLater:t}){return e?v`<${Ne} title="No job is like that">
+</tr>`}function W0({isFiltered:e,isLater:t}){return e?v`<${Ne} title="No job is like that">
 <p>Jobs that ended long ago are not kept; <a href="/jobs">all that are known</a> may hold what you look for.</p>
 <//>`:t?v`<${Ne} title="There are no older jobs"><a href="/jobs">Back to the newest</a><//>`:v`<${Ne} title="No jobs yet">
 <p>Submit one, and it appears here:</p>
 <code>onager submit -e "SELECT count(*) FROM range(1000000)"</code>
-<//>`}function W0({cursor:e,next:t}){return!e&&!t?null:v`<nav class="bar" aria-label="Pages">
+<//>`}function G0({cursor:e,next:t}){return!e&&!t?null:v`<nav class="bar" aria-label="Pages">
 ${e&&v`<a class="button" href=${jn({cursor:""})}>Newest</a>`}
 ${t&&v`<a class="button" href=${jn({cursor:t})}>Older</a>`}
 </nav>`}function rd({isPlace:e}){Ze("Log in");let[t,n]=J(""),[r,o]=J(null),[s,l]=J(!1);return v`<main class="login" id="main">
@@ -645,7 +645,7 @@ onInput=${u=>n(u.currentTarget.value)}
 ${r&&v`<div id="login-error" class="note bad" role="alert">${r.message}</div>`}
 <button class="primary" type="submit" disabled=${s||!t.trim()}>Log in</button>
 </form>
-</main>`}var G0=2e3;function od(){Ze("Schedulers");let e=Qe("/schedulers",{everyMs:G0}),t=Kt();return v`<div class="head"><h1>Schedulers</h1></div>
+</main>`}var U0=2e3;function od(){Ze("Schedulers");let e=Qe("/schedulers",{everyMs:U0}),t=Kt();return v`<div class="head"><h1>Schedulers</h1></div>
 <section class="card" aria-label="Schedulers">
 <${dt} of=${e} what="The list of schedulers">
 ${({items:n})=>v`<div class="table"><table>
@@ -666,7 +666,7 @@ ${n.map(r=>v`<tr key=${r.incarnation}>
 </table></div>`}
 <//>
 </section>
-<p class="muted small">A scheduler that died leaves this list when its lease ends, within seconds. Its jobs go on at another.</p>`}var sd=[{to:"/jobs",name:"Jobs",view:Ul},{to:"/executors",name:"Executors",view:Nc},{to:"/schedulers",name:"Schedulers",view:od},{to:"/cluster",name:"Cluster",view:Mc},{to:"/audit",name:"Audit",view:Xi,needs:"audit"}],ld=1500,U0=[["j k","next and previous job"],["Enter","open it"],["/","search jobs"],["g","go: then j jobs, e executors, s schedulers, c cluster, a audit"],["[ ]","previous and next view of a job"],["u","up: from a job to all jobs"],["+ - 0 ← →","timeline: closer, further, all, move"],["t","light or dark"],["?","this help"]];function id(){let e=Jt(),t=Ce(sn);return te(()=>{Yr(),Gs()},[t]),t||e.path==="/login"?v`<${rd} isPlace=${e.path==="/login"} /><${Ks} />`:v`<${B0} place=${e} /><${Ks} />`}function B0({place:e}){let t=Ce(mr),n=Ce(pr)!==null,[r,o]=J(!1),s=le(0),l=le(null),i=a=>()=>{Date.now()-s.current<ld&&It(a),s.current=0};wn({"?":()=>o(!0),t:qs,g:()=>{s.current=Date.now()},j:i("/jobs"),e:i("/executors"),s:i("/schedulers"),c:i("/cluster"),a:i("/audit")});let u=sd.filter(a=>!a.needs||Fn(a.needs));return v`<div class="frame">
+<p class="muted small">A scheduler that died leaves this list when its lease ends, within seconds. Its jobs go on at another.</p>`}var sd=[{to:"/jobs",name:"Jobs",view:Ul},{to:"/executors",name:"Executors",view:Nc},{to:"/schedulers",name:"Schedulers",view:od},{to:"/cluster",name:"Cluster",view:Mc},{to:"/audit",name:"Audit",view:Xi,needs:"audit"}],ld=1500,B0=[["j k","next and previous job"],["Enter","open it"],["/","search jobs"],["g","go: then j jobs, e executors, s schedulers, c cluster, a audit"],["[ ]","previous and next view of a job"],["u","up: from a job to all jobs"],["+ - 0 ← →","timeline: closer, further, all, move"],["t","light or dark"],["?","this help"]];function id(){let e=Jt(),t=Ce(sn);return te(()=>{Yr(),Gs()},[t]),t||e.path==="/login"?v`<${rd} isPlace=${e.path==="/login"} /><${Ks} />`:v`<${Y0} place=${e} /><${Ks} />`}function Y0({place:e}){let t=Ce(mr),n=Ce(pr)!==null,[r,o]=J(!1),s=le(0),l=le(null),i=a=>()=>{Date.now()-s.current<ld&&It(a),s.current=0};wn({"?":()=>o(!0),t:qs,g:()=>{s.current=Date.now()},j:i("/jobs"),e:i("/executors"),s:i("/schedulers"),c:i("/cluster"),a:i("/audit")});let u=sd.filter(a=>!a.needs||Fn(a.needs));return v`<div class="frame">
 <a class="hidden" href="#main" onClick=${a=>(a.preventDefault(),l.current.focus())}>To the content</a>
 <header class="rail">
 <a class="brand" href="/jobs"><${Lo} /> Onager</a>
@@ -677,29 +677,29 @@ ${u.map(a=>v`<li key=${a.to}><a href=${a.to} aria-current=${e.path.startsWith(a.
 </nav>
 <footer>
 ${t&&v`<span class="cut" title=${`answered by ${t.scheduler_id}, version ${t.version}`}>${t.principal||t.scheduler_id}${t.role?` (${t.role})`:""}</span>`}
-<${J0} />
+<${Q0} />
 <button class="plain" onClick=${()=>o(!0)}>Keys <kbd>?</kbd></button>
-${t?.by==="cookie"&&v`<${Q0} />`}
+${t?.by==="cookie"&&v`<${Z0} />`}
 </footer>
 </header>
 <main class="main" id="main" tabindex="-1" ref=${l}>
-<${K0} />
-${n&&v`<${Y0} place=${e} />`}
+<${J0} />
+${n&&v`<${q0} place=${e} />`}
 </main>
 </div>
-${r&&v`<${Z0} onClose=${()=>o(!1)} />`}`}function Y0({place:e}){let[t,n,r="",...o]=e.parts,s=t==="jobs"?o.length>0:e.parts.length>1;if(t===void 0)return v`<${Ul} />`;if(t==="jobs"&&n!==void 0&&!s)return v`<${nd} key=${n} jobId=${n} tab=${r} />`;let l=sd.find(i=>i.to===`/${t}`);return l&&!s?v`<${l.view} />`:v`<${q0} path=${e.path} />`}function q0({path:e}){return Ze("Not found"),v`<section class="card"><${Ne} title="There is nothing here">
+${r&&v`<${X0} onClose=${()=>o(!1)} />`}`}function q0({place:e}){let[t,n,r="",...o]=e.parts,s=t==="jobs"?o.length>0:e.parts.length>1;if(t===void 0)return v`<${Ul} />`;if(t==="jobs"&&n!==void 0&&!s)return v`<${nd} key=${n} jobId=${n} tab=${r} />`;let l=sd.find(i=>i.to===`/${t}`);return l&&!s?v`<${l.view} />`:v`<${K0} path=${e.path} />`}function K0({path:e}){return Ze("Not found"),v`<section class="card"><${Ne} title="There is nothing here">
 <p>No view of this page is at <code>${e}</code>.</p>
 <a href="/jobs">All jobs</a>
-<//></section>`}function K0(){let e=Ce(St),t=Kt(e?1e3:0);return te(()=>{if(!e)return;let n=setInterval(()=>{Yr(),Gs()},ld);return()=>clearInterval(n)},[e]),e?v`<div class="note warn" role="alert">
+<//></section>`}function J0(){let e=Ce(St),t=Kt(e?1e3:0);return te(()=>{if(!e)return;let n=setInterval(()=>{Yr(),Gs()},ld);return()=>clearInterval(n)},[e]),e?v`<div class="note warn" role="alert">
 <span class="live lost">reconnecting</span>
 <span class="grow">No scheduler has answered for ${oe(Math.max(0,t-e))}. Jobs do not need this page: they go on. It does, too, as soon as one answers.</span>
-</div>`:null}function J0(){let e=Ce(Qt);return v`<button class="plain" onClick=${qs} aria-label=${`Switch to ${e==="dark"?"light":"dark"} colours`}>
+</div>`:null}function Q0(){let e=Ce(Qt);return v`<button class="plain" onClick=${qs} aria-label=${`Switch to ${e==="dark"?"light":"dark"} colours`}>
 ${e==="dark"?"Light":"Dark"} <kbd>t</kbd>
-</button>`}function Q0(){return v`<button class="plain" onClick=${async()=>{await So("/login",{method:"DELETE"}).catch(()=>null),mr.value=null,sn.value=!0}}>Log out</button>`}function Z0({onClose:e}){return v`<${Js} title="Keys" onClose=${e}>
+</button>`}function Z0(){return v`<button class="plain" onClick=${async()=>{await So("/login",{method:"DELETE"}).catch(()=>null),mr.value=null,sn.value=!0}}>Log out</button>`}function X0({onClose:e}){return v`<${Js} title="Keys" onClose=${e}>
 <div class="inside">
 <h2>Keys</h2>
 <dl class="keys">
-${U0.map(([t,n])=>v`<dt>${t.split(" ").map(r=>v`<kbd>${r}</kbd> `)}</dt><dd>${n}</dd>`)}
+${B0.map(([t,n])=>v`<dt>${t.split(" ").map(r=>v`<kbd>${r}</kbd> `)}</dt><dd>${n}</dd>`)}
 </dl>
 <form method="dialog" class="actions"><button class="primary">Close</button></form>
 </div>
