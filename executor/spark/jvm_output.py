@@ -19,6 +19,8 @@ MARK: Final = "\x1e"
 SEPARATOR: Final = "\x1f"
 _LEVELS: Final = {"TRACE": 1, "DEBUG": 2, "INFO": 3, "WARN": 4, "ERROR": 5, "FATAL": 6, "": 7}
 """The levels of log4j that lines have; what Python workers write has none, and is always shown."""
+_JAVAS_OWN: Final = "WARNING: Using incubator modules:"
+"""What Java says whenever it starts with the options of Spark's launcher: nothing that anybody could change."""
 _KEY: Final = re.compile(r"([^/]{1,63})/(\d{1,9})\.(\d{1,9})/(\d{1,9})\.(\d{1,9})")
 
 
@@ -31,6 +33,8 @@ class JvmOutput:
 
     def take(self, line: str) -> str:
         """Keep the line where it belongs, and return what standard error shall show; empty: nothing."""
+        if line.startswith(_JAVAS_OWN):
+            return ""
         before, *marked = line.split(MARK)  # the text between marks is escaped, and so has none
         return "".join([before, *map(self._take_marked, marked)])
 

@@ -489,7 +489,10 @@ def top(
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Show what runs and what waits, and the executors, until interrupted."""
+    """Show what runs and what waits, and the executors, until interrupted.
+
+    Taken slots are those that executors told last: for some seconds, a task that has just ended still counts.
+    """
     from onager.cli.top import top as show
 
     show(scheduler, every, one_of("-o", output, ("table", "json")), once=once)

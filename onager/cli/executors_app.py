@@ -29,7 +29,10 @@ def drain(
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Have an executor take no more work, finish what it runs, and leave; for admins."""
+    """Have an executor take no more work, finish what it runs, and leave; for operators.
+
+    This cannot be taken back, and an executor that runs nothing leaves at once. After a mistake, start it again.
+    """
     from onager.cli import admin
 
     admin.drain(scheduler, executor_id, reason, one_of("-o", output, ("table", "json")))

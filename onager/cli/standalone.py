@@ -181,6 +181,9 @@ class Standalone:
             for directory in (self._directories.state_dir, self._directories.exchange_dir):
                 if directory is not None:
                     make_private_directory(directory)
+        except FileExistsError as error:
+            print(f"onager: {error.filename} is no directory: give another one", file=sys.stderr)
+            return ExitCode.USAGE
         except OSError as error:
             print(f"onager: {error.filename} cannot be created: {error.strerror}", file=sys.stderr)
             return ExitCode.USAGE

@@ -47,7 +47,7 @@ class Look:
 
     @property
     def slots(self) -> tuple[int, int]:
-        """Return how many slots are taken, and how many there are, on executors that take work."""
+        """Return how many slots are taken, as executors said last, and how many there are, where work is taken."""
         working = [e for e in self.executors if e.state == "alive"]
         return sum(e.running for e in working), sum(e.slots for e in working)
 

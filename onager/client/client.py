@@ -201,10 +201,10 @@ class OnagerClient:
                 return
 
     def drain_executor(self, executor_id: str, reason: str = "") -> pb.DrainExecutorResponse:
-        """Have an executor take no more work, finish what it runs, and leave; for admins. Returns at once.
+        """Have an executor take no more work, finish what it runs, and leave; for operators. Returns at once.
 
-        A repeated call changes nothing. Raises `NotFoundError` for an unknown executor, and `InvalidRequestError` for
-        one that is gone.
+        This cannot be taken back: after a mistake, start the executor again. A repeated call changes nothing. Raises
+        `NotFoundError` for an unknown executor, and `InvalidRequestError` for one that is gone.
         """
         request = pb.DrainExecutorRequest(executor_id=executor_id, reason=reason)
         answer: pb.DrainExecutorResponse = self._connection.call("DrainExecutor", request)

@@ -43,7 +43,7 @@ async def drain_executor(
     request: Request,
     executor_id: Annotated[str, Path(description="The executor's id.", max_length=256)],
 ) -> Response:
-    """Have an executor take no more work, finish what it runs, and leave."""
+    """Have an executor take no more work, finish what it runs, and leave; this cannot be taken back."""
     here.calls.check(by, "DrainExecutor")
     given = models.parsed(models.DrainExecutor, await read_json(request))
     order = pb.DrainExecutorRequest(executor_id=executor_id, reason=given.reason)

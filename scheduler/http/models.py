@@ -275,7 +275,7 @@ class Cluster(Answer):
     jobs: Annotated[dict[str, int], Field(description="How many jobs are known, by state.")]
     executors: Annotated[dict[str, int], Field(description="How many executors are known, by state.")]
     slots: Annotated[int, Field(ge=0, description="Of the executors that take work.")]
-    running: Annotated[int, Field(ge=0, description="Task attempts that these hold.")]
+    running: Annotated[int, Field(ge=0, description="Task attempts that these hold, as they said last.")]
     schedulers: Annotated[int, Field(ge=1)]
     warnings: list[Warning]
 

@@ -113,7 +113,7 @@ class Pace:
     def _is_readable(self, job_id: str) -> bool:
         """Return whether a scheduler that runs can work on the job: one of the version before knows nothing of some."""
         job = self._world.observer.jobs.get(job_id)
-        if job is None or job.graph is None or (job.graph.speculation is None and job.graph.pipeline is None):
+        if job is None or job.graph is None or not _is_new(job.graph):
             return True
         running = [r.process for r in self._world.replicas if r.process is not None and not r.process.is_paused]
         return any(not process.is_old for process in running)
@@ -141,13 +141,24 @@ class Pace:
 
     def _waiting(self) -> list[tuple[str, object]]:
         free = [
-            _slot(agent)
+            agent
             for _, agent in self._agents
             if agent._attempts.free_slots and agent._membership._registered.is_set() and not agent._draining.is_set()
         ]
         active = [(j, graph) for j, graph in self._active if not self._is_barred(j)]
         # A launch is progress: what waits then waits for another reason.
-        return [("waiting", (j.job_id, j.launches)) for j, graph in active if any(_is_fit(graph, s) for s in free)]
+        return [
+            ("waiting", (j.job_id, j.launches)) for j, graph in active if any(self._may_get(a, graph) for a in free)
+        ]
+
+    def _may_get(self, agent: Agent, graph: ExecutionGraph) -> bool:
+        """Return whether the scheduler that *agent* polls has a task of the job for it.
+
+        One of the version before fills no slots with tasks of a job that it cannot read.
+        """
+        polled = agent._gateway._addresses[agent._gateway._current]
+        old = [r.address for r in self._world.replicas if r.process is not None and r.process.is_old]
+        return _is_fit(graph, _slot(agent)) and not (_is_new(graph) and polled in old)
 
     def _is_barred(self, job: SeenJob) -> bool:
         """Return whether the job's session may have no more tasks, as far as all know who count them."""
@@ -196,12 +207,17 @@ class Pace:
             launches, began = before.get(job_id, (job.launches, others))
             if launches != job.launches:
                 began = others  # it got something between two looks
-            fit = [agent._id for _, agent in self._agents if _is_fit(graphs[job_id], _slot(agent))]
+            fit = [agent._id for _, agent in self._agents if self._may_get(agent, graphs[job_id])]
             served = sum(others[executor_id] - began[executor_id] for executor_id in fit)
             if served > 2 * slots + 8 * len(self._world.replicas) + 2 * len(hungry):
                 self._world.observer.fail(f"{job_id} got nothing while others got {served} tasks")
                 began = others
             self._hungry[job_id] = job.launches, began
+
+
+def _is_new(graph: ExecutionGraph) -> bool:
+    """Return whether schedulers of the version before may be unable to read the job, or know less of it."""
+    return (graph.speculation or graph.pipeline or graph.adaptive) is not None
 
 
 def _slot(agent: Agent) -> ExecutorSlot:

@@ -52,6 +52,7 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
     "seed",
     [
         pytest.param(1008, id="a-poll-that-a-later-one-has-overtaken-offers-its-slots-too"),
+        pytest.param(910103, id="an-executor-polls-a-scheduler-that-cannot-read-the-job-that-waits"),
         pytest.param(701154, id="a-report-that-is-left-to-newer-schedulers-holds-up-others"),
         pytest.param(1953, id="an-old-scheduler-looks-for-ever-at-an-ended-job-of-a-newer-version"),
         pytest.param(7000081, id="a-task-cancelled-before-it-was-sent-keeps-its-slot"),

@@ -75,7 +75,7 @@ class ServerAccess:
     @property
     def interceptors(self) -> "tuple[grpc.aio.ServerInterceptor[Any, Any], ...]":
         """The interceptors that the server needs."""
-        return () if self._token is None else (_TokenGuard(self._token, self.refusals),)
+        return (_Nameless() if self._token is None else _TokenGuard(self._token, self.refusals),)
 
     def add_port(self, server: grpc.aio.Server, listen: str) -> int:
         """Open the port of *server* and return it; `RuntimeError` or 0 when it is taken, as in gRPC."""
@@ -145,6 +145,18 @@ class _Configuration:
 
     def for_grpc(self) -> grpc.ServerCertificateConfiguration:
         return grpc.ssl_server_certificate_configuration([(self.key, self.cert)], self.client_ca)
+
+
+class _Nameless(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Takes every call as nobody's: a call begins with the name of the caller in whose call its server was started."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        note_principal("")
+        return await continuation(handler_call_details)
 
 
 class _TokenGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

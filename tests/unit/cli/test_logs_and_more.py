@@ -84,6 +84,12 @@ def test_a_retry_prints_the_new_id(onager, scheduler):
     assert told["retry_of"] == "j"
 
 
+def test_the_help_of_drain_says_for_whom_it_is_and_that_it_cannot_be_taken_back(onager):
+    told = " ".join(onager("executors", "drain", "--help").out.split())
+    assert "for operators" in told
+    assert "cannot be taken back" in told
+
+
 def test_a_drain_says_what_it_means(onager, scheduler):
     done = onager("executors", "drain", "e1", "--reason", "disk", "--scheduler", scheduler.address)
     (request,) = asked(scheduler, "DrainExecutor")

@@ -102,6 +102,12 @@ def test_an_exchange_directory_that_cannot_be_made_ends_with_2(tmp_path, capsys)
     assert "cannot be created" in capsys.readouterr().err
 
 
+def test_a_state_directory_that_is_a_file_ends_with_2_and_is_said_to_be_one(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert Standalone(layout(None, str(tmp_path / "file"), None), "127.0.0.1:0", 1, {}).run() == 2
+    assert capsys.readouterr().err == f"onager: {tmp_path / 'file'} is no directory: give another one\n"
+
+
 def test_port_0_is_replaced_by_a_free_one():
     host, _, port = standalone._with_free_port("127.0.0.1:0").partition(":")
     with socket.socket() as probe:

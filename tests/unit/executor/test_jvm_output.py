@@ -41,6 +41,10 @@ def test_other_lines_are_shown_as_they_are(line):
     assert JvmOutput(AttemptLogs()).take(line) == line
 
 
+def test_what_java_says_at_every_start_is_not_shown():
+    assert JvmOutput(AttemptLogs()).take("WARNING: Using incubator modules: jdk.incubator.vector\n") == ""
+
+
 def test_two_that_write_at_once_do_not_take_each_others_lines():
     logs = AttemptLogs()
     other = KEY._replace(task_attempt=5)

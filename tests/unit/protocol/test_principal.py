@@ -14,6 +14,7 @@ from onager.protocol.onager_pb2_grpc import (
     add_OnagerSchedulerServicer_to_server,
 )
 from onager.protocol.security import ServerAccess, ServerSecurity, caller_of, principal
+from onager.protocol.security.principal import note_principal
 from onager.protocol.serving import translated, translated_stream
 
 TOKENS = {name: f"{name}-{'x' * 20}" for name in ("ann", "bob", "")}
@@ -79,7 +80,8 @@ async def test_calls_at_the_same_time_are_each_their_caller_s(guarded):
     assert [(await call).plan.split()[0] for call in calls] == ["ann", "bob"]
 
 
-async def test_without_tokens_nobody_has_a_name():
+async def test_without_tokens_nobody_has_a_name_even_where_the_server_was_started_in_a_call():
+    note_principal("ann")
     async with serving(ServerSecurity()) as stub:
         assert (await stub.GetJob(pb.GetJobRequest(job_id="j"))).plan == " 127.0.0.1"
         assert [message.name async for message in stub.WatchJob(pb.WatchJobRequest(job_id="j"))] == [""] * 3

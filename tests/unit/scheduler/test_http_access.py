@@ -12,11 +12,18 @@ from onager.errors import (
     TokenRefusedError,
 )
 from onager.protocol.security import Role, ServerSecurity, TokenFile, principal
+from onager.protocol.security.principal import note_principal
 from onager.scheduler.http import attempts
 from onager.scheduler.http.access import COOKIE, SAFE_COOKIE, Access
 from onager.scheduler.http.cookies import LIFE_S, Cookies
 
 ANN, BOB, EVE = "a" * 32, "b" * 32, "e" * 32
+
+
+@pytest.fixture(autouse=True)
+def nobody_afterwards():
+    yield
+    note_principal("")
 
 
 @pytest.fixture
