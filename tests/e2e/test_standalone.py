@@ -63,6 +63,11 @@ def standalone(tmp_path_factory) -> Iterator[Standalone]:
         sys.stderr.write(running.text())
 
 
+def test_a_start_says_nothing_else_before_it_is_ready(standalone):
+    told, _, _ = standalone.text().partition("onager is ready")
+    assert told == "onager: starting a scheduler, and an executor with Spark …\n"
+
+
 def _python_blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
 
