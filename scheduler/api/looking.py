@@ -5,17 +5,16 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple
 
-import structlog
-
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, NotFoundError, StateCorruptError
-from onager.ids import BlobDigest, JobId, is_job_id
+from onager.errors import JobNotFoundError, StateCorruptError
+from onager.ids import JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.scheduler import timing
 from onager.scheduler.api.events import told
+from onager.scheduler.api.explained import UNEXPLAINED, explained
 from onager.scheduler.api.final_plan import final_plan
-from onager.scheduler.api.progress import Explained, Page, ProgressView, broken_failure, progress_of_head
+from onager.scheduler.api.progress import Page, ProgressView, broken_failure, progress_of_head
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
@@ -27,8 +26,6 @@ from onager.scheduler.jobs.job_specs import decode_spec_shown
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.jobs.watchers import JobWatchers
-
-log = structlog.get_logger(__name__)
 
 _EVENTS_A_PAGE: Final = 1_000
 _EVENT_BYTES: Final = 300
@@ -93,22 +90,13 @@ class JobLooks:
         except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
         if page.is_later:
-            answer = self._view.detail(job, pb.JobSpec(), None, page)
+            answer = self._view.detail(job, pb.JobSpec(), UNEXPLAINED, page)
             if page.stage_id >= len(job.graph.stages):  # no page of tasks: somebody asks for the progress alone
                 await self._add_times(job, answer.progress)
             return answer
-        spec = pb.JobSpec()
-        explained: Explained | None = None
         async with self._reading_blobs:
-            try:
-                content = await self._blobs.get(BlobDigest(job.graph.spec_digest))
-                spec = await apart(len(content), decode_spec_shown, content)
-                if job.graph.plan is not None and job.graph.plan.explain_digest:
-                    content = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
-                    explained = await apart(len(content), Explained.read, content)
-            except (NotFoundError, StateCorruptError) as error:
-                log.warning("job_blob_missing", job_id=job_id, error=str(error))
-            answer = self._view.detail(job, spec, explained, page)
+            spec = await self._blobs.find(job.graph.spec_digest, decode_spec_shown) or pb.JobSpec()
+            answer = self._view.detail(job, spec, await explained(job.graph, self._blobs), page)
         await self._add_times(job, answer.progress)
         return answer
 

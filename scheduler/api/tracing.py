@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, NotFoundError, SchemaVersionError, StateCorruptError
+from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import ExecutionGraph
-from onager.ids import BlobDigest, JobId
+from onager.ids import JobId
 from onager.job_settings import TRACEPARENT
-from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.redaction import shown_text
 from onager.scheduler.api.timeline import MarkKind, Outcome, Story, Timelines
@@ -90,12 +89,8 @@ class Tracing:
         log.info("trace_exported", job_id=job_id, spans=len(story.attempts) + len(story.stage_runs) + 1)
 
     async def _traceparent(self, graph: ExecutionGraph) -> str:
-        try:
-            content = await self._blobs.get(BlobDigest(graph.spec_digest))
-            spec: pb.JobSpec = await apart(len(content), decode_spec, content)
-        except (NotFoundError, StateCorruptError):
-            return ""
-        return spec.conf.get(TRACEPARENT, "")
+        spec = await self._blobs.find(graph.spec_digest, decode_spec)
+        return "" if spec is None else spec.conf.get(TRACEPARENT, "")
 
 
 async def _export(exporter: "SpanExporter", found: "list[ReadableSpan]") -> None:
