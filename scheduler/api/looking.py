@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Final, NamedTuple
 
 from onager.clock import Clock
@@ -19,7 +19,7 @@ from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.jobs.blobs import BlobStore
-from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec_shown
@@ -28,7 +28,6 @@ from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.jobs.watchers import JobWatchers
 
 _EVENTS_A_PAGE: Final = 1_000
-_EVENT_BYTES: Final = 300
 _SPECS_AT_ONCE: Final = 2
 """Jobs whose specification and plan are read at the same time: each may be as large as a message."""
 
@@ -135,7 +134,7 @@ class JobLooks:
                 if job.seq > position:
                     with self._ownership.left_to_others():
                         entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
-                for message in await apart(_size(entries), lambda page: list(told(page)), entries):
+                for message in await apart(size_of(entries), lambda page: list(told(page)), entries):
                     yield message
                 if entries:
                     position = entries[-1].position
@@ -222,7 +221,3 @@ def asked_job_id(text: str) -> JobId:
     if not is_job_id(text):
         raise JobNotFoundError(text[:80])
     return JobId(text)
-
-
-def _size(entries: Sequence[Entry]) -> int:
-    return _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
