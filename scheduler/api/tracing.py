@@ -66,17 +66,13 @@ class Tracing:
         # What else there is to say (headers, certificates, time limits) the library takes from OTEL_EXPORTER_OTLP_….
         exporter = OTLPSpanExporter(endpoint=f"{self._endpoint.rstrip('/')}/v1/traces")
         try:
-            await self.owed.run(partial(self._deliver, timelines, exporter))
+            await self.owed.run(partial(self._export_job, timelines, exporter))
         finally:
             exporter.shutdown()  # type: ignore[no-untyped-call]
 
-    async def _deliver(
-        self, timelines: Timelines, exporter: "SpanExporter", job_id: JobId, head: JobHead, whom: str
+    async def _export_job(
+        self, timelines: Timelines, exporter: "SpanExporter", job_id: JobId, _head: JobHead, _whom: str
     ) -> None:
-        # Each try begins anew, so that what waits for its next try holds neither the story nor others up.
-        await self.owed.trying(job_id, head, whom, partial(self._export_job, timelines, exporter, job_id))
-
-    async def _export_job(self, timelines: Timelines, exporter: "SpanExporter", job_id: JobId) -> None:
         async with self._jobs_at_once:
             try:
                 story, job = await timelines.story(job_id)
