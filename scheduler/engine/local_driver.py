@@ -119,11 +119,6 @@ class LocalDriver:
             raise NotDrivingError(job_id) from error
         return self._addressed(job_id, launches)
 
-    async def launches(self, job_id: JobId, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
-        """Return again the launches that follow from committed *events*."""
-        launches = await self.coordinator(job_id).launches(graph, events)
-        return self._addressed(job_id, launches)
-
     def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
         """Add to *launches* the address for their reports, so that the polled scheduler need not forward them."""
         if reply_to := self._reply_to(job_id):
