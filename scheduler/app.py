@@ -239,7 +239,6 @@ class Replica:
             Retries(self.jobs, self.blobs, audit, submissions),
             JobLooks(
                 self.jobs,
-                self.heads,
                 self.ownership,
                 self.forwarding,
                 progress,

@@ -20,7 +20,6 @@ from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import Entry, JobHistory, size_of
-from onager.scheduler.jobs.job_heads import JobHeads
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec_shown
 from onager.scheduler.jobs.job_store import JobStore
@@ -47,7 +46,6 @@ class JobLooks:
     def __init__(
         self,
         jobs: JobStore,
-        heads: JobHeads,
         ownership: Ownership,
         forwarding: Forwarding,
         view: ProgressView,
@@ -58,7 +56,6 @@ class JobLooks:
         clock: Clock,
     ) -> None:
         self._jobs = jobs
-        self._heads = heads
         self._ownership = ownership
         self._forwarding = forwarding
         self._view = view
@@ -210,7 +207,7 @@ class JobLooks:
         return watched if watched.log_seq >= job.seq else None
 
     def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
-        head = self._heads.get(job_id)
+        head = self._jobs.heads.get(job_id)
         if head is None:
             return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
         return progress_of_head(head.model_copy(update={"broken": why}))
