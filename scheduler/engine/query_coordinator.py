@@ -13,6 +13,7 @@ from onager.execution_graph import (
     HeldTask,
     JobCancelled,
     LaunchEvent,
+    ResolvedStage,
     RunningStage,
     StageWork,
     apply_all,
@@ -153,7 +154,7 @@ class QueryCoordinator:
         """Return what starts every stage that can start, each laid out by what was measured."""
         now_ms = self._clock.now_ms()
         events: list[Event] = []
-        if graph.adaptive is not None and self._cluster.may_lay_out():
+        if graph.adaptive is not None and _has_resolved(graph) and self._cluster.may_lay_out():
             events += lay_out(graph, self._cluster.slots(), now_ms)
         started = revive(apply_all(graph, events), now_ms)
         return events if started is None else [*events, started]
@@ -204,3 +205,7 @@ class QueryCoordinator:
 def _is_of(graph: ExecutionGraph, event: LaunchEvent) -> bool:
     stage = graph.stages[event.stage_id] if event.stage_id < len(graph.stages) else None
     return graph.is_active and isinstance(stage, RunningStage) and stage.attempt == event.stage_attempt
+
+
+def _has_resolved(graph: ExecutionGraph) -> bool:
+    return any(isinstance(stage, ResolvedStage) for stage in graph.stages)
