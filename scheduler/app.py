@@ -34,6 +34,7 @@ from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.local_driver import LocalDriver
 from onager.scheduler.engine.pipelines import Pipelines
 from onager.scheduler.engine.polls import Polls
+from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.retention import Retention
@@ -118,7 +119,13 @@ class Replica:
             window_s=settings.set_aside_window_s,
             for_s=settings.set_aside_s,
         )
-        streams = Streams(self.executors.stream_address, self.executors.refresh)
+        cluster = Cluster(
+            slots=lambda: self.executors.total_slots,
+            executors=self.executors.taking_work,
+            streams=Streams(self.executors.stream_address, self.executors.refresh),
+            inputs=StageInputs(self.blobs, self.executors.fetches_inputs),
+            may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
+        )
         self.local = LocalDriver(
             self.jobs,
             self.writers,
@@ -132,14 +139,10 @@ class Replica:
             ),
             self.queue,
             self.ownership,
+            cluster,
             clock,
             max_launches=settings.max_launches_per_append,
-            cluster_slots=lambda: self.executors.total_slots,
-            executors=self.executors.taking_work,
             reply_to=self._reply_to,
-            streams=streams,
-            inputs=StageInputs(self.blobs, self.executors.fetches_inputs),
-            may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
             on_room=self._wake_for_tasks,
         )
         self.executors.serve(on_lost=self.local.lose_executor, on_take_over=self.local.catch_up)
@@ -236,7 +239,6 @@ class Replica:
             Retries(self.jobs, self.blobs, audit, submissions),
             JobLooks(
                 self.jobs,
-                self.heads,
                 self.ownership,
                 self.forwarding,
                 progress,

@@ -21,7 +21,6 @@ from onager.protocol.externalscaler_pb2_grpc import (
 )
 from onager.protocol.field_limits import SCALER_BYTES
 from onager.protocol.limits import SERVER_OPTIONS
-from onager.protocol.ports import unusable_address
 from onager.protocol.security import ServerAccess
 from onager.protocol.status import abort
 from onager.scheduler.app import Replica
@@ -117,12 +116,7 @@ async def serving_scaler(replica: Replica, settings: SchedulerSettings, listen: 
     server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
     service = ScalerService(replica.heads, replica.loads)
     add_ExternalScalerServicer_to_server(service, Border(server, foreign_bytes=SCALER_BYTES))
-    try:
-        port = access.add_port(server, listen)
-    except RuntimeError as error:
-        raise unusable_address("--scaler-listen", listen) from error
-    if not port:
-        raise unusable_address("--scaler-listen", listen)
+    port = access.add_port(server, listen)
     await server.start()
     log.info("scaler_ready", address=f"{listen.rpartition(':')[0]}:{port}")
     try:

@@ -12,7 +12,6 @@ from onager.protocol.onager_pb2_grpc import (
     add_OnagerReplicaServicer_to_server,
     add_OnagerSchedulerServicer_to_server,
 )
-from onager.protocol.ports import unusable_address
 from onager.protocol.security import ServerAccess
 from onager.scheduler.app import Replica
 
@@ -34,12 +33,7 @@ async def serve(
     checks = checks or AsyncHealthServicer()
     services = [s.full_name for s in pb.DESCRIPTOR.services_by_name.values() if s.name != "OnagerExecutor"]
     border.add_looking(checks, services)
-    try:
-        port = access.add_port(server, listen)
-    except RuntimeError as error:
-        raise unusable_address("--listen", listen) from error
-    if not port:
-        raise unusable_address("--listen", listen)
+    port = access.add_port(server, listen)
     replica.members.advertise(replica.settings.advertised(port))
     await server.start()
     for name in ("", *services):

@@ -15,7 +15,6 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.border import Border
 from onager.protocol.limits import SERVER_OPTIONS
 from onager.protocol.onager_pb2_grpc import OnagerExecutorServicer, add_OnagerExecutorServicer_to_server
-from onager.protocol.ports import unusable_address
 from onager.protocol.security import ServerAccess
 from onager.protocol.serving import translated
 
@@ -45,13 +44,7 @@ class Port:
     def __init__(self, settings: ExecutorSettings, access: ServerAccess) -> None:
         """Listen as *settings* say; `InvalidSettingError` when the address cannot be used."""
         self._server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=access.interceptors)
-        try:
-            port = access.add_port(self._server, settings.listen)
-        except RuntimeError as error:
-            raise unusable_address("--listen", settings.listen) from error
-        if not port:
-            raise unusable_address("--listen", settings.listen)
-        self.address = settings.advertised(port)
+        self.address = settings.advertised(access.add_port(self._server, settings.listen))
         """Where schedulers reach it."""
 
     @asynccontextmanager

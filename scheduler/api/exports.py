@@ -1,20 +1,19 @@
 """What is derived from the history of a job, as files for other programs, and for people."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from itertools import islice
-from typing import Final, TypeVar
-
-import structlog
+from typing import Final
 
 from onager.clock import Clock
-from onager.errors import InvalidRequestError, NotFoundError, StateCorruptError
-from onager.ids import BlobDigest, JobId
+from onager.errors import InvalidRequestError
+from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import LARGE_BYTES, apart
-from onager.scheduler.api.operators import BoundPlan
-from onager.scheduler.api.progress import Explained
-from onager.scheduler.api.spark_log import Known, StagePlan, chosen, lines
+from onager.scheduler.api.explained import explained
+from onager.scheduler.api.operators import Operator, operators_of
+from onager.scheduler.api.spark_log import Known, chosen, lines
 from onager.scheduler.api.timeline import Timelines
 from onager.scheduler.api.timeline.picture import picture
 from onager.scheduler.jobs.blobs import BlobStore
@@ -22,10 +21,6 @@ from onager.scheduler.jobs.history import JobHistory
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec_shown
 from onager.scheduler.jobs.job_store import JobStore
-
-log = structlog.get_logger(__name__)
-
-_Read = TypeVar("_Read")
 
 _CHUNK_BYTES: Final = 256 * 1024
 _LINES_AT_ONCE: Final = 200
@@ -73,32 +68,22 @@ class JobExports:
     async def _known(self, job: StoredJob) -> Known:
         """Return what is in the store beside the job's graph; what is missing or damaged there is left out."""
         graph = job.graph
-        spec = await self._blob(graph.spec_digest, decode_spec_shown) or pb.JobSpec()
-        explained = None
-        if graph.plan is not None and graph.plan.explain_digest:
-            explained = await self._blob(graph.plan.explain_digest, Explained.read)
-        plans: dict[int, StagePlan] = {}
+        spec = await self._blobs.find(graph.spec_digest, decode_spec_shown) or pb.JobSpec()
+        planned = await explained(graph, self._blobs)
+        plans: dict[int, Sequence[Operator]] = {}
         for stage in graph.stages:
             if (totals := chosen(stage.ledger.operators)) is not None:
-                plan = await self._blob(totals.bound_plan, BoundPlan.model_validate_json)
+                plan = await self._blobs.find(totals.bound_plan, partial(operators_of, totals=totals))
                 if plan is not None:
-                    plans[stage.spec.stage_id] = StagePlan(plan, totals)
+                    plans[stage.spec.stage_id] = plan
         return Known(
             script=spec.sql.text,
             conf=dict(spec.conf),
-            plan="" if explained is None else explained.plan,
-            stage_texts={} if explained is None else explained.stages,
+            plan=planned.plan,
+            stage_texts=planned.stages,
             stage_plans=plans,
             principal=job.header.principal,
         )
-
-    async def _blob(self, digest: str, read: Callable[[bytes], _Read]) -> _Read | None:
-        try:
-            content = await self._blobs.get(BlobDigest(digest))
-            return await apart(len(content), read, content)
-        except (NotFoundError, StateCorruptError, ValueError) as error:
-            log.warning("job_blob_missing", digest=digest, error=str(error)[:200])
-            return None
 
 
 def _some(log: Iterator[bytes]) -> bytes:

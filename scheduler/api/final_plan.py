@@ -6,21 +6,15 @@ its first success, whatever became of that output later; what making it again co
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
-import structlog
-
-from onager.errors import NotFoundError, StateCorruptError
 from onager.execution_graph import ExecutionGraph, FusedStage, OperatorTotals, Stage
-from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.apart import apart
 from onager.scheduler import wire
+from onager.scheduler.api.explained import explained
 from onager.scheduler.api.operators import operators_of
-from onager.scheduler.api.progress import Explained
 from onager.scheduler.jobs.blobs import BlobStore
-
-log = structlog.get_logger(__name__)
 
 _PAGE_BYTES: Final = 2 * 1024 * 1024
 _PAGE_STAGES: Final = 200
@@ -34,7 +28,7 @@ async def final_plan(
     A plan that is not in the store, or is damaged, is left out: the rest is told all the same.
     """
     answer = pb.FinalPlan(job_id=graph.job_id, state=wire.STATE[graph.state])
-    expected = await _expected_rows(graph, blobs)
+    expected = (await explained(graph, blobs)).expected_rows
     size = 0
     for stage, info in list(zip(graph.stages, infos, strict=True))[first:]:
         if size > _PAGE_BYTES or len(answer.stages) == _PAGE_STAGES:
@@ -63,13 +57,8 @@ def _stage(stage: Stage, info: pb.StageInfo, expected: Mapping[str, int]) -> pb.
 
 
 async def _operators(totals: OperatorTotals, blobs: BlobStore) -> pb.FinalOperators:
-    told = pb.FinalOperators(bound_plan=totals.bound_plan, tasks=totals.tasks)
-    try:
-        content = await blobs.get(BlobDigest(totals.bound_plan))
-        told.operators.extend(await apart(len(content), _messages, content, totals))
-    except (NotFoundError, StateCorruptError) as error:
-        log.warning("bound_plan_missing", bound_plan=totals.bound_plan, error=str(error))
-    return told
+    operators = await blobs.find(totals.bound_plan, partial(_messages, totals=totals))
+    return pb.FinalOperators(bound_plan=totals.bound_plan, tasks=totals.tasks, operators=operators or ())
 
 
 def _messages(content: bytes, totals: OperatorTotals) -> list[pb.FinalOperator]:
@@ -82,14 +71,3 @@ def _messages(content: bytes, totals: OperatorTotals) -> list[pb.FinalOperator]:
         )
         for each in operators_of(content, totals)
     ]
-
-
-async def _expected_rows(graph: ExecutionGraph, blobs: BlobStore) -> Mapping[str, int]:
-    if graph.plan is None or not graph.plan.explain_digest:
-        return {}
-    try:
-        content = await blobs.get(BlobDigest(graph.plan.explain_digest))
-        return (await apart(len(content), Explained.read, content)).expected_rows
-    except (NotFoundError, StateCorruptError) as error:
-        log.warning("explanation_missing", job_id=graph.job_id, error=str(error))
-        return {}

@@ -147,7 +147,7 @@ class JobLogs:
         for note in notes(
             ran_on=ran_on,
             answered=set(live.answered),
-            alive={record.executor_id for record in self._executors.records() if record.state != "lost"},
+            alive={record.executor_id for record in self._executors.registry if record.state != "lost"},
             left_out=live.left_out,
             is_any=bool(after) or (request.follow and graph.is_active),
         ):

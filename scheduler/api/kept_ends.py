@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -11,11 +12,9 @@ from onager.ids import JobId, Partition, StageId, TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.redaction import shown_text
-from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_log import StoredJob
 
-_EVENTS_A_PAGE: Final = 1_000
-_EVENT_BYTES: Final = 300
 _MOST_KEPT: Final = 1_000
 """Failures of which the kept ends are told in one answer: the latest."""
 _MOST_REMEMBERED: Final = 2_000
@@ -58,15 +57,12 @@ class KeptEnds:
         read = self._read.setdefault(asked, _Read())
         self._read.move_to_end(asked)
         async with read.lock:
-            while read.position < job.seq:
-                entries = await self._history.after(job_id, read.position, _EVENTS_A_PAGE)
-                if not entries:
-                    break
-                size = _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
-                read.ends |= await apart(size, _failures, job_id, entries, request)
-                for key in list(read.ends)[:-_MOST_KEPT]:
-                    del read.ends[key]
-                read.position = entries[-1].position
+            async with aclosing(self._history.pages(job_id, read.position, to=job.seq)) as pages:
+                async for entries in pages:
+                    read.ends |= await apart(size_of(entries), _failures, job_id, entries, request)
+                    for key in list(read.ends)[:-_MOST_KEPT]:
+                        del read.ends[key]
+                    read.position = entries[-1].position
             ends = dict(read.ends)
         self._forget()
         return ends
@@ -81,7 +77,7 @@ class KeptEnds:
 def _failures(job_id: JobId, entries: Collection[Entry], request: pb.FetchLogsRequest) -> dict[TaskKey, Kept]:
     found: dict[TaskKey, Kept] = {}
     for entry in entries:
-        for event in entry.batch.events if entry.batch is not None else ():
+        for event in entry.events:
             if not isinstance(event, TaskFailed) or not _is_wanted(event, request):
                 continue
             key = TaskKey(

@@ -2,36 +2,31 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Final, NamedTuple
 
-import structlog
-
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, NotFoundError, StateCorruptError
-from onager.ids import BlobDigest, JobId, is_job_id
+from onager.errors import JobNotFoundError, StateCorruptError
+from onager.ids import JobId, is_job_id
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.scheduler import timing
 from onager.scheduler.api.events import told
+from onager.scheduler.api.explained import UNEXPLAINED, explained
 from onager.scheduler.api.final_plan import final_plan
-from onager.scheduler.api.progress import Explained, Page, ProgressView, broken_failure, progress_of_head
+from onager.scheduler.api.progress import Page, ProgressView, broken_failure, progress_of_head
 from onager.scheduler.cluster.forwarding import Forwarding
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.jobs.blobs import BlobStore
-from onager.scheduler.jobs.history import Entry, JobHistory
-from onager.scheduler.jobs.job_heads import JobHeads
+from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_specs import decode_spec_shown
 from onager.scheduler.jobs.job_store import JobStore
 from onager.scheduler.jobs.wall_times import WallTimes
 from onager.scheduler.jobs.watchers import JobWatchers
 
-log = structlog.get_logger(__name__)
-
 _EVENTS_A_PAGE: Final = 1_000
-_EVENT_BYTES: Final = 300
 _SPECS_AT_ONCE: Final = 2
 """Jobs whose specification and plan are read at the same time: each may be as large as a message."""
 
@@ -51,7 +46,6 @@ class JobLooks:
     def __init__(
         self,
         jobs: JobStore,
-        heads: JobHeads,
         ownership: Ownership,
         forwarding: Forwarding,
         view: ProgressView,
@@ -62,7 +56,6 @@ class JobLooks:
         clock: Clock,
     ) -> None:
         self._jobs = jobs
-        self._heads = heads
         self._ownership = ownership
         self._forwarding = forwarding
         self._view = view
@@ -93,22 +86,13 @@ class JobLooks:
         except StateCorruptError as error:
             return pb.JobDetail(progress=self._broken(job_id, str(error)))
         if page.is_later:
-            answer = self._view.detail(job, pb.JobSpec(), None, page)
+            answer = self._view.detail(job, pb.JobSpec(), UNEXPLAINED, page)
             if page.stage_id >= len(job.graph.stages):  # no page of tasks: somebody asks for the progress alone
                 await self._add_times(job, answer.progress)
             return answer
-        spec = pb.JobSpec()
-        explained: Explained | None = None
         async with self._reading_blobs:
-            try:
-                content = await self._blobs.get(BlobDigest(job.graph.spec_digest))
-                spec = await apart(len(content), decode_spec_shown, content)
-                if job.graph.plan is not None and job.graph.plan.explain_digest:
-                    content = await self._blobs.get(BlobDigest(job.graph.plan.explain_digest))
-                    explained = await apart(len(content), Explained.read, content)
-            except (NotFoundError, StateCorruptError) as error:
-                log.warning("job_blob_missing", job_id=job_id, error=str(error))
-            answer = self._view.detail(job, spec, explained, page)
+            spec = await self._blobs.find(job.graph.spec_digest, decode_spec_shown) or pb.JobSpec()
+            answer = self._view.detail(job, spec, await explained(job.graph, self._blobs), page)
         await self._add_times(job, answer.progress)
         return answer
 
@@ -147,7 +131,7 @@ class JobLooks:
                 if job.seq > position:
                     with self._ownership.left_to_others():
                         entries = await self._history.after(job_id, position, _EVENTS_A_PAGE)
-                for message in await apart(_size(entries), lambda page: list(told(page)), entries):
+                for message in await apart(size_of(entries), lambda page: list(told(page)), entries):
                     yield message
                 if entries:
                     position = entries[-1].position
@@ -223,7 +207,7 @@ class JobLooks:
         return watched if watched.log_seq >= job.seq else None
 
     def _broken(self, job_id: JobId, why: str) -> pb.JobProgress:
-        head = self._heads.get(job_id)
+        head = self._jobs.heads.get(job_id)
         if head is None:
             return pb.JobProgress(job_id=job_id, state=pb.FAILED, failure=broken_failure(why))
         return progress_of_head(head.model_copy(update={"broken": why}))
@@ -234,7 +218,3 @@ def asked_job_id(text: str) -> JobId:
     if not is_job_id(text):
         raise JobNotFoundError(text[:80])
     return JobId(text)
-
-
-def _size(entries: Sequence[Entry]) -> int:
-    return _EVENT_BYTES * sum(len(entry.batch.events) for entry in entries if entry.batch is not None)

@@ -65,12 +65,12 @@ class Operator:
         return next((metric.value for metric in self.metrics if metric.name == name), None)
 
 
-def operators_of(bound_plan: bytes, totals: OperatorTotals | None) -> tuple[Operator, ...]:
-    """Return the operators of *bound_plan*, the root first; with *totals* None, only what was known when it was bound.
+def operators_of(bound_plan: bytes, totals: OperatorTotals) -> tuple[Operator, ...]:
+    """Return the operators of *bound_plan*, one at least, the root first, with what tasks measured.
 
     Raises `StateCorruptError` for bytes that are not a bound plan.
     """
-    values = {} if totals is None else {key // 2: value for key, value in totals.values}
+    values = {key // 2: value for key, value in totals.values}
     return tuple(
         Operator(
             node.name,
@@ -78,7 +78,6 @@ def operators_of(bound_plan: bytes, totals: OperatorTotals | None) -> tuple[Oper
             tuple(
                 Metric(each.name, each.type, each.value if each.index is None else values.get(each.index, 0))
                 for each in node.metrics
-                if each.index is None or totals is not None
             ),
             node.children,
         )

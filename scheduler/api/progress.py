@@ -1,6 +1,5 @@
 """Progress and details of jobs for people, and why nothing runs."""
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_TASKS_A_PAGE
 from onager.redaction import without_logins
 from onager.scheduler import timing, wire
+from onager.scheduler.api.explained import UNEXPLAINED, Explained
 from onager.scheduler.api.stage_lines import stage_info, task_infos
 from onager.scheduler.executors.manager import ExecutorManager
 from onager.scheduler.jobs.exchange_sizes import ExchangeSizes
@@ -54,21 +54,6 @@ class Page(NamedTuple):
     def is_later(self) -> bool:
         """Return whether this is not the first page."""
         return bool(self.stage_id or self.partition)
-
-
-class Explained(NamedTuple):
-    """What the planner made of a job, as text for people."""
-
-    plan: str
-    stages: Mapping[str, str]
-    expected_rows: Mapping[str, int]
-    """By stage, where Spark had an idea."""
-
-    @classmethod
-    def read(cls, content: bytes) -> "Explained":
-        """Return what `planning.explanation` wrote."""
-        explained = json.loads(content)
-        return cls(explained["plan"], explained["stages"], explained.get("estimates", {}))
 
 
 class _Told(NamedTuple):
@@ -165,7 +150,7 @@ class ProgressView:
             info.fraction, info.rows_read, info.bytes_read = part
 
     def detail(
-        self, job: StoredJob, spec: pb.JobSpec, explained: "Explained | None", page: Page | None = None
+        self, job: StoredJob, spec: pb.JobSpec, explained: Explained = UNEXPLAINED, page: Page | None = None
     ) -> pb.JobDetail:
         """Return a job's details, as far as they fit one message; *spec* is what may be shown of its specification."""
         page = page or Page()
@@ -174,14 +159,13 @@ class ProgressView:
         left = page.limit
         answer = pb.JobDetail(
             spec=spec,
-            plan="" if explained is None else explained.plan,
+            plan=explained.plan,
             schema_json=graph.plan.schema_json if graph.plan is not None and not page.is_later else "",
             log_seq=job.seq,
         )
-        texts = {} if explained is None else explained.stages
         left_chars = _STAGE_TEXTS_CHARS
         for info, stage in zip(progress.stages, graph.stages, strict=True):
-            text = texts.get(str(info.stage_id), "")
+            text = explained.stages.get(str(info.stage_id), "")
             info.plan = text[:left_chars]
             left_chars -= len(info.plan)
             if info.stage_id < page.stage_id or answer.HasField("next"):

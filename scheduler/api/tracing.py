@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, NotFoundError, SchemaVersionError, StateCorruptError
+from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.execution_graph import ExecutionGraph
-from onager.ids import BlobDigest, JobId
+from onager.ids import JobId
 from onager.job_settings import TRACEPARENT
-from onager.protocol import onager_pb2 as pb
 from onager.protocol.apart import apart
 from onager.redaction import shown_text
 from onager.scheduler.api.timeline import MarkKind, Outcome, Story, Timelines
@@ -67,17 +66,13 @@ class Tracing:
         # What else there is to say (headers, certificates, time limits) the library takes from OTEL_EXPORTER_OTLP_….
         exporter = OTLPSpanExporter(endpoint=f"{self._endpoint.rstrip('/')}/v1/traces")
         try:
-            await self.owed.run(partial(self._deliver, timelines, exporter))
+            await self.owed.run(partial(self._export_job, timelines, exporter))
         finally:
             exporter.shutdown()  # type: ignore[no-untyped-call]
 
-    async def _deliver(
-        self, timelines: Timelines, exporter: "SpanExporter", job_id: JobId, head: JobHead, whom: str
+    async def _export_job(
+        self, timelines: Timelines, exporter: "SpanExporter", job_id: JobId, _head: JobHead, _whom: str
     ) -> None:
-        # Each try begins anew, so that what waits for its next try holds neither the story nor others up.
-        await self.owed.trying(job_id, head, whom, partial(self._export_job, timelines, exporter, job_id))
-
-    async def _export_job(self, timelines: Timelines, exporter: "SpanExporter", job_id: JobId) -> None:
         async with self._jobs_at_once:
             try:
                 story, job = await timelines.story(job_id)
@@ -90,12 +85,8 @@ class Tracing:
         log.info("trace_exported", job_id=job_id, spans=len(story.attempts) + len(story.stage_runs) + 1)
 
     async def _traceparent(self, graph: ExecutionGraph) -> str:
-        try:
-            content = await self._blobs.get(BlobDigest(graph.spec_digest))
-            spec: pb.JobSpec = await apart(len(content), decode_spec, content)
-        except (NotFoundError, StateCorruptError):
-            return ""
-        return spec.conf.get(TRACEPARENT, "")
+        spec = await self._blobs.find(graph.spec_digest, decode_spec)
+        return "" if spec is None else spec.conf.get(TRACEPARENT, "")
 
 
 async def _export(exporter: "SpanExporter", found: "list[ReadableSpan]") -> None:

@@ -98,12 +98,6 @@ class Members:
         return others if self._leaving.is_set() else others | {self.id}
 
     @property
-    def live_incarnations(self) -> frozenset[str]:
-        """Return the incarnations of the schedulers in `live`, always including this one's."""
-        listed = frozenset(record.incarnation for _, record in self._records.values())
-        return (listed - self._ended) | {self.record.incarnation}
-
-    @property
     def writes_major(self) -> int:
         """Return the newest major version of graphs and events that every live scheduler reads.
 

@@ -11,12 +11,11 @@ from typing import Final, NamedTuple
 import structlog
 
 from onager.clock import Clock
-from onager.errors import JobNotFoundError, NotFoundError, SchemaVersionError, StateCorruptError
+from onager.errors import JobNotFoundError, SchemaVersionError, StateCorruptError
 from onager.exchange_layout import result_file
 from onager.execution_graph import ExecutionGraph, JobState
-from onager.ids import BlobDigest, JobId, is_life
+from onager.ids import JobId, is_life
 from onager.protocol import onager_pb2 as pb
-from onager.protocol.apart import apart
 from onager.scheduler import timing, wire
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.jobs.blobs import BlobStore
@@ -128,12 +127,8 @@ class CleanUps:
     async def _add_sink(self, clean_up: pb.CleanUp, graph: ExecutionGraph) -> None:
         """Add the removal of staged files for a query that ran while it was planned, and never got a plan."""
         async with self._reading_spec:
-            try:
-                content = await self._blobs.get(BlobDigest(graph.spec_digest))
-                spec = await apart(len(content), decode_spec, content)
-            except (NotFoundError, StateCorruptError):
-                return
-        if spec.HasField("sink"):
+            spec = await self._blobs.find(graph.spec_digest, decode_spec)
+        if spec is not None and spec.HasField("sink"):
             clean_up.sink.CopyFrom(spec.sink)
 
     async def cleaned_up(self, job_ids: Iterable[str]) -> None:

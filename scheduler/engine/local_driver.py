@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,10 +26,8 @@ from onager.protocol.task_keys import task_key
 from onager.scheduler import wire
 from onager.scheduler.cluster.job_driver import NotDrivingError
 from onager.scheduler.cluster.ownership import Ownership
-from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
 from onager.scheduler.engine.reports import ReportReader
-from onager.scheduler.engine.stage_inputs import StageInputs
-from onager.scheduler.engine.streams import Streams
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
@@ -63,36 +61,26 @@ class LocalDriver:
         reader: ReportReader,
         queue: FairQueue,
         ownership: Ownership,
+        cluster: Cluster,
         clock: Clock,
         *,
         max_launches: int,
-        cluster_slots: Callable[[], int],
-        executors: Callable[[], Collection[str]] = frozenset,
         reply_to: Callable[[JobId], str] = lambda _: "",
-        streams: Streams | None = None,
-        inputs: StageInputs | None = None,
-        may_lay_out: Callable[[], bool] = lambda: True,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make it; *cluster_slots* and *executors* describe the executors that take work.
+        """Make it; *reply_to* returns the address to which a job's tasks are reported first, empty for any scheduler.
 
-        *reply_to* returns the address to which a job's tasks are reported first; empty for any scheduler. *may_lay_out*
-        returns whether every scheduler knows stages that are laid out by what was measured. *on_room* is
-        called when slots that were kept for one job of a limited session may go to its other jobs again.
+        *on_room* is called when slots that were kept for one job of a limited session may go to its other jobs again.
         """
         self._jobs = jobs
         self._writers = writers
         self._reader = reader
         self._queue = queue
         self._ownership = ownership
+        self._cluster = cluster
         self._clock = clock
         self._max_launches = max_launches
-        self._cluster_slots = cluster_slots
-        self._executors = executors
         self._reply_to = reply_to
-        self._streams = streams
-        self._inputs = inputs
-        self._may_lay_out = may_lay_out
         self._on_room = on_room
         self._coordinators: dict[JobId, QueryCoordinator] = {}
         self._updating = asyncio.Semaphore(_UPDATED_AT_ONCE)
@@ -103,15 +91,7 @@ class LocalDriver:
         """Return the job's coordinator."""
         found = self._coordinators.get(job_id)
         if found is None:
-            found = QueryCoordinator(
-                job_id,
-                self._writers,
-                self._clock,
-                self._executors,
-                self._streams,
-                self._inputs,
-                self._may_lay_out,
-            )
+            found = QueryCoordinator(job_id, self._writers, self._clock, self._cluster)
             if self._ownership.follows(job_id):  # a coordinator of any other job serves this call only
                 self._coordinators[job_id] = found
         return found
@@ -131,19 +111,12 @@ class LocalDriver:
     async def fill_shares(self, job_id: JobId, shares: Sequence[Share]) -> list[Launch]:
         """Assign tasks of the job to executors, to each no more than its share, and commit that."""
         try:
-            launches = await self.coordinator(job_id).launch(
-                shares, self._cluster_slots(), limit=lambda: self._queue.room(job_id)
-            )
+            launches = await self.coordinator(job_id).launch(shares, limit=lambda: self._queue.room(job_id))
         except Exception as error:
             log.warning(
                 "job_not_scheduled", job_id=job_id, error=repr(error), exc_info=not isinstance(error, OnagerError)
             )
             raise NotDrivingError(job_id) from error
-        return self._addressed(job_id, launches)
-
-    async def launches(self, job_id: JobId, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
-        """Return again the launches that follow from committed *events*."""
-        launches = await self.coordinator(job_id).launches(graph, events, self._cluster_slots())
         return self._addressed(job_id, launches)
 
     def _addressed(self, job_id: JobId, launches: list[Launch]) -> list[Launch]:
@@ -201,7 +174,6 @@ class LocalDriver:
             launches = await self.coordinator(job_id).report(
                 events,
                 Share(executor, min(freed, self._max_launches)),
-                self._cluster_slots(),
                 limit=lambda: min(self._queue.room(job_id), self._queue.allowance(job_id)),
             )
         except SchemaVersionError as error:
@@ -309,7 +281,7 @@ class LocalDriver:
         for job_id in sorted(jobs):
             mine = [wire.held_task(key) for key in held if key.job_id == job_id]
             try:
-                repeated = await self.coordinator(job_id).reconcile(slot, mine, self._cluster_slots())
+                repeated = await self.coordinator(job_id).reconcile(slot, mine)
                 launches += self._addressed(job_id, repeated)
             except OnagerError as error:
                 log.warning("list_not_applied", job_id=job_id, executor_id=slot.executor_id, error=str(error))
@@ -323,7 +295,7 @@ class LocalDriver:
             job = await self._jobs.fresh(job_id)
             if job.graph.is_active:
                 self._ownership.read(job_id)  # it may have been in the cache before, and be unchanged
-                await self.coordinator(job_id).revive(self._cluster_slots())
+                await self.coordinator(job_id).revive()
         except UNREADABLE as error:
             log.warning("job_not_adopted", job_id=job_id, error=str(error))
 

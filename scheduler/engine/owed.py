@@ -15,6 +15,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from onager.clock import Clock
 from onager.errors import OnagerError
 from onager.ids import JobId
+from onager.redaction import without_logins
 from onager.scheduler.cluster.precedence import Precedence
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads, OwedFlag
 
@@ -29,11 +30,13 @@ _TURN_S: Final = 30.0
 while all live and whoever is told answers."""
 _LOOK_S: Final = 1.0
 
-Deliver = Callable[[JobId, JobHead, str], Awaitable[None]]
-
 
 class NotDeliveredError(Exception):
     """Who was told did not take it; the text says why."""
+
+
+Deliver = Callable[[JobId, JobHead, str], Awaitable[None]]
+"""Tells somebody of a job, once; `NotDeliveredError` when that is to be tried again."""
 
 
 class Owed:
@@ -80,7 +83,10 @@ class Owed:
             self._wake.set()
 
     async def run(self, deliver: Deliver) -> None:
-        """Do what is owed for as long as the scheduler lives; *deliver* returns when it is done, or given up."""
+        """Do what is owed for as long as the scheduler lives.
+
+        Each try calls *deliver* anew, so that what waits for its next try holds nothing in memory.
+        """
         try:
             while True:
                 self._begin(deliver)
@@ -97,8 +103,8 @@ class Owed:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def trying(self, job_id: JobId, head: JobHead, whom: str, act: Callable[[], Awaitable[None]]) -> None:
-        """Call *act* until it raises no `NotDeliveredError`, another scheduler has done it, or it is too late."""
+    async def _try(self, deliver: Deliver, job_id: JobId, head: JobHead, whom: str) -> None:
+        """Call *deliver* until it has delivered, another scheduler has, or it is too late."""
         try:
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception_type(NotDeliveredError),
@@ -109,10 +115,10 @@ class Owed:
             ):
                 with attempt:
                     if not self._is_done(job_id):
-                        await act()
+                        await deliver(job_id, head, whom)
         except NotDeliveredError as error:
             if not self._is_done(job_id):
-                log.error("delivery_given_up", job_id=job_id, whom=whom, error=str(error))  # noqa: TRY400 told whole
+                log.error("delivery_given_up", job_id=job_id, whom=shown(whom), error=str(error))  # noqa: TRY400 told whole
 
     def _begin(self, deliver: Deliver) -> None:
         now_s = self._clock.monotonic_s()
@@ -139,7 +145,7 @@ class Owed:
         self._wake.set()
 
     async def _settle(self, deliver: Deliver, job_id: JobId, head: JobHead, whom: str) -> None:
-        await deliver(job_id, head, whom)
+        await self._try(deliver, job_id, head, whom)
         self._waiting[whom].pop(job_id, None)
         if job_id in self._owed and not any(job_id in waiting for waiting in self._waiting.values()):
             await self.note_done(job_id)
@@ -167,4 +173,9 @@ class Owed:
     def _log_again(self, job_id: JobId, whom: str, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
         pause_s = state.next_action.sleep if state.next_action is not None else 0.0
-        log.warning("delivery_again", job_id=job_id, whom=whom, error=str(error), pause_s=round(pause_s, 1))
+        log.warning("delivery_again", job_id=job_id, whom=shown(whom), error=str(error), pause_s=round(pause_s, 1))
+
+
+def shown(url: str) -> str:
+    """Return an address without what may be secret in it."""
+    return without_logins(url.partition("?")[0])

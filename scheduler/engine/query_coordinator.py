@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onager.clock import Clock
 from onager.execution_graph import (
@@ -13,6 +13,7 @@ from onager.execution_graph import (
     HeldTask,
     JobCancelled,
     LaunchEvent,
+    ResolvedStage,
     RunningStage,
     StageWork,
     apply_all,
@@ -26,6 +27,7 @@ from onager.execution_graph import (
     running_count,
 )
 from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
 from onager.scheduler.engine.stage_coordinator import StageCoordinator
 from onager.scheduler.engine.stage_inputs import StageInputs
 from onager.scheduler.engine.streams import Streams
@@ -48,57 +50,55 @@ class Share:
     tasks: int
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What decisions about jobs, and their launches, take from the cluster."""
+
+    slots: Callable[[], int]
+    """Returns how many slots the executors have that take work."""
+    executors: Callable[[], Collection[str]] = frozenset
+    """Returns the executors that take work."""
+    streams: Streams = field(default_factory=Streams)
+    """Where executors stream."""
+    inputs: StageInputs | None = None
+    """Stores the inputs of stages that have many; without it they go with each launch."""
+    may_lay_out: Callable[[], bool] = lambda: True
+    """Returns whether every scheduler knows stages that are laid out by what was measured."""
+
+
 class QueryCoordinator:
     """Drives one job: each decision is made on the job's graph and committed before it takes effect."""
 
-    def __init__(
-        self,
-        job_id: JobId,
-        writers: JobWriters,
-        clock: Clock,
-        executors: Callable[[], Collection[str]] = frozenset,
-        streams: Streams | None = None,
-        inputs: StageInputs | None = None,
-        may_lay_out: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """Make the coordinator of a job; *executors* returns those that take work, *streams* their addresses.
-
-        *inputs* stores the inputs of stages that have many; without it they go with each launch. *may_lay_out* returns
-        whether every scheduler knows stages that are laid out by what was measured.
-        """
+    def __init__(self, job_id: JobId, writers: JobWriters, clock: Clock, cluster: Cluster) -> None:
         self.job_id = job_id
-        self._inputs = inputs
-        self._executors = executors
-        self._streams = streams or Streams()
-        self._may_lay_out = may_lay_out
+        self._cluster = cluster
         self._writers = writers
         self._clock = clock
         self._stages: dict[int, StageCoordinator] = {}
 
-    async def revive(self, cluster_slots: int) -> None:
+    async def revive(self) -> None:
         """Start the stages that were left resolved when a scheduler died."""
-        await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph, cluster_slots)))
+        await self._writers.record(self.job_id, lambda graph: Decision(self._revived(graph)))
 
-    async def launch(self, shares: Sequence[Share], cluster_slots: int, *, limit: Limit = _no_limit) -> list[Launch]:
+    async def launch(self, shares: Sequence[Share], *, limit: Limit = _no_limit) -> list[Launch]:
         """Launch up to each share's number of tasks, and return those that executors now hold.
 
         The job gets no more tasks than bring it to *limit* running ones.
         """
 
         def decide(graph: ExecutionGraph) -> Decision:
-            events = self._revived(graph, cluster_slots)
+            events = self._revived(graph)
             graph = apply_all(graph, events)
             for share in shares:
-                graph = self._pop(graph, share, limit(), events, cluster_slots)
+                graph = self._pop(graph, share, limit(), events)
             return Decision(events, graph)
 
-        return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
+        return await self.launches(*await self._writers.record(self.job_id, decide))
 
     async def report(
         self,
         events: Sequence[Event],
         share: Share,
-        cluster_slots: int,
         *,
         limit: Limit = _no_limit,
     ) -> list[Launch]:
@@ -111,20 +111,20 @@ class QueryCoordinator:
             graph = apply_all(graph, events)
             if not share.tasks:
                 return Decision(events, graph)
-            further = self._revived(graph, cluster_slots)
-            graph = self._pop(apply_all(graph, further), share, limit(), further, cluster_slots)
+            further = self._revived(graph)
+            graph = self._pop(apply_all(graph, further), share, limit(), further)
             return Decision([*events, *further], graph)
 
-        return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
+        return await self.launches(*await self._writers.record(self.job_id, decide))
 
-    async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask], cluster_slots: int) -> list[Launch]:
+    async def reconcile(self, slot: ExecutorSlot, held: Iterable[HeldTask]) -> list[Launch]:
         """Commit what follows from an executor's list: a lost launch is repeated once, and then taken back."""
         listed = frozenset(held)
 
         def decide(graph: ExecutionGraph) -> Decision:
             return Decision(lost_launches(graph, slot, listed, self._clock.now_ms()))
 
-        return await self.launches(*await self._writers.record(self.job_id, decide), cluster_slots)
+        return await self.launches(*await self._writers.record(self.job_id, decide))
 
     async def speculate(self, executors: Collection[str]) -> None:
         """Queue second attempts of stragglers, where one of *executors*, which take work, can run them."""
@@ -150,53 +150,54 @@ class QueryCoordinator:
         cancelled = JobCancelled(reason=reason, at_ms=self._clock.now_ms(), principal=principal)
         return (await self._writers.record(self.job_id, lambda _: Decision([cancelled]))).graph
 
-    def _revived(self, graph: ExecutionGraph, cluster_slots: int) -> list[Event]:
+    def _revived(self, graph: ExecutionGraph) -> list[Event]:
         """Return what starts every stage that can start, each laid out by what was measured."""
         now_ms = self._clock.now_ms()
         events: list[Event] = []
-        if graph.adaptive is not None and self._may_lay_out():
-            events += lay_out(graph, cluster_slots, now_ms)
+        if graph.adaptive is not None and _has_resolved(graph) and self._cluster.may_lay_out():
+            events += lay_out(graph, self._cluster.slots(), now_ms)
         started = revive(apply_all(graph, events), now_ms)
         return events if started is None else [*events, started]
 
-    def _pop(
-        self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event], cluster_slots: int
-    ) -> ExecutionGraph:
+    def _pop(self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event]) -> ExecutionGraph:
         """Launch tasks until the share is used up, or *limit* of the job run; add the launches to *events*.
 
         In a pipelined job a stage whose last task is launched lets the next stage run.
         """
-        left, slot = share.tasks, self._streams.known(share.slot)
+        left, slot = share.tasks, self._cluster.streams.known(share.slot)
         if limit < math.inf:
             left = min(left, math.floor(limit) - running_count(graph))
-        executors = self._executors() if has_failed_somewhere(graph) else ()
+        executors = self._cluster.executors() if has_failed_somewhere(graph) else ()
         while left > 0:
             launched = pop_next_tasks(graph, slot, left, self._clock.now_ms(), executors)
             if launched is None:
                 break
             left -= len(launched.tasks)
             graph = apply_all(graph, (launched,))
-            started = self._revived(graph, cluster_slots)
+            started = self._revived(graph)
             events += [launched, *started]
             graph = apply_all(graph, started)
         return graph
 
-    async def launches(self, graph: ExecutionGraph, events: Iterable[Event], cluster_slots: int) -> list[Launch]:
+    async def launches(self, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
         """Return the launches that follow from committed *events*, as far as *graph* still holds them.
 
         Launches of other attempts of a stage were taken back by the same append, or since.
         """
         launches = []
+        streams, inputs = self._cluster.streams, self._cluster.inputs
         still = [event for event in events if isinstance(event, LaunchEvent) and _is_of(graph, event)]
-        await self._streams.learn(graph, {event.stage_id for event in still})
+        await streams.learn(graph, {event.stage_id for event in still})
         for event in still:
             coordinator = self._stages.get(event.stage_id)
             if coordinator is None or coordinator.attempt != event.stage_attempt:
-                coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id, self._streams)
-                if self._inputs is not None and graph.stages[event.stage_id].spec.work is StageWork.QUERY:
-                    coordinator.inputs_digest = await self._inputs.digest(self.job_id, coordinator.inputs)
-            fetches = self._inputs is not None and self._inputs.fetches(event.executor_id)
-            task_set = coordinator.task_set(event, cluster_slots, fetches_inputs=fetches)
+                coordinator = self._stages[event.stage_id] = StageCoordinator(graph, event.stage_id, streams)
+                if inputs is not None and graph.stages[event.stage_id].spec.work is StageWork.QUERY:
+                    coordinator.inputs_digest = await inputs.digest(self.job_id, coordinator.inputs)
+            fetches = inputs is not None and inputs.fetches(event.executor_id)
+            task_set = coordinator.task_set(event, fetches_inputs=fetches)
+            if task_set.work == pb.PLAN:
+                task_set.cluster_slots = self._cluster.slots()
             launches.append(Launch(event.executor_id, task_set))
         return launches
 
@@ -204,3 +205,7 @@ class QueryCoordinator:
 def _is_of(graph: ExecutionGraph, event: LaunchEvent) -> bool:
     stage = graph.stages[event.stage_id] if event.stage_id < len(graph.stages) else None
     return graph.is_active and isinstance(stage, RunningStage) and stage.attempt == event.stage_attempt
+
+
+def _has_resolved(graph: ExecutionGraph) -> bool:
+    return any(isinstance(stage, ResolvedStage) for stage in graph.stages)

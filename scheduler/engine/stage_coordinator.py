@@ -49,7 +49,7 @@ class StageCoordinator:
             if stage.spec.work is StageWork.PUBLISH_PLAN:
                 self._template.sink.schema_json = graph.plan.schema_json
 
-    def task_set(self, launch: LaunchEvent, cluster_slots: int, *, fetches_inputs: bool = False) -> pb.TaskSet:
+    def task_set(self, launch: LaunchEvent, *, fetches_inputs: bool = False) -> pb.TaskSet:
         """Return the message for the executor of *launch*; if it *fetches_inputs*, large inputs are named by digest."""
         task_set = pb.TaskSet()
         task_set.CopyFrom(self._template)
@@ -58,8 +58,6 @@ class StageCoordinator:
         else:
             task_set.MergeFrom(self.inputs)
         task_set.tasks.extend(pb.TaskAttempt(partition=p, task_attempt=a) for p, a in launch.tasks)
-        if task_set.work == pb.PLAN:
-            task_set.cluster_slots = cluster_slots
         return task_set
 
 

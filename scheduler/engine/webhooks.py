@@ -23,7 +23,7 @@ from onager.errors import InvalidSettingError
 from onager.ids import JobId
 from onager.redaction import shown_text, without_logins
 from onager.scheduler.cluster.precedence import Precedence
-from onager.scheduler.engine.owed import NotDeliveredError, Owed
+from onager.scheduler.engine.owed import NotDeliveredError, Owed, shown
 from onager.scheduler.jobs.job_heads import JobHead, JobHeads
 from onager.scheduler.settings import SchedulerSettings
 
@@ -62,15 +62,12 @@ class Webhooks:
 
         # A redirect would carry the body to a place that the administrator has not named.
         async with httpx.AsyncClient(timeout=self._timeout_s, follow_redirects=False) as client:
-            await self.owed.run(partial(self._deliver, client))
+            await self.owed.run(partial(self._post, client))
 
-    async def _deliver(self, client: "httpx.AsyncClient", job_id: JobId, head: JobHead, url: str) -> None:
-        post = partial(self._post, client, url, job_id, _body(head))
-        await self.owed.trying(job_id, head, _shown(url), post)
-
-    async def _post(self, client: "httpx.AsyncClient", url: str, job_id: JobId, body: bytes) -> None:
+    async def _post(self, client: "httpx.AsyncClient", job_id: JobId, head: JobHead, url: str) -> None:
         import httpx
 
+        body = _body(head)
         try:
             # The client's time limit is one for each read, and a receiver could answer a byte at a time.
             # What it says is not read. Receivers refuse a signature that is old: it is made when its turn has come.
@@ -85,7 +82,7 @@ class Webhooks:
             raise NotDeliveredError(f"{type(error).__name__}: {error}"[:300]) from error
         if status not in _OK and status != _GONE:
             raise NotDeliveredError(f"the answer was {status}")
-        log.info("webhook_delivered", job_id=job_id, url=_shown(url), status=status)
+        log.info("webhook_delivered", job_id=job_id, url=shown(url), status=status)
 
 
 def signed(secret: bytes, delivery_id: str, at_s: int, body: bytes) -> dict[str, str]:
@@ -135,8 +132,3 @@ def _secret(path: Path | None) -> bytes:
     if len(secret) < _LEAST_SECRET_BYTES:
         raise InvalidSettingError(setting, str(path), f"the secret is shorter than {_LEAST_SECRET_BYTES} bytes")
     return secret
-
-
-def _shown(url: str) -> str:
-    """Return an address without what may be secret in it."""
-    return without_logins(url.partition("?")[0])

@@ -66,7 +66,7 @@ class Draining:
         session = self._executors.session(ExecutorId(executor_id))
         if session is not None:
             return len(session.held)
-        record = self._executors.find(executor_id)
+        record = self._executors.registry.find(executor_id)
         load = None if record is None else self._executors.loads.find(record)
         return 0 if load is None else load.running
 

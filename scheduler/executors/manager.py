@@ -99,14 +99,6 @@ class ExecutorManager:
         """Return whether this life of the executor goes on, by the store as last seen."""
         return self._registry.is_alive(executor_id, incarnation)
 
-    def find(self, executor_id: str) -> ExecutorRecord | None:
-        """Return the record as last seen."""
-        return self._registry.find(executor_id)
-
-    def records(self) -> Iterable[ExecutorRecord]:
-        """Return all executors by the store as last seen, including those lost lately."""
-        return iter(self._registry)
-
     def session(self, executor_id: ExecutorId) -> ExecutorSession | None:
         """Return the session with an executor that talks with this scheduler."""
         return self._sessions.get(executor_id)

@@ -20,7 +20,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
 
 from onager.errors import NotFoundError, OutcomeUnknownError, StateCorruptError
 from onager.execution_graph import ExecutionGraph
@@ -47,6 +49,10 @@ from onager.state_backend import (
     split_ops,
     split_value,
 )
+
+log = structlog.get_logger(__name__)
+
+_Read = TypeVar("_Read")
 
 _TRIES: Final = 20
 _PAGE: Final = 1_000
@@ -151,6 +157,18 @@ class BlobStore:
         content = await apart(meta.size_bytes, _joined, values, meta.chunks, digest)
         self._note_at_hand(digest, content)
         return content
+
+    async def find(self, digest: str, read: Callable[[bytes], _Read]) -> _Read | None:
+        """Return what *read* makes of a blob; None, and a warning in the log, for one that is missing or damaged.
+
+        *read* raises `StateCorruptError` for content that it cannot read.
+        """
+        try:
+            content = await self.get(BlobDigest(digest))
+            return await apart(len(content), read, content)
+        except (NotFoundError, StateCorruptError) as error:
+            log.warning("blob_not_read", digest=digest, error=str(error))
+            return None
 
     async def release(self, job_id: JobId, digests: Iterable[BlobDigest]) -> None:
         """Remove the references of *job_id*, and the blobs that are left without any."""

@@ -9,13 +9,13 @@ holds the batch that only one of them commits.
 """
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 from onager.errors import JobNotFoundError
-from onager.execution_graph import EventBatch, decode_batch
+from onager.execution_graph import Event, EventBatch, decode_batch
 from onager.ids import JobId
 from onager.protocol.apart import apart
 from onager.scheduler.jobs import job_log
@@ -30,6 +30,9 @@ _PART_EVENTS: Final = 1_000
 _PARTS_AT_ONCE: Final = 8
 _COMPRESS_ABOVE_BYTES: Final = 512
 _PAGE_KEYS: Final = 10_000
+_PAGE_EVENTS: Final = 8_000
+"""About how many events a page has for those who read all of a history."""
+_EVENT_BYTES: Final = 300
 _LOG_KEYS: Final = 100
 """Batches of a log that are read at a time: each may have as many bytes as a value of the store."""
 
@@ -40,6 +43,16 @@ class Entry:
 
     position: int
     batch: EventBatch | None
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Return what is known to have happened."""
+        return () if self.batch is None else self.batch.events
+
+
+def size_of(entries: Iterable[Entry]) -> int:
+    """Return about how many bytes the events of *entries* have, so how long it takes to go through them."""
+    return _EVENT_BYTES * sum(len(entry.events) for entry in entries)
 
 
 def prefix(job_id: str) -> str:
@@ -91,7 +104,7 @@ def _read_parts(parts: Sequence[KeyValue | None], after: int, limit: int) -> lis
     for part in parts:
         if part is not None and limit > 0:
             some = read_part(part, after, limit)
-            limit -= sum(len(entry.batch.events) for entry in some if entry.batch is not None)
+            limit -= sum(len(entry.events) for entry in some)
             found += some
     return found
 
@@ -101,7 +114,7 @@ def _up_to(limit: int | None, entries: Iterable[Entry]) -> list[Entry]:
     events = 0
     for entry in entries:
         found.append(entry)
-        events += 0 if entry.batch is None else len(entry.batch.events)
+        events += len(entry.events)
         if limit is not None and events >= limit:
             break
     return found
@@ -137,8 +150,22 @@ class JobHistory:
                 entries.append(Entry(entry.position - 1, None))
             entries.append(entry)
             position = entry.position
-            events += len(entry.batch.events) if entry.batch is not None else 0
+            events += len(entry.events)
         return entries
+
+    async def pages(
+        self, job_id: JobId, position: int, *, to: int | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the entries after *position* in pages, up to the end of what is known, or *to* at least.
+
+        Errors as in `after`.
+        """
+        while to is None or position < to:
+            entries = await self.after(job_id, position, _PAGE_EVENTS)
+            if not entries:
+                return
+            yield entries
+            position = entries[-1].position
 
     async def _look(self, job_id: JobId, position: int, limit: int) -> tuple[list[Entry], bool]:
         """Return the entries of the part, or of the log, in which *position* is followed by another.

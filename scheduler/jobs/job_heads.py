@@ -57,17 +57,6 @@ class JobTerms(Record):
     retry_of: str = ""
     """The job whose specification was submitted again."""
 
-    @property
-    def terms(self) -> "JobTerms":
-        """Return the terms alone."""
-        return JobTerms(
-            weight=self.weight,
-            session=self.session,
-            session_max_tasks=self.session_max_tasks,
-            principal=self.principal,
-            retry_of=self.retry_of,
-        )
-
 
 class JobHead(JobTerms):
     """What schedulers need to know of a job without reading its graph."""

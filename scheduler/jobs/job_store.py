@@ -159,7 +159,7 @@ class JobStore:
             chunks=len(chunks),
             snapshot_bytes=size,
             batch_id=secrets.token_hex(8),
-            **terms.terms.model_dump(),
+            **terms.model_dump(),
         )
         head = head_of(graph, terms)
         ops = [

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,13 +16,10 @@ from onager.execution_graph.wall_time import TimeShare, WallTime
 from onager.ids import JobId
 from onager.protocol.apart import apart
 from onager.scheduler import timing
-from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.supervision import Background
 
-_PAGE_EVENTS: Final = 4_000
-_ADDED_AT_ONCE: Final = 500
-"""So many events take some milliseconds."""
-_EVENT_BYTES: Final = 300
+_STEP_BYTES: Final = 300
 _ENDED_JOBS: Final = 1_000
 _RUNNING_JOBS: Final = 8
 """Jobs that are followed; each may take as many bytes as its tasks take elsewhere."""
@@ -106,12 +104,12 @@ class WallTimes:
         try:
             async with self._reading:
                 begun_s = self._clock.monotonic_s()
-                while entries := await self._history.after(job_id, found.position, _PAGE_EVENTS):
-                    for some in _portions(entries):
-                        await apart(_EVENT_BYTES * _events(some), _follow, found.time, some)
-                    found.position = entries[-1].position
+                async with aclosing(self._history.pages(job_id, found.position)) as pages:
+                    async for entries in pages:
+                        await apart(size_of(entries), _follow, found.time, entries)
+                        found.position = entries[-1].position
                 until_ms = self._clock.now_ms() if graph.ended_ms is None else graph.ended_ms
-                found.shares = await apart(_EVENT_BYTES * found.time.size, found.time.shares, until_ms)
+                found.shares = await apart(_STEP_BYTES * found.time.size, found.time.shares, until_ms)
                 now_s = self._clock.monotonic_s()
                 found.kept_until_s = now_s + max(timing.SHARES_KEPT_S, _RESTS_TIMES * (now_s - begun_s))
             if not graph.is_active:
@@ -130,22 +128,6 @@ class WallTimes:
 
 def _key(graph: ExecutionGraph) -> _Key:
     return graph.job_id, graph.submitted_ms
-
-
-def _portions(entries: Sequence[Entry]) -> list[list[Entry]]:
-    portions: list[list[Entry]] = [[]]
-    events = 0
-    for entry in entries:
-        if events >= _ADDED_AT_ONCE:
-            portions.append([])
-            events = 0
-        portions[-1].append(entry)
-        events += 0 if entry.batch is None else len(entry.batch.events)
-    return portions
-
-
-def _events(entries: Sequence[Entry]) -> int:
-    return sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
 
 
 def _follow(time: WallTime, entries: Sequence[Entry]) -> None:

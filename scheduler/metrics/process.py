@@ -1,15 +1,12 @@
 """Metrics of the scheduler's process itself: its event loop, its lease, its certificates, its version."""
 
 import asyncio
-import base64
-import calendar
 import platform
-import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client.registry import CollectorRegistry
 
 from onager.clock import Clock
@@ -21,11 +18,6 @@ from onager.scheduler.settings import SchedulerSettings
 from onager.version import __version__
 
 LAG_LOOK_S: Final = 0.25
-_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
-_SEQUENCE: Final = 0x30
-_VERSION: Final = 0xA0
-_UTC_TIME: Final = 0x17
-_LONG: Final = 0x80
 
 
 class EventLoopLag:
@@ -71,40 +63,6 @@ class ProcessLook:
 def expiry_of(file: Path) -> int | None:
     """Return when the first certificate in a PEM file expires, in seconds since 1970; None if that cannot be told."""
     try:
-        found = _PEM.search(file.read_bytes())
-        return None if found is None else not_after(base64.b64decode(found[1]))
-    except (OSError, ValueError, IndexError):
+        return int(load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp())
+    except (OSError, ValueError):
         return None  # it is being replaced
-
-
-def not_after(certificate: bytes) -> int:
-    """Return when a certificate (DER) expires, in seconds since 1970.
-
-    `ValueError` or `IndexError` when it is none. Source: RFC 5280, 4.1: a sequence of a sequence of version, serial
-    number, algorithm, issuer, validity, and so on; the validity is a sequence of two times.
-    """
-    _, start, _ = _element(certificate, 0)
-    _, at, _ = _element(certificate, start)
-    if certificate[at] == _VERSION:
-        at = _element(certificate, at)[2]
-    for _ in ("serial number", "algorithm", "issuer"):
-        at = _element(certificate, at)[2]
-    tag, validity, _ = _element(certificate, at)
-    if tag != _SEQUENCE:
-        raise ValueError("there is no validity where it should be")
-    tag, start, end = _element(certificate, _element(certificate, validity)[2])
-    text = certificate[start:end].decode("ascii")
-    # Two digits of a year are of 1950 to 2049; strptime takes 1969 to 2068.
-    form = "%y%m%d%H%M%SZ" if tag == _UTC_TIME else "%Y%m%d%H%M%SZ"
-    return calendar.timegm(time.strptime(text, form))
-
-
-def _element(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return the tag of the DER element at *at*, where its content begins, and where it ends."""
-    tag, length, start = data[at], data[at + 1], at + 2
-    if length & _LONG:
-        size = length & ~_LONG
-        length, start = int.from_bytes(data[start : start + size], "big"), start + size
-    if start + length > len(data):
-        raise ValueError("it is cut off")
-    return tag, start, start + length

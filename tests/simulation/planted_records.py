@@ -68,9 +68,7 @@ def _running_is_read_as_resolved() -> AbstractContextManager[Any]:
 def _stage_plans_stay() -> AbstractContextManager[Any]:
     """The plan that tasks of a stage get is made once, and still names lost outputs after a rollback (X14)."""
 
-    async def launches(
-        self: QueryCoordinator, graph: ExecutionGraph, events: Iterable[Event], cluster_slots: int
-    ) -> list[Launch]:
+    async def launches(self: QueryCoordinator, graph: ExecutionGraph, events: Iterable[Event]) -> list[Launch]:
         found = []
         for event in events:
             if not isinstance(event, LaunchEvent):
@@ -78,8 +76,10 @@ def _stage_plans_stay() -> AbstractContextManager[Any]:
             stage = graph.stages[event.stage_id]
             if not graph.is_active or not isinstance(stage, RunningStage) or stage.attempt != event.stage_attempt:
                 continue
-            known = self._stages.setdefault(event.stage_id, StageCoordinator(graph, event.stage_id, self._streams))
-            task_set = known.task_set(event, cluster_slots)
+            known = self._stages.setdefault(
+                event.stage_id, StageCoordinator(graph, event.stage_id, self._cluster.streams)
+            )
+            task_set = known.task_set(event)
             task_set.stage_attempt = event.stage_attempt
             found.append(Launch(event.executor_id, task_set))
         return found

@@ -18,6 +18,7 @@ from onager.errors import (
     TokenMissingError,
     TokenRefusedError,
 )
+from onager.protocol.ports import unusable_address
 from onager.protocol.security.files import read_authority, read_pair
 from onager.protocol.security.places import is_loopback
 from onager.protocol.security.principal import note_principal
@@ -65,6 +66,7 @@ class ServerAccess:
         """Read the files; *flag* set *listen*, and a port whose callers can show no token has none in *security*."""
         self.refusals: Counter[str] = Counter(dict.fromkeys(REFUSALS.values(), 0))
         """Calls that were refused, by reason."""
+        self._flag = flag
         self._security = security
         self._last = _Configuration.read(security)
         self._token = None if security.auth_token_file is None else TokenFile(security.auth_token_file)
@@ -78,7 +80,16 @@ class ServerAccess:
         return (_Nameless() if self._token is None else _TokenGuard(self._token, self.refusals),)
 
     def add_port(self, server: grpc.aio.Server, listen: str) -> int:
-        """Open the port of *server* and return it; `RuntimeError` or 0 when it is taken, as in gRPC."""
+        """Open the port of *server* and return it; `InvalidSettingError` when the address cannot be used."""
+        try:
+            port = self._opened(server, listen)
+        except RuntimeError as error:
+            raise unusable_address(self._flag, listen) from error
+        if not port:
+            raise unusable_address(self._flag, listen)
+        return port
+
+    def _opened(self, server: grpc.aio.Server, listen: str) -> int:
         if self._last is None:
             return server.add_insecure_port(listen)
         credentials = grpc.dynamic_ssl_server_credentials(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onager.execution_graph import ExecutionGraph, OperatorTotals, Stage
-from onager.scheduler.api.operators import BoundPlan
+from onager.scheduler.api.operators import Metric, Operator
 
 _MOST_NODES: Final = 2_000
 _MOST_DEPTH: Final = 200
@@ -22,14 +22,6 @@ _READS_STAGE: Final = re.compile(r"^Scan stage (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
-class StagePlan:
-    """The plan with which a stage ran, and what its operators measured."""
-
-    plan: BoundPlan
-    totals: OperatorTotals
-
-
-@dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a job beside its graph and its history."""
 
@@ -38,7 +30,8 @@ class Known:
     plan: str = ""
     """Spark's physical plan as text."""
     stage_texts: Mapping[str, str] = field(default_factory=dict)
-    stage_plans: Mapping[int, StagePlan] = field(default_factory=dict)
+    stage_plans: Mapping[int, Sequence[Operator]] = field(default_factory=dict)
+    """The plans with which stages ran, and what their operators measured."""
     principal: str = ""
 
 
@@ -48,8 +41,7 @@ class Node:
 
     name: str
     text: str
-    metrics: list[tuple[str, str, int]] = field(default_factory=list)
-    """(name, type, value)."""
+    metrics: Sequence[Metric] = ()
     children: list["Node"] = field(default_factory=list)
 
 
@@ -64,9 +56,9 @@ class PlanInfo:
     def _info(self, node: Node, depth: int) -> dict[str, Any]:
         self._left -= 1
         metrics = []
-        for name, kind, value in node.metrics:
-            metrics.append({"name": name, "accumulatorId": len(self.updates), "metricType": kind})
-            self.updates.append((len(self.updates), value))
+        for metric in node.metrics:
+            metrics.append({"name": metric.name, "accumulatorId": len(self.updates), "metricType": metric.type})
+            self.updates.append((len(self.updates), metric.value))
         children = [self._info(c, depth + 1) for c in node.children if depth < _MOST_DEPTH and self._left > 0]
         text = node.text[:_TEXT_CHARS]
         return {
@@ -92,7 +84,7 @@ def _of_stage(graph: ExecutionGraph, stage: Stage, known: Known, seen: set[int])
     stage_id = stage.spec.stage_id
     seen.add(stage_id)
     ran = known.stage_plans.get(stage_id)
-    root = _bound(ran) if ran is not None else _parsed(known.stage_texts.get(str(stage_id), ""))
+    root = _tree(ran) if ran is not None else _parsed(known.stage_texts.get(str(stage_id), ""))
     root = root or Node(stage.spec.name, f"stage {stage_id}")
     inputs = {source.stage_id for source in stage.spec.inputs}
     leaves = [leaf for leaf in _leaves(root) if leaf.name]
@@ -123,20 +115,17 @@ def _exchange(graph: ExecutionGraph, stage: Stage, known: Known, seen: set[int])
     if spec.stage_id in seen:
         return Node("ReusedExchange", text)
     metrics = [
-        ("shuffle records written", "sum", sum(output.rows for output in outputs.values())),
-        ("shuffle bytes written", "size", sum(output.bytes for output in outputs.values())),
+        Metric("shuffle records written", "sum", sum(output.rows for output in outputs.values())),
+        Metric("shuffle bytes written", "size", sum(output.bytes for output in outputs.values())),
     ]
     return Node("Exchange", text, metrics, [_of_stage(graph, stage, known, seen)])
 
 
-def _bound(ran: StagePlan) -> Node | None:
-    values = {key // 2: value for key, value in ran.totals.values}
-    made: dict[int, Node] = {}
-    for node in reversed(ran.plan.nodes):
-        metrics = [(m.name, m.type, m.value if m.index is None else values.get(m.index, 0)) for m in node.metrics]
-        children = [made[child] for child in node.children if child in made and child > node.id]
-        made[node.id] = Node(node.name, node.text, metrics, children)
-    return made.get(0)
+def _tree(operators: Sequence[Operator]) -> Node:
+    nodes = [Node(each.name, each.text, each.metrics) for each in operators]
+    for node, operator in zip(nodes, operators, strict=True):
+        node.children = [nodes[child] for child in operator.children]
+    return nodes[0]
 
 
 def _leaves(root: Node) -> Iterator[Node]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,12 +15,11 @@ from onager.scheduler import timing
 from onager.scheduler.api.timeline.model import Timeline
 from onager.scheduler.api.timeline.story import Story
 from onager.scheduler.api.timeline.telling import timeline_of
-from onager.scheduler.jobs.history import Entry, JobHistory
+from onager.scheduler.jobs.history import Entry, JobHistory, size_of
 from onager.scheduler.jobs.job_log import StoredJob
 from onager.scheduler.jobs.job_store import JobStore
 
-_EVENTS_A_PAGE: Final = 8_000
-_EVENT_BYTES: Final = 300
+_ATTEMPT_BYTES: Final = 300
 _KEPT_ATTEMPTS: Final = 250_000
 """Attempts in the stories that are kept, altogether, some 100 MB: who looks at a job looks again."""
 _KEPT_STORIES: Final = 200
@@ -120,12 +119,9 @@ class Timelines:
     async def _follow(self, story: Story, job: StoredJob) -> None:
         """Let *story* go on to the end of the log, or somewhat further than *job*, if it goes on."""
         job_id = JobId(job.header.job_id)
-        while story.position < job.seq:
-            entries = await self._history.after(job_id, story.position, _EVENTS_A_PAGE)
-            if not entries:
-                break
-            events = sum(len(entry.batch.events) for entry in entries if entry.batch is not None)
-            await apart(_EVENT_BYTES * events, _feed, story, entries)
+        async with aclosing(self._history.pages(job_id, story.position, to=job.seq)) as pages:
+            async for entries in pages:
+                await apart(size_of(entries), _feed, story, entries)
         story.end_as(job.graph)
 
     def _forget(self) -> None:
@@ -136,7 +132,7 @@ class Timelines:
 
 
 async def _told(story: Story, job: StoredJob, after: int) -> Timeline:
-    return await apart(_EVENT_BYTES * len(story.attempts), timeline_of, story, job.graph, after)
+    return await apart(_ATTEMPT_BYTES * len(story.attempts), timeline_of, story, job.graph, after)
 
 
 def _size(timeline: Timeline) -> int:

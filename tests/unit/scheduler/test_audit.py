@@ -15,7 +15,6 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.security.principal import caller_of, note_principal
 from onager.scheduler.app import Replica
 from onager.scheduler.jobs.audit import Audit, AuditRecord, key_ms
-from onager.scheduler.jobs.job_heads import JobTerms
 from onager.scheduler.settings import SchedulerSettings
 from onager.state_admin import auditing
 from onager.state_backend import Keyspace
@@ -91,11 +90,6 @@ async def test_a_job_is_shown_with_who_submitted_it_also_by_another_scheduler(sc
     assert detail.progress.failure.message == "enough, by bob"
     (job,) = (await scheduler.service.ListJobs(pb.ListJobsRequest(), Context())).jobs
     assert job.principal == "ann"
-
-
-async def test_terms_alone_name_who_submitted():
-    terms = JobTerms(weight=2.0, session="s", session_max_tasks=3, principal="ann")
-    assert terms.terms == terms
 
 
 async def test_the_event_of_a_cancellation_names_who_asked(scheduler):

@@ -14,6 +14,7 @@ from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.speculation import Speculation
 from onager.scheduler.engine.task_manager import TaskManager
@@ -41,7 +42,7 @@ class Hall:
         loads = JobLoads(self.queue, self.jobs.heads, ownership, clock)
         self.jobs.listen(lambda job, _: ownership.read(job.graph.job_id))
         self.local = local = LocalDriver(
-            self.jobs, self.writers, reader, self.queue, ownership, clock, max_launches=100, cluster_slots=lambda: 4
+            self.jobs, self.writers, reader, self.queue, ownership, Cluster(lambda: 4), clock, max_launches=100
         )
         self.jobs.listen(local.on_commit)
         feasibility = Feasibility(self.jobs, ownership, loads, clock, lambda: frozenset({"e1", "e2"}))

@@ -10,7 +10,7 @@ import pytest
 from onager.errors import OutcomeUnknownError, StateCorruptError, StateUnavailableError
 from onager.execution_graph import SuccessfulStage
 from onager.ids import JobId
-from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
 from onager.state_backend import EventKind, Keyspace
 from onager.state_backend.faulty import FaultKind, FaultyBackend, seeded
@@ -51,11 +51,11 @@ async def until_done(call):
 async def run_job(replica, others, job_id):
     """Submit a job through one replica, and report each task through all of them, a few at a time."""
     await until_done(lambda: replica.jobs.submit(graph(job_id)))
-    coordinator = QueryCoordinator(job_id, replica.writers, replica.clock)
-    await until_done(lambda: coordinator.launch([Share(SLOT, 1)], 1))
+    coordinator = QueryCoordinator(job_id, replica.writers, replica.clock, Cluster(lambda: 1))
+    await until_done(lambda: coordinator.launch([Share(SLOT, 1)]))
     await until_done(lambda: replica.writers.record(job_id, lambda _: Decision([planned(TASKS)])))
 
-    await until_done(lambda: coordinator.launch([Share(SLOT, TASKS)], 1))
+    await until_done(lambda: coordinator.launch([Share(SLOT, TASKS)]))
 
     async def report(replica, partitions):
         for partition in partitions:

@@ -7,7 +7,7 @@ import pytest
 from onager.errors import JobNotFoundError, StateUnavailableError
 from onager.execution_graph import JobCancelled, SuccessfulStage
 from onager.ids import JobId
-from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
 from tests.unit.scheduler.small_graphs import SLOT, append, graph, planned, store, succeeded
 
@@ -22,10 +22,10 @@ async def jobs(backend, clock):
 
 
 async def with_running(writers, clock, tasks):
-    coordinator = QueryCoordinator(JOB, writers, clock)
-    await coordinator.launch([Share(SLOT, 1)], 1)
+    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1))
+    await coordinator.launch([Share(SLOT, 1)])
     await writers.record(JOB, lambda _: Decision([planned(tasks)]))
-    await coordinator.launch([Share(SLOT, tasks)], 1)
+    await coordinator.launch([Share(SLOT, tasks)])
     return coordinator
 
 
@@ -75,8 +75,8 @@ async def test_a_lost_race_is_decided_again_on_what_is_stored(backend, jobs, clo
 
 async def test_stages_are_set_running_by_the_append_that_resolves_them(jobs, clock):
     writers = JobWriters(jobs, clock)
-    coordinator = QueryCoordinator(JOB, writers, clock)
-    await coordinator.launch([Share(SLOT, 1)], 1)
+    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1))
+    await coordinator.launch([Share(SLOT, 1)])
     after = (await writers.record(JOB, lambda _: Decision([planned(3)]))).graph
     assert after.stages[1].state == "running"
     assert writers.appends == 2
@@ -93,18 +93,18 @@ async def test_the_rest_of_a_report_is_nothing_once_the_job_is_cancelled(jobs, c
     writers = JobWriters(jobs, clock)
     coordinator = await with_running(writers, clock, 3)
     await writers.record(JOB, lambda _: Decision([JobCancelled(reason="no", at_ms=7)]))
-    launches = await coordinator.report([succeeded(1, 0)], Share(SLOT, 1), 1)
+    launches = await coordinator.report([succeeded(1, 0)], Share(SLOT, 1))
     assert launches == []
 
 
 async def test_a_report_hands_out_no_more_than_is_fair(jobs, clock):
     writers = JobWriters(jobs, clock)
-    coordinator = QueryCoordinator(JOB, writers, clock)
-    await coordinator.launch([Share(SLOT, 1)], 1)
+    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1))
+    await coordinator.launch([Share(SLOT, 1)])
     await writers.record(JOB, lambda _: Decision([planned(10)]))
-    await coordinator.launch([Share(SLOT, 4)], 1)
+    await coordinator.launch([Share(SLOT, 4)])
     reported = [succeeded(1, 0), succeeded(1, 1)]
-    launches = await coordinator.report(reported, Share(SLOT, 2), 4, limit=lambda: 3.0)
+    launches = await coordinator.report(reported, Share(SLOT, 2), limit=lambda: 3.0)
     assert sum(launch.tasks for launch in launches) == 1  # 2 still run, and another job waits with 2
 
 

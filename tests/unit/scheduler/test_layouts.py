@@ -24,7 +24,7 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.task_keys import task_id
 from onager.scheduler.api.stage_lines import stage_info
 from onager.scheduler.engine.planning import planned as plan_of
-from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.jobs.blobs import blobs_of
 from onager.scheduler.jobs.job_adaptive import adaptive_of
@@ -55,12 +55,12 @@ async def at_work(backend, clock, *stages, may_lay_out=True):
     jobs = store(backend, clock)
     await jobs.submit(replace(graph(), adaptive=AdaptivePolicy()))
     writers = JobWriters(jobs, clock)
-    coordinator = QueryCoordinator(JOB, writers, clock, may_lay_out=lambda: may_lay_out)
-    await coordinator.launch([Share(SLOT, 1)], 2)
+    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 2, may_lay_out=lambda: may_lay_out))
+    await coordinator.launch([Share(SLOT, 1)])
     plan = planned(1)
     plan = replace(plan, stages=stages, summary=replace(plan.summary, result_stage_id=len(stages)))
     await writers.record(JOB, lambda _: Decision([plan]))
-    await coordinator.launch([Share(SLOT, 2)], 2)
+    await coordinator.launch([Share(SLOT, 2)])
     return jobs, coordinator
 
 
@@ -72,7 +72,7 @@ def measured(partition):
 async def test_small_stages_are_launched_as_one_with_all_their_plans(backend, clock):
     stages = [stage(1, 2), stage(2, 4, [1], may_fuse=True), stage(3, 4, [2], kind="result", may_fuse=True)]
     jobs, coordinator = await at_work(backend, clock, *stages)
-    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5), 2)
+    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5))
     told = launch.task_set
     assert (told.stage_id, told.plan_digest, told.partitions, len(told.tasks)) == (3, "plan-3", 1, 1)
     assert [(each.stage_id, each.plan_digest) for each in told.fused] == [(2, "plan-2")]
@@ -87,17 +87,17 @@ async def test_small_stages_are_launched_as_one_with_all_their_plans(backend, cl
 async def test_tasks_are_told_which_buckets_they_read_at_every_launch(backend, clock):
     stages = [stage(1, 2), stage(2, BUCKETS, [1], kind="result", may_merge=True)]
     _, coordinator = await at_work(backend, clock, *stages)
-    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5), 2)
+    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5))
     assert [(r.first_bucket, r.end_bucket) for r in launch.task_set.reads] == [(0, BUCKETS)]
     assert launch.task_set.partitions == 1
-    (repeated,) = await coordinator.reconcile(replace(SLOT, list_number=2), [], 2)
+    (repeated,) = await coordinator.reconcile(replace(SLOT, list_number=2), [])
     assert repeated.task_set.reads == launch.task_set.reads
 
 
 async def test_nothing_is_laid_out_that_some_scheduler_could_not_read(backend, clock):
     stages = [stage(1, 2), stage(2, BUCKETS, [1], kind="result", may_merge=True)]
     _, coordinator = await at_work(backend, clock, *stages, may_lay_out=False)
-    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5), 2)
+    (launch,) = await coordinator.report([measured(0), measured(1)], Share(SLOT, 5))
     assert (launch.task_set.partitions, list(launch.task_set.reads)) == (BUCKETS, [])
 
 

@@ -129,7 +129,7 @@ async def test_a_load_that_cannot_be_read_is_none(managers, session, store):
 async def test_changes_are_followed(managers, session, store):
     following = asyncio.create_task(managers[1].loads.run())
     await managers[1].refresh()
-    (record,) = managers[1].records()
+    (record,) = managers[1].registry
     try:
         await say(managers[0], session, LOAD)
         await eventually(lambda: managers[1].loads.find(record) is not None)

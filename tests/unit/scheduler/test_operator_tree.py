@@ -41,13 +41,6 @@ def test_operators_have_their_values():
     )
 
 
-def test_without_reports_there_is_what_binding_told():
-    join, scan, _ = operators_of(JOIN, None)
-    assert join.metrics == ()
-    assert scan.metrics == (Metric("numFiles", "sum", 4),)
-    assert scan.value("numOutputRows") is None
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -63,7 +56,7 @@ def test_without_reports_there_is_what_binding_told():
 )
 def test_what_is_no_plan_is_damage(content):
     with pytest.raises(StateCorruptError):
-        operators_of(content, None)
+        operators_of(content, OperatorTotals(bound_plan="p", tasks=0, values=()))
 
 
 class Blobs:

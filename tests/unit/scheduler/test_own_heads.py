@@ -44,7 +44,7 @@ async def move_on(replica, monkeypatch, *, is_seen_early):
         return result
 
     monkeypatch.setattr(replica._backend, "_commit", answered_late)
-    await replica.local.coordinator(JOB).revive(4)
+    await replica.local.coordinator(JOB).revive()
     return to_adopt
 
 

@@ -22,7 +22,8 @@ from onager.execution_graph import (
 )
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.api.progress import Explained, Page, ProgressView, progress_of_head, why_nobody_works
+from onager.scheduler.api.explained import UNEXPLAINED, Explained
+from onager.scheduler.api.progress import Page, ProgressView, progress_of_head, why_nobody_works
 from onager.scheduler.jobs.job_heads import JobTerms, head_of
 from onager.scheduler.jobs.job_specs import decode_spec_shown, encode_spec
 from onager.scheduler.policy.fair_queue import FairQueue
@@ -120,7 +121,7 @@ def test_a_stage_is_told_with_what_was_wasted():
     found = apply_all(found, launches(found, 2))
 
     def told():
-        return teller().detail(SimpleNamespace(graph=found, seq=4, header=JobTerms()), pb.JobSpec(), None).progress
+        return teller().detail(SimpleNamespace(graph=found, seq=4, header=JobTerms()), pb.JobSpec()).progress
 
     assert not told().stages[1].HasField("wasted")
     cost = TaskMetrics(run_ms=70, fetch_ms=9)
@@ -183,14 +184,14 @@ def test_a_task_that_ran_twice_at_once_says_so():
 
     def told():
         job = SimpleNamespace(header=HEADER, graph=found, seq=4)
-        stage = teller().detail(job, pb.JobSpec(), None).progress.stages[1]
+        stage = teller().detail(job, pb.JobSpec()).progress.stages[1]
         task = stage.tasks[1]
         return stage.tasks_speculated, task.attempts, task.speculated, task.speculative_executor_id
 
     assert told() == (1, 2, True, "e2")
     found = apply_all(found, [replace(succeeded(1, 1, attempt=1), executor_id="e2")])
     assert told() == (1, 2, True, "")
-    stage = teller().detail(SimpleNamespace(header=HEADER, graph=found, seq=4), pb.JobSpec(), None).progress.stages[1]
+    stage = teller().detail(SimpleNamespace(header=HEADER, graph=found, seq=4), pb.JobSpec()).progress.stages[1]
     assert [t.speculative_won for t in stage.tasks] == [False, True]
 
 
@@ -227,7 +228,7 @@ def test_tasks_are_told_in_pages(limit):
     page = Page(limit=limit)
     found = []
     while True:
-        detail = teller().detail(job, pb.JobSpec(), None, page)
+        detail = teller().detail(job, pb.JobSpec(), UNEXPLAINED, page)
         told = [(s.stage_id, t.partition) for s in detail.progress.stages for t in s.tasks]
         assert len(told) <= limit
         assert len(detail.progress.stages) == 5
@@ -240,7 +241,7 @@ def test_tasks_are_told_in_pages(limit):
 
 def test_a_page_beyond_the_last_task_is_empty():
     detail = teller().detail(
-        SimpleNamespace(header=HEADER, graph=wide(4), seq=4), pb.JobSpec(), None, Page(1, 2**32 - 1, 10)
+        SimpleNamespace(header=HEADER, graph=wide(4), seq=4), pb.JobSpec(), UNEXPLAINED, Page(1, 2**32 - 1, 10)
     )
     assert not [t for s in detail.progress.stages for t in s.tasks]
     assert not detail.HasField("next")

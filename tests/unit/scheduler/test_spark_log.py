@@ -12,8 +12,8 @@ from onager.execution_graph import (
     Pipeline,
     lay_out,
 )
-from onager.scheduler.api.operators import BoundPlan
-from onager.scheduler.api.spark_log import Known, StagePlan, lines
+from onager.scheduler.api.operators import operators_of
+from onager.scheduler.api.spark_log import Known, lines
 from onager.scheduler.api.timeline import Story
 from tests.unit.execution_graph.builder import chain, planned, stage
 from tests.unit.scheduler.test_operator_tree import node, plan
@@ -147,12 +147,8 @@ def test_the_plans_of_stages_are_joined_and_have_their_metrics():
     scan = plan(node(0, "Scan parquet", numOutputRows={"index": 3}))
     known = Known(
         stage_plans={
-            1: StagePlan(
-                BoundPlan.model_validate_json(scan), OperatorTotals(bound_plan="x", tasks=2, values=((6, 20),))
-            ),
-            2: StagePlan(
-                BoundPlan.model_validate_json(reader), OperatorTotals(bound_plan="y", tasks=2, values=((0, 7),))
-            ),
+            1: operators_of(scan, OperatorTotals(bound_plan="x", tasks=2, values=((6, 20),))),
+            2: operators_of(reader, OperatorTotals(bound_plan="y", tasks=2, values=((0, 7),))),
         }
     )
     log = log_of(job, known)

@@ -7,7 +7,7 @@ import pytest
 from onager.execution_graph import OutputLayout, StageInput, StageSpec, StageWork
 from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
-from onager.scheduler.engine.query_coordinator import QueryCoordinator, Share
+from onager.scheduler.engine.query_coordinator import Cluster, QueryCoordinator, Share
 from onager.scheduler.engine.stage_inputs import INLINE_BYTES, StageInputs
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
@@ -24,8 +24,8 @@ async def launched(backend, clock, producers, *, fetches=True, blobs=None):
     await jobs.submit(graph())
     writers = JobWriters(jobs, clock)
     inputs = StageInputs(blobs or BlobStore(backend), lambda _: fetches)
-    coordinator = QueryCoordinator(JOB, writers, clock, inputs=inputs)
-    await coordinator.launch([Share(SLOT, 1)], 1)
+    coordinator = QueryCoordinator(JOB, writers, clock, Cluster(lambda: 1, inputs=inputs))
+    await coordinator.launch([Share(SLOT, 1)])
     plan = planned(producers)
     writes = replace(plan.stages[0], output=OutputLayout("exchange", READERS))
     reads = StageSpec(
@@ -39,10 +39,10 @@ async def launched(backend, clock, producers, *, fetches=True, blobs=None):
     )
     plan = replace(plan, stages=(writes, reads), summary=replace(plan.summary, result_stage_id=2))
     await writers.record(JOB, lambda _: Decision([plan]))
-    first = await coordinator.launch([Share(SLOT, producers)], 1)
+    first = await coordinator.launch([Share(SLOT, producers)])
     assert not any(launch.task_set.inputs_digest for launch in first)
-    await coordinator.report([succeeded(1, n) for n in range(producers)], Share(SLOT, 0), 1)
-    return [launch.task_set for _ in range(READERS) for launch in await coordinator.launch([Share(SLOT, 1)], 1)]
+    await coordinator.report([succeeded(1, n) for n in range(producers)], Share(SLOT, 0))
+    return [launch.task_set for _ in range(READERS) for launch in await coordinator.launch([Share(SLOT, 1)])]
 
 
 def places(task_set):
