@@ -29,7 +29,7 @@ def drain(
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,
 ) -> None:
-    """Have an executor take no more work, finish what it runs, and leave; for admins."""
+    """Have an executor take no more work, finish what it runs, and leave; for operators."""
     from onager.cli import admin
 
     admin.drain(scheduler, executor_id, reason, one_of("-o", output, ("table", "json")))

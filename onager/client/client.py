@@ -172,8 +172,8 @@ class OnagerClient:
         """Return up to *limit* jobs, newest first and without their stages.
 
         *state*, *session* and *principal* (who submitted it) select jobs that have exactly these, *name* those whose
-        name contains it, in any case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since the
-        Unix epoch, between which a job was submitted.
+        name contains it, ignoring case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since
+        the Unix epoch, between which a job was submitted.
         """
         request = pb.ListJobsRequest(
             limit=limit,
@@ -201,7 +201,7 @@ class OnagerClient:
                 return
 
     def drain_executor(self, executor_id: str, reason: str = "") -> pb.DrainExecutorResponse:
-        """Have an executor take no more work, finish what it runs, and leave; for admins. Returns at once.
+        """Have an executor take no more work, finish what it runs, and leave; for operators. Returns at once.
 
         A repeated call changes nothing. Raises `NotFoundError` for an unknown executor, and `InvalidRequestError` for
         one that is gone.
