@@ -274,7 +274,7 @@ class HostRefusedError(AuthenticationError):
     def __init__(self, host: str) -> None:
         super().__init__(
             f"the request is for the host {host[:_VALUE_CHARS]!r}, which this scheduler does not know as its name: "
-            "call it by an address, or start it with --http-names NAME"
+            "call it by an address, or start it with ONAGER_SCHEDULER_HTTP_NAMES=NAME"
         )
         self.host = host
 
@@ -286,7 +286,7 @@ class OriginRefusedError(AuthenticationError):
         told = f"comes from {origin[:_VALUE_CHARS]!r}" if origin else "does not say where it comes from"
         super().__init__(
             f"the request {told}, and only pages of {host[:_VALUE_CHARS]!r} may change something here: "
-            "use a token instead of a cookie, or start the scheduler with --http-names NAME"
+            "use a token instead of a cookie, or start the scheduler with ONAGER_SCHEDULER_HTTP_NAMES=NAME"
         )
         self.origin = origin
 

@@ -26,8 +26,8 @@ class SchedulerSettings(ProcessSettings):
     backend: str = "memory:"
     """Where all state lives: ``etcd://HOST:PORT[,…][/NAMESPACE][?…]``, ``leveldb:DIR``, or ``memory:`` for tests."""
     metrics_listen: str | None = None
-    """``host:port`` to serve metrics on, for Prometheus; without it none are kept. Name a loopback address or a
-    network of your own: anybody who can connect may read them."""
+    """``host:port`` to serve metrics on, for Prometheus; without it and `http_listen` none are kept. Name a loopback
+    address or a network of your own: anybody who can connect may read them."""
     health_listen: str | None = None
     """``host:port`` to answer gRPC's health protocol on, in plaintext and to anybody: for load balancers and probes."""
     http_listen: str | None = None
@@ -38,7 +38,7 @@ class SchedulerSettings(ProcessSettings):
     pages may change something, and without tokens no other name is answered."""
     scaler_listen: str | None = None
     """``host:port`` to tell KEDA how many slots are wanted: its external scaler. With `tls_cert` it is encrypted. KEDA
-    shows certificates and no tokens: where other machines reach the address, it has to show one of
+    presents certificates, but no tokens: where other machines reach the address, it has to present one of
     `scaler_tls_client_ca`."""
     scaler_tls_client_ca: Path | None = None
     """Certificates of the authorities that issued KEDA's certificate; by default `tls_client_ca`."""
@@ -59,7 +59,7 @@ class SchedulerSettings(ProcessSettings):
     scheduler_lease_ttl_ms: int = Field(default=4_000, ge=500, le=600_000)
     """How long a killed scheduler stays listed."""
     executor_lease_ttl_ms: int = Field(default=6_000, ge=500, le=600_000)
-    """An executor that was not heard of for this long is lost."""
+    """An executor that has sent no heartbeat for this long is lost."""
     connection_grace_ms: int = Field(default=1_000, ge=100)
     """How long after an executor's connection broke to wait for a call from it before looking closer."""
     poll_wait_max_ms: int = Field(default=30_000, ge=100)
@@ -72,12 +72,12 @@ class SchedulerSettings(ProcessSettings):
     record_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
     """How long an ended job stays known; longer than any client repeats its submission."""
     history_retention_s: int = Field(default=24 * _HOUR_S, ge=0)
-    """How long the events of an ended job can be looked at; no longer than its record is kept."""
+    """How long the events of an ended job can be read; no longer than its record is kept."""
     history_dir: Path | None = None
     """A directory for the events of jobs whose retention is over: a compressed file for each job. It may be shared by
     schedulers. While a file cannot be written, its job stays in the store."""
     audit_retention_s: int = Field(default=90 * 24 * _HOUR_S, ge=0)
-    """How long it stays known who changed what (``onager audit``)."""
+    """How long records of who changed what are kept (``onager audit``)."""
     sweep_interval_ms: int = Field(default=5_000, ge=50)
     """How often retention, clean-up and stray work are checked."""
     heads_interval_ms: int = Field(default=500, ge=50)
@@ -87,16 +87,16 @@ class SchedulerSettings(ProcessSettings):
 
     otel_endpoint: str | None = None
     """``http(s)://HOST:4318``: export each job that has ended as an OpenTelemetry trace, by OTLP over HTTP. Headers and
-    certificates are taken from the variables ``OTEL_EXPORTER_OTLP_…``. All schedulers have to have the same one."""
+    certificates are taken from the variables ``OTEL_EXPORTER_OTLP_…``. All schedulers must have the same one."""
     webhook_urls: Annotated[tuple[str, ...], NoDecode] = ()
-    """Addresses that are told when a job has ended, separated by commas: https, or http on this machine. All schedulers
-    have to have the same ones."""
+    """Addresses that get a POST when a job has ended, separated by commas: https, or http on this machine. All
+    schedulers must have the same ones."""
     webhook_secret_file: Path | None = None
-    """The file with the secret that signs what they are told: ``whsec_`` and Base64, or a text from 16 bytes on."""
+    """The file with the secret that signs deliveries: ``whsec_`` and Base64, or a text of 16 bytes or more."""
     webhook_timeout_s: float = Field(default=10.0, gt=0, le=_HOUR_S)
     """How long a webhook may take to answer before it is tried again."""
     webhook_give_up_s: int = Field(default=_DAY_S, ge=0)
-    """How long after its end a job is still told to a webhook that does not take it."""
+    """How long after a job's end a delivery that fails is tried again."""
 
     task_distribution: TaskDistribution = TaskDistribution.ROUND_ROBIN
     """Which free slots are filled first: ``bias`` fills one executor before the next, ``round-robin`` takes the

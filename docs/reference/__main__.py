@@ -1,5 +1,6 @@
 """Write the reference of the command line, Python, settings and metrics: ``python -m docs.reference``."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,8 @@ OBJECTS: Final = {
     "onager.errors": ("OnagerError", "JobFailedError", "JobCancelledError", "SchedulerUnreachableError"),
     "onager.protocol.security": ("ClientSecurity",),
 }
+_BASE_LINK: Final = re.compile(r"<code>\[(\w+)\]\(#[\w.]+\)</code>")
+"""A base class, linked to an anchor that the page does not have."""
 SETTINGS: Final[tuple[type[BaseSettings], ...]] = (SchedulerSettings, ExecutorSettings)
 
 
@@ -63,7 +66,8 @@ def python() -> str:
         loaded: Any = _loaded(module)
         for name in names:
             found = loaded[name].final_target if loaded[name].is_alias else loaded[name]
-            parts.append(griffe2md.render_object_docs(found, config).strip())
+            page = griffe2md.render_object_docs(found, config).strip()
+            parts.append(_BASE_LINK.sub(r"`\1`", page))
     return NOTE + "# Python\n\nEverything here is imported as `onager.NAME`.\n\n" + "\n\n".join(parts) + "\n"
 
 
@@ -74,11 +78,11 @@ def settings() -> str:
         title = model.__name__.removesuffix("Settings") + "s"
         rows = [f"| `{name}` | {default} | {what} |" for name, default, what in _fields(model)]
         parts.append("\n".join((f"## {title}", "", "| variable | default | |", "|---|---|---|", *rows)))
-    return NOTE + "# Settings\n\nEach is a variable, and many are a flag, too.\n\n" + "\n\n".join(parts) + "\n"
+    return NOTE + "# Settings\n\nEach is an environment variable; many are also a flag.\n\n" + "\n\n".join(parts) + "\n"
 
 
 HOW: Final = {
-    Whose.CLUSTER: "the same of the whole cluster: take the largest",
+    Whose.CLUSTER: "the value of the whole cluster: take the largest",
     Whose.PART: "its own part: add them up",
     Whose.PROCESS: "itself",
 }
@@ -90,10 +94,10 @@ def metrics() -> str:
     parts = [
         "# Metrics",
         "",
-        "Each scheduler serves all of these (`--metrics-listen`), besides `process_…` and `python_…`.",
+        "Each scheduler serves all of these (`--metrics-listen`, `--http-listen`), besides `process_…` and `python_…`.",
     ]
     for title, section in SECTIONS.items():
-        parts += ["", f"## {title}", "", "| metric | type | | each scheduler tells |", "|---|---|---|---|"]
+        parts += ["", f"## {title}", "", "| metric | type | | each scheduler reports |", "|---|---|---|---|"]
         for metric in section:
             labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
             told = f"| `{metric.name}{labels}` | {metric.kind} | {_cell(metric.about)} | {HOW[metric.whose]} |"
@@ -108,13 +112,13 @@ def _fields(model: type[BaseSettings]) -> Iterator[tuple[str, str, str]]:
             members = _loaded(base.__module__)[base.__name__].attributes
             told |= {name: member.docstring.value for name, member in members.items() if member.docstring is not None}
     for name, field in model.model_fields.items():
-        default = "made at the start" if field.default_factory is not None else _default(field.default)
+        default = "computed at the start" if field.default_factory is not None else _default(field.default)
         yield f"{model.model_config['env_prefix']}{name.upper()}", default, _cell(told.get(name, ""))
 
 
 def _default(value: Any) -> str:
     if value is PydanticUndefined:
-        return "has to be given"
+        return "required"
     if value is None or value in {"", ()}:
         return "none"
     return _cell(f"`{','.join(map(str, value)) if isinstance(value, tuple) else value}`")

@@ -297,7 +297,7 @@ def submit(
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="SQL in a file; -: standard input.")
     ] = None,
     py: Annotated[
-        str | None, typer.Option(metavar="FILE[:function]", help="Python function of the session; default main.")
+        str | None, typer.Option(metavar="FILE[:function]", help="Function of the session; default main.")
     ] = None,
     arg: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Argument of --py: JSON, else text.")] = None,
     py_file: Annotated[
@@ -364,12 +364,10 @@ def submit(
 @connecting
 def jobs(
     state: Annotated[str, typer.Option(metavar="STATE", help="Only jobs in this state.")] = "",
-    name: Annotated[str, typer.Option(metavar="TEXT", help="Only jobs whose name has this in it, in any case.")] = "",
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Only jobs whose name contains this, ignoring case.")] = "",
     session: Annotated[str, typer.Option(metavar="NAME", help="Only jobs of this session.")] = "",
-    since: Annotated[
-        str, typer.Option(metavar="30m|1h|7d|DATE", help="Only jobs submitted so long ago, or later.")
-    ] = "",
-    until: Annotated[str, typer.Option(metavar="30m|1h|7d|DATE", help="Only jobs submitted before that.")] = "",
+    since: Annotated[str, typer.Option(metavar="30m|1h|7d|DATE", help="Only jobs submitted since then.")] = "",
+    until: Annotated[str, typer.Option(metavar="30m|1h|7d|DATE", help="Only jobs submitted before then.")] = "",
     principal: Annotated[
         str, typer.Option(metavar="NAME", help="Only jobs that the owner of this token submitted.")
     ] = "",
@@ -484,7 +482,7 @@ def retry(
 @app.command()
 @connecting
 def top(
-    once: Annotated[bool, typer.Option("--once", help="Print it once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, and exit.")] = False,
     every: Annotated[float, typer.Option(min=0.5, max=3600.0, metavar="SECONDS", help="How often to look.")] = 2.0,
     output: Output = "table",
     scheduler: Scheduler = DEFAULT_ADDRESS,

@@ -21,9 +21,10 @@ class AuditEntry:
     """The scheduler that was asked. Empty for a command that opened the store itself; then the principal is a user of
     the machine that is the peer."""
     action: str
-    """``cancel``, ``remove_state``, ``backup`` or ``restore``; ``unreadable`` for a damaged record."""
+    """``cancel``, ``retry``, ``drain``, ``remove_state``, ``backup`` or ``restore``; ``unreadable`` for a damaged
+    record."""
     target: str
-    """The job, path or file."""
+    """The job, executor, path or file."""
     detail: str
     """The reason given."""
     outcome: str

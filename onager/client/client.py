@@ -172,8 +172,8 @@ class OnagerClient:
         """Return up to *limit* jobs, newest first and without their stages.
 
         *state*, *session* and *principal* (who submitted it) select jobs that have exactly these, *name* those whose
-        name contains it, in any case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since the
-        Unix epoch, between which a job was submitted.
+        name contains it, ignoring case. *since_ms* and *until_ms* (not included; 0: no limit) are milliseconds since
+        the Unix epoch, between which a job was submitted.
         """
         request = pb.ListJobsRequest(
             limit=limit,

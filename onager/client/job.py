@@ -125,8 +125,8 @@ class JobHandle:
     def timeline(self, after: int = 0) -> dict[str, Any]:
         """Return what the job did when and where: lanes of executors, bars of attempts, marks of what happened.
 
-        What is empty, 0 or false is not in it. Who names its ``position`` as *after* gets the bars and marks that are
-        new or have changed since.
+        Fields that are empty, 0 or false are left out. With the ``position`` of an earlier answer as *after*, it has
+        only the bars and marks that are new or have changed since.
         """
         return read_timeline(self._connection, self._id, after)
 

@@ -27,7 +27,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long a part of the way of a stage's tasks took, in milliseconds."""
+    """How long the tasks of a stage took for one part of their way, in milliseconds."""
 
     part: str
     """``queued`` on the executor (which binds the stage's plan meanwhile), ``run``, ``fetch`` (the part of ``run`` that
@@ -38,7 +38,7 @@ class Latency:
     p99_ms: int
     max_ms: int
     relative_error: float
-    """By how much the quantiles may be off, as a part of them: 0.02, more where durations differ very much."""
+    """The relative error of the quantiles: 0.02, more where durations differ very much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class StageProgress:
     bytes_out: int
     bytes_in: int
     queued_ms: int
-    """The sum of what its tasks waited on executors before they began."""
+    """The sum of the times that its tasks waited on executors before they began."""
     fetch_ms: int
     """The part of `run_ms` in which tasks waited for rows of other stages."""
     commit_ms: int
@@ -87,7 +87,7 @@ class StageProgress:
     wasted_ms: int
     """The run time of attempts that failed, were stopped because another one won, or made an output again."""
     fraction: float = 0.0
-    """The part of its work that is done, those tasks in part that still run; only while the job runs."""
+    """The part of its work that is done, with running tasks counted in part; only while the job runs."""
     rows_read: int = 0
     """By the attempts that run now."""
     bytes_read: int = 0
@@ -96,7 +96,7 @@ class StageProgress:
     peak_memory_bytes: int = 0
     """The most that Spark held for the work of one task."""
     executor_rss_bytes: int = 0
-    """The most that all processes of an executor held while tasks of the stage ran, when they were looked at."""
+    """The most that all processes of an executor held while tasks of the stage ran, as sampled."""
 
     @classmethod
     def from_message(cls, message: pb.StageInfo) -> Self:
@@ -212,7 +212,7 @@ class JobProgress:
     fraction: float = 0.0
     """The part of its work that is done, 0 to 1; only while it runs."""
     eta_ms: tuple[int, int] | None = None
-    """How many milliseconds more it is likely to run, at least and at most; None where that cannot be told."""
+    """How many milliseconds more it is likely to run, at least and at most; None if unknown."""
     fraction_fell: str = ""
     """Why `fraction` is lower than it was; empty if it is not."""
     time_shares: tuple[TimeShare, ...] = ()

@@ -135,11 +135,11 @@ TAKEOVER: Final = histogram(
 )
 LOG_APPEND_CONFLICTS: Final = counter(
     "onager_log_append_conflicts_total",
-    "Appends to job logs that another scheduler's append was ahead of; each is decided anew.",
+    "Appends to job logs that lost to another scheduler's append; each is decided anew.",
 )
 EVENT_LOOP_LAG: Final = histogram(
     "onager_event_loop_lag_seconds",
-    "How late the event loop ran what was due, looked at four times a second.",
+    "How late the event loop ran what was due, sampled four times a second.",
     (*CALL_BUCKETS_S, 5.0, 10.0),
     whose=Whose.PROCESS,
 )

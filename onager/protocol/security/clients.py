@@ -28,21 +28,21 @@ _YES: Final = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSecurity:
-    """What was said about the way to schedulers."""
+    """How a client secures its calls to schedulers."""
 
     tls_ca: Path | None = None
-    """Certificates of the authorities that schedulers' certificates are of; with it, connections are encrypted."""
+    """Certificates of the authorities that signed the schedulers' certificates; with it, connections use TLS."""
     tls_cert: Path | None = None
-    """Our own certificate, for schedulers that want to see one."""
+    """The client's own certificate, for schedulers that require one."""
     tls_key: Path | None = None
     auth_token_file: Path | None = None
-    """Each call carries the token of its only line, or of the first that is for callers like us."""
+    """Each call carries the token of the file's only line, or of the first line with a role for such callers."""
     insecure: bool = False
     """Whether plaintext may leave this machine."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return what the variables ``ONAGER_TLS_CA`` and so on say; empty ones say nothing."""
+        """Return what the variables ``ONAGER_TLS_CA`` and so on say; empty ones count as unset."""
 
         def path(name: str) -> Path | None:
             return Path(environment[name]) if environment.get(name) else None

@@ -154,10 +154,10 @@ def test_without_tokens_no_name_but_ours_is_answered(open_access):
     for host in ("localhost:50080", "127.0.0.1:50080", "[::1]:50080", "10.1.2.3", "node-7:9", "ONAGER.example.org"):
         assert open_access.identify(request(host=host)).by == "nobody"
     for host in ("evil.example", "evil.example:50080", "", "localhost.evil.example", "[evil]"):
-        with pytest.raises(HostRefusedError):
+        with pytest.raises(HostRefusedError, match="ONAGER_SCHEDULER_HTTP_NAMES="):
             open_access.identify(request(host=host))
     open_access.identify(request("POST"))
-    with pytest.raises(OriginRefusedError):
+    with pytest.raises(OriginRefusedError, match="ONAGER_SCHEDULER_HTTP_NAMES="):
         open_access.identify(request("POST", origin="http://evil.example"))
     assert open_access.log_in(request("POST"), "whatever")[1] == ""
 
