@@ -45,7 +45,7 @@ async def ends(address: str, security: ClientSecurity, methods: set[str]) -> dic
     """Return how each method answers an empty request: with its first message, or with an error."""
 
     async def end(channel: grpc.aio.Channel, method: str) -> StatusCode:
-        call = channel.unary_stream(method)(b"", timeout=60.0)
+        call = channel.unary_stream(method)(b"", timeout=60.0, metadata=access.metadata())
         try:
             first = await call.read()
             return StatusCode.OK if first is not grpc.aio.EOF else await call.code()
@@ -54,7 +54,8 @@ async def ends(address: str, security: ClientSecurity, methods: set[str]) -> dic
         finally:
             call.cancel()
 
-    async with ClientAccess(security, [address]).aio_channel(address) as channel:
+    access = ClientAccess(security, [address])
+    async with access.aio_channel(address) as channel:
         found = await asyncio.gather(*(end(channel, method) for method in methods))
     return dict(zip(methods, found, strict=True))
 

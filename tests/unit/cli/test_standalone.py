@@ -97,9 +97,9 @@ def test_a_child_that_dies_is_started_again_ever_later(monkeypatch):
 
 def test_an_exchange_directory_that_cannot_be_made_ends_with_2(tmp_path, capsys):
     (tmp_path / "file").touch()
-    directories = layout(None, str(tmp_path / "s"), str(tmp_path / "file" / "e"))
+    directories = layout(None, str(tmp_path / "s"), str(tmp_path / "file" / "e" / "x"))
     assert Standalone(directories, "127.0.0.1:0", 1, {}).run() == 2
-    assert "cannot be created" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"onager: {tmp_path / 'file' / 'e'} cannot be created: Not a directory\n"
 
 
 def test_a_state_directory_that_is_a_file_ends_with_2_and_is_said_to_be_one(tmp_path, capsys):
