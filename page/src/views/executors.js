@@ -79,7 +79,7 @@ function Drain({ executor, after }) {
     ${isAsking &&
     html`<${Confirm}
       title=${`Drain ${executor.executor_id}?`}
-      text="It takes no more work, finishes what it runs, and leaves."
+      text="It takes no more work, finishes what it runs, and leaves. This cannot be taken back."
       field="Reason (kept in the audit)"
       verb="Drain the executor"
       act=${drain}

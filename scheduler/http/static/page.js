@@ -139,7 +139,7 @@ ${!o&&v`<span class="small muted">${e.running} of ${e.slots} busy</span>
 </tr>`}function sp({executor:e,after:t}){let[n,r]=J(!1);if(e.state!=="alive"||!bn("/executors/{executor_id}/drain","post")||!Fn("drain"))return null;let o=async s=>{let l=await Rn(`/executors/${encodeURIComponent(e.executor_id)}/drain`,{reason:s});gr(`${e.executor_id} takes no more work, and leaves when ${Z(l.running??0)} running tasks have ended.`),t()};return v`<button class="plain" onClick=${()=>r(!0)} aria-label=${`Drain ${e.executor_id}`}>Drain</button>
 ${n&&v`<${Co}
 title=${`Drain ${e.executor_id}?`}
-text="It takes no more work, finishes what it runs, and leaves."
+text="It takes no more work, finishes what it runs, and leaves. This cannot be taken back."
 field="Reason (kept in the audit)"
 verb="Drain the executor"
 act=${o}
