@@ -73,6 +73,14 @@ def test_who_may_only_look_is_offered_nothing_else(page):
     expect(page.get_by_text("onager submit -e")).to_be_visible()
 
 
+def test_behind_a_proxy_that_adds_a_token_nobody_logs_in_a_second_time(page):
+    page.set_extra_http_headers({"Authorization": f"Bearer {_TOKENS['ada'][1]}"})
+    page.goto("/audit")
+    expect(page.get_by_role("heading", name="Audit")).to_be_visible()
+    expect(page.get_by_text("ada (admin)")).to_be_visible()
+    expect(page.get_by_label("Token")).to_have_count(0)
+
+
 def test_a_job_offers_its_buttons_to_whom_they_are_for_and_the_audit_names_who_cancelled(page, secured):
     page.goto("/login")
     log_in(page, _TOKENS["ada"][1])
