@@ -1,5 +1,6 @@
 """Converts between the graph's values and protocol messages, both ways."""
 
+from dataclasses import fields
 from typing import Final
 
 from onager.execution_graph import (
@@ -35,6 +36,8 @@ STATE: Final = {
     JobState.CANCELLED: pb.CANCELLED,
 }
 
+_METRICS: Final = tuple(field.name for field in fields(TaskMetrics))
+"""They have the same names in the protocol."""
 _CAUSES: Final = frozenset(cause.value for cause in FailureCause)
 
 
@@ -80,43 +83,13 @@ def output_message(output: TaskOutput) -> pb.TaskOutput:
 
 
 def metrics_from(message: pb.TaskMetrics) -> TaskMetrics:
-    """Return what running a task cost."""
-    return TaskMetrics(
-        run_ms=message.run_ms,
-        rows_out=message.rows_out,
-        bytes_out=message.bytes_out,
-        bytes_in=message.bytes_in,
-        spill_bytes=message.spill_bytes,
-        peak_memory_bytes=message.peak_memory_bytes,
-        queued_ms=message.queued_ms,
-        fetch_ms=message.fetch_ms,
-        commit_ms=message.commit_ms,
-        executor_rss_bytes=message.executor_rss_bytes,
-        bind_ms=message.bind_ms,
-        codegen_ms=message.codegen_ms,
-        plan_ms=message.plan_ms,
-        function_ms=message.function_ms,
-    )
+    """Return what running a task cost. What is 0 is not looked at: most is, and this is done for every task."""
+    return TaskMetrics(**{field.name: value for field, value in message.ListFields()})
 
 
 def metrics_message(metrics: TaskMetrics) -> pb.TaskMetrics:
     """Return metrics as shown to people."""
-    return pb.TaskMetrics(
-        run_ms=metrics.run_ms,
-        rows_out=metrics.rows_out,
-        bytes_out=metrics.bytes_out,
-        bytes_in=metrics.bytes_in,
-        spill_bytes=metrics.spill_bytes,
-        peak_memory_bytes=metrics.peak_memory_bytes,
-        queued_ms=metrics.queued_ms,
-        fetch_ms=metrics.fetch_ms,
-        commit_ms=metrics.commit_ms,
-        executor_rss_bytes=metrics.executor_rss_bytes,
-        bind_ms=metrics.bind_ms,
-        codegen_ms=metrics.codegen_ms,
-        plan_ms=metrics.plan_ms,
-        function_ms=metrics.function_ms,
-    )
+    return pb.TaskMetrics(**{name: getattr(metrics, name) for name in _METRICS})
 
 
 def failure_from(message: pb.Failure) -> Failure:

@@ -50,7 +50,8 @@ def main() -> None:
     data = generate(options.sf)
     if options.compare_exchanges:
         slots = options.slots or TOGETHER
-        found = compare(options.queries, data, slots=slots, runs=options.runs, conf=FORCED_CONF)
+        conf = FORCED_CONF | {"onager.adaptive": options.adaptive}
+        found = compare(options.queries, data, slots=slots, runs=options.runs, conf=conf)
         sys.exit(0 if report_exchanges(found, sf=options.sf, slots=slots, path=options.json) else 1)
     queries = {number: Measured(number) for number in options.queries}
     results = _run_onager(options, data, queries)
@@ -76,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--forced", action="store_true", help="cut every exchange; two executors of one slot")
     parser.add_argument("--runs", type=int, default=2, help="timed runs of each query, after one to warm up")
     parser.add_argument("--exchange", choices=EXCHANGES, default="durable", help="how rows go from stage to stage")
+    parser.add_argument("--adaptive", choices=("on", "off"), default="off", help="lay stages out by what was measured")
     parser.add_argument("--slots", type=_slots_of, help="slots of each executor, with commas between them")
     parser.add_argument(
         "--compare-exchanges",
@@ -116,7 +118,7 @@ def _slots(options: argparse.Namespace) -> tuple[int, ...]:
 
 
 def _measure(client: onager.OnagerClient, data: Path, measured: Measured, options: argparse.Namespace) -> pa.Table:
-    text, conf = query_text(measured.query), {"onager.exchange": options.exchange}
+    text, conf = query_text(measured.query), {"onager.exchange": options.exchange, "onager.adaptive": options.adaptive}
     conf |= FORCED_CONF if options.forced else {}
     for run in range(1 + options.runs):
         start_s = time.perf_counter()
@@ -152,6 +154,7 @@ def _report(options: argparse.Namespace, spark_version: str, queries: list[Measu
         "sf": options.sf,
         "forced": options.forced,
         "exchange": options.exchange,
+        "adaptive": options.adaptive,
         "spark": spark_version,
         "cores": os.cpu_count(),
         "queries": [_row(query) for query in queries],

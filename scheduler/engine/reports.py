@@ -129,14 +129,14 @@ class ReportReader:
         if not report.HasField("success"):
             failure = self._final(graph, key, executor, wire.failure_from(report.failure))
             return _failed(key, executor, failure, report.failed_metrics, now_ms), (), None
-        if (misplaced := await self._misplaced(report.success.plan)) is not None:
-            return _failed(key, executor, misplaced, report.success.metrics, now_ms), (), None
+        success = report.success
+        if success.HasField("plan") and (misplaced := await self._misplaced(success.plan)) is not None:
+            return _failed(key, executor, misplaced, success.metrics, now_ms), (), None
         try:
-            size = report.success.ByteSize()
-            return await apart(size, _succeeded, graph, key, executor, report.success, now_ms, known)
+            return await apart(success.ByteSize(), _succeeded, graph, key, executor, success, now_ms, known)
         except (_Unusable, PlanningError) as error:
             failure = _refused(key, executor, error)
-            return _failed(key, executor, failure, report.success.metrics, now_ms), (), None
+            return _failed(key, executor, failure, success.metrics, now_ms), (), None
 
     def _final(self, graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, failure: Failure) -> Failure:
         """Return *failure*, or one that ends the job if no executor can read a plan, which is never made again."""
@@ -215,7 +215,7 @@ def _succeeded(
         return _planned(key, executor, success, at_ms)
     output = success.output
     _check_names(output)
-    blobs = _checked(success.blobs)
+    blobs = _checked(success.blobs) if success.blobs else ()
     if output.payload_digest and output.payload_digest not in {blob.digest for blob in success.blobs}:
         raise _Unusable(f"the task did not send what it left ({output.payload_digest[:200]!r})")
     inline = _inline(key.job_id, key.partition, output, success.inline_result)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
-import pyarrow as pa
 
 import onager
 from benchmarks.tpch.data import generate, views
@@ -127,7 +126,7 @@ class Chaos:
         """Run a few jobs without faults; return how many times slower than usual they were, at least 1."""
         began_s = time.monotonic()
         address = self._cluster.local.addresses
-        warm = Client("warm-up", address, self._options.seed, views(self._data), self._expected, self._sinks)
+        warm = self._make_client("warm-up", address)
 
         def run() -> None:
             with onager.connect(address, retry_timeout_s=PATIENCE_S) as client:
@@ -266,10 +265,13 @@ class Chaos:
     # -- parts
 
     def _make_clients(self) -> list[Client]:
-        known: dict[str, pa.Table] = self._expected
-        tables, seed = views(self._data), self._options.seed
-        ways = self._cluster.clients
-        return [Client(name, way, seed, tables, known, self._sinks) for name, way in ways.items()]
+        return [self._make_client(name, address) for name, address in self._cluster.clients.items()]
+
+    def _make_client(self, name: str, address: str) -> Client:
+        # The version before refuses settings that it does not know.
+        lay_out = self._options.from_version is None
+        seed, tables = self._options.seed, views(self._data)
+        return Client(name, address, seed, tables, self._expected, self._sinks, lay_out=lay_out)
 
     @contextlib.contextmanager
     def _small_disk(self) -> Iterator[None]:

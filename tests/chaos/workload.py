@@ -52,7 +52,10 @@ class JobRecord:
 
 
 class Client(threading.Thread):
-    """One user: submits, waits, fetches, compares; ends when told to, after the job at hand."""
+    """One user: submits, waits, fetches, compares; ends when told to, after the job at hand.
+
+    With *lay_out*, half of its cut queries have stages laid out by what was measured.
+    """
 
     def __init__(
         self,
@@ -62,11 +65,14 @@ class Client(threading.Thread):
         views: Mapping[str, str],
         expected: Mapping[str, pa.Table],
         sinks: Path,
+        *,
+        lay_out: bool,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self.records: list[JobRecord] = []
         self.stopping = threading.Event()
         self.sink = sinks / name
+        self._lay_out = lay_out
         self._address = address
         self._rng = random.Random(f"{seed} {name}")
         self._views = views
@@ -115,7 +121,9 @@ class Client(threading.Thread):
             text = SINK_QUERY.format(tag=record.tag)
             sink = sink_message(self.sink, "parquet", "append", {})
         # Some run as a single stage, as small queries do.
-        conf = CUT if self._rng.random() < 0.85 or sink else {}
+        conf = dict(CUT) if self._rng.random() < 0.85 or sink else {}
+        if conf and self._lay_out and self._rng.random() < 0.5:
+            conf |= {"onager.adaptive": "on", "onager.adaptive.fuseBytes": self._rng.choice(("0", "2k", "8m"))}
         return job_spec(sql=text, name=record.kind, views=self._views, conf=conf, py_files=(), sink=sink)
 
 

@@ -14,7 +14,7 @@ function gist(event) {
   const add = (text) => text && parts.push(text);
   if (event.stage_id !== undefined) add(`stage ${event.stage_id}${event.partition !== undefined ? ` task ${event.partition}` : ""}`);
   if (event.stage_ids) add(`stages ${event.stage_ids.join(", ")}`);
-  if (event.task_attempt) add(`attempt ${event.task_attempt + 1}`);
+  if (event.task_attempt) add(`attempt ${event.task_attempt}`);
   if (event.tasks?.length) add(`${count(event.tasks.length)} tasks: ${partitions(event.tasks)}`);
   if (event.executor_id) add(`on ${event.executor_id}`);
   if (event.failure) add(`${words(event.failure.kind)}: ${event.failure.message}`);

@@ -46,7 +46,7 @@ function Box({ job, stage, node, now }) {
     <rect class="box" width=${WIDTH} height=${HEIGHT} rx="6" />
     <rect class="edge-of-state" width="4" height=${HEIGHT - 2} x="1" y="1" rx="2" />
     <text class="title" x="13" y="18">${cut(`${stage.stage_id} ${stage.name}`, 23)}</text>
-    <text class="side" x="13" y="34">${`${count(done)} / ${count(total)}`}${stage.attempt ? ` · attempt ${stage.attempt + 1}` : ""}</text>
+    <text class="side" x="13" y="34">${`${count(done)} / ${count(total)}`}${stage.attempt ? ` · attempt ${stage.attempt}` : ""}</text>
     <text class="side" x=${WIDTH - 11} y="34" text-anchor="end">${took > 0 ? duration(took) : words(stage.state)}</text>
     <rect class="track" x="13" y="43" width=${wide} height="5" rx="2.5" />
     <rect class="done" x="13" y="43" width=${part(done)} height="5" rx="2.5" />

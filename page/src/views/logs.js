@@ -50,7 +50,7 @@ export function Logs({ job, isGoing }) {
 
 function Log({ log }) {
   const task = log.task;
-  const title = task ? `Stage ${task.stage_id}, task ${task.partition}, attempt ${(task.task_attempt ?? 0) + 1}` : "Remark";
+  const title = task ? `Stage ${task.stage_id}, task ${task.partition}, attempt ${task.task_attempt ?? 0}` : "Remark";
   return html`<section class="card" aria-label=${title}>
     <header>
       <h2>${title}</h2>

@@ -61,7 +61,7 @@ function Row({ stage, now, isOpen }) {
         ${isOpen ? "▾" : "▸"} ${stage.stage_id} ${stage.name}
       </button>
     </td>
-    <td><${State} of=${stage.state} />${stage.attempt > 0 && html` <span class="small muted">attempt ${stage.attempt + 1}</span>`}</td>
+    <td><${State} of=${stage.state} />${stage.attempt > 0 && html` <span class="small muted">attempt ${stage.attempt}</span>`}</td>
     <td class="progress-cell">
       <span class="small muted">${count(stage.successful)} / ${count(stage.partitions)}</span>
       <${Progress}

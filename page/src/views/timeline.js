@@ -168,7 +168,7 @@ function told(what, timeline, untilMs) {
   if (what.mark) return html`<strong>${markTitle(what.mark)}</strong><br />${clock(what.mark.at_ms)} ${what.mark.text}`;
   if (what.stage) {
     const { stage } = what;
-    return html`<strong>Stage ${stage.stage} ${stage.name}</strong>${stage.attempt ? `, attempt ${stage.attempt + 1}` : ""}<br />
+    return html`<strong>Stage ${stage.stage} ${stage.name}</strong>${stage.attempt ? `, attempt ${stage.attempt}` : ""}<br />
       ${words(stage.outcome)}, ${duration((stage.to_ms ?? untilMs) - stage.from_ms)}, ${count(stage.partitions)} tasks`;
   }
   if (what.bucket) {
@@ -185,7 +185,7 @@ function told(what, timeline, untilMs) {
     ["of that for rows", bar.fetch_ms],
     ["of that to finish its output", bar.commit_ms],
   ].filter(([, ms]) => ms);
-  return html`<strong>Stage ${bar.stage ?? 0}, task ${bar.partition ?? 0}</strong>, attempt ${(bar.attempt ?? 0) + 1}${bar.speculative ? " (second one)" : ""}<br />
+  return html`<strong>Stage ${bar.stage ?? 0}, task ${bar.partition ?? 0}</strong>, attempt ${bar.attempt ?? 0}${bar.speculative ? " (second one)" : ""}<br />
     ${words(bar.outcome)} on ${timeline.lanes[bar.lane ?? 0]?.executor_id}, ${duration((bar.to_ms ?? untilMs) - bar.from_ms)}<br />
     ${clock(bar.from_ms)}${parts.map(([name, ms]) => html`<br />${name} ${duration(ms)}`)}
     ${bar.message && html`<br /><span class="muted">${bar.message}</span>`}`;

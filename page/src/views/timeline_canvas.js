@@ -206,7 +206,7 @@ function drawBars(pen, timeline, plan, view, paint) {
     if (plan.rowHeight >= 15 && width - waited > 34) {
       pen.fillStyle = paint.surface;
       const from = Math.max(x + waited, LEFT);
-      const text = `${bar.stage ?? 0}.${bar.partition ?? 0}${bar.attempt ? ` (try ${bar.attempt + 1})` : ""}`;
+      const text = `${bar.stage ?? 0}.${bar.partition ?? 0}${bar.attempt ? ` (attempt ${bar.attempt})` : ""}`;
       pen.fillText(fitted(pen, text, end - from - 8), from + 4, top + high / 2 + 0.5);
     }
   }
