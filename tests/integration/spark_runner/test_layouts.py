@@ -67,8 +67,7 @@ def test_tasks_read_the_buckets_that_they_are_told(spark, job, stages):
     left, right, join, *_ = stages
     for stage in (left, right):
         job.run(stage.stage_id, stage.plan)
-    job.run(join.stage_id, join.plan)
-    bytes_in = [report.success.metrics.bytes_in for report in job.reports[-3:]]
+    bytes_in = [report.success.metrics.bytes_in for report in job.run(join.stage_id, join.plan)]
 
     reads = [pb.TaskRead(first_bucket=0, end_bucket=2), pb.TaskRead(first_bucket=2, end_bucket=3)]
     reports = job.run(join.stage_id, join.plan, attempt=1, reads=reads)

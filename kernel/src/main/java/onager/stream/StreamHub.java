@@ -35,6 +35,7 @@ final class StreamHub {
     /** How long requests for tasks that never start are remembered. */
     private static final long ABSENT_NS = 300L * 1_000_000_000L;
     private static final long TICK_MS = 250L;
+    private static final long END_MS = 10_000L;
 
     private final String name;
     private final Store store;
@@ -387,7 +388,7 @@ final class StreamHub {
         });
     }
 
-    /** Drop everything; the hub is not used any more. */
+    /** Drop everything, and end the hub's thread; the hub is not used any more. */
     void close() {
         HUBS.remove(name);
         quietly(done -> {
@@ -395,7 +396,17 @@ final class StreamHub {
             tasks.values().forEach(task -> fail(task, "the executor stops", done));
             tasks.clear();
         });
-        keeper.interrupt();
+        end(keeper);
+    }
+
+    /** Interrupt *thread* and wait until it has ended, for some seconds at most. */
+    static void end(Thread thread) {
+        thread.interrupt();
+        try {
+            thread.join(END_MS);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** Return {bytes in memory, bytes ever written to files, tasks that started, requests that wait}. */

@@ -111,7 +111,7 @@ final class StreamPeers {
     void close() {
         isClosed = true;
         PEERS.remove(name);
-        dropper.interrupt();
+        StreamHub.end(dropper);
         clients.close();
     }
 }
