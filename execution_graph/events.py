@@ -10,6 +10,7 @@ from pydantic import Field
 
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.maps import SPARSE
+from onager.execution_graph.quick import quick_dataclass
 from onager.execution_graph.stages import NO_METRICS, StageSpec, TaskMetrics, TaskOutput, TaskRead
 
 
@@ -96,7 +97,7 @@ class LaunchesRepeated:
     type: Literal["launches_repeated"] = "launches_repeated"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick_dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSucceeded:
     """An execution of a task attempt wrote its whole output."""
 

@@ -24,6 +24,7 @@ from onager.execution_graph.latencies import NO_LATENCIES, Latencies, TaskTimes
 from onager.execution_graph.maps import SPARSE, PartitionMap, without
 from onager.execution_graph.merging import MAX, SUM, merging
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, with_reports
+from onager.execution_graph.quick import quick_dataclass
 
 
 class StageWork(StrEnum):
@@ -111,7 +112,7 @@ class StageSpec:
     """Set once it is laid out; then `partitions` and `inputs` are those of the layout."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick_dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutput:
     """The output of the winning execution of a partition."""
 
@@ -165,7 +166,7 @@ class ExecutorSlot:
     """Whether its tasks can stream to other executors while they run, and read streams from them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick_dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetrics:
     """The cost of running tasks; each field declares how it is merged. Durations are the executor's own."""
 
@@ -205,7 +206,7 @@ _merged = merging(TaskMetrics)
 NO_METRICS = TaskMetrics()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@quick_dataclass(frozen=True, slots=True, kw_only=True)
 class RunningTask:
     """A task attempt that an executor holds, as far as the graph knows."""
 

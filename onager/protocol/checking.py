@@ -38,18 +38,44 @@ def too_much(where: str, size: int, unit: str, most: int, advice: str = "") -> I
 
 @cache
 def _check_of(descriptor: Descriptor) -> _Check:
-    """Return the check of messages of a type; fields without limits cost nothing."""
-    checks = [
-        check
-        for field in descriptor.fields
-        if (check := _field_check(field, FIELD_LIMITS[descriptor.name][field.name])) is not None
-    ]
+    """Return the check of messages of a type; fields without limits cost nothing.
 
-    def run(message: Any, where: str) -> None:
-        for each in checks:
-            each(message, where)
-
+    Every task's report passes here, so it is one expression over all fields, compiled from their names and limits. It
+    calls a field's own check only where there may be something to refuse or to cut.
+    """
+    checks: dict[str, _Check] = {}
+    pieces = []
+    for field in descriptor.fields:
+        name, limit = field.name, FIELD_LIMITS[descriptor.name][field.name]
+        check = f"check_{name}"
+        if isinstance(limit, Part):
+            checks[check] = _check_of(field.message_type)
+            pieces.append(f'message.HasField("{name}") and {check}(message.{name}, where + ".{name}"),')
+        elif (found := _field_check(field, limit)) is not None:
+            checks[check] = found
+            pieces.append(f"{_suspicion(name, limit)} and {check}(message, where),")
+    run: _Check = eval(f"lambda message, where: ({' '.join(pieces)})", checks)  # noqa: S307 made of names and numbers
     return _report_check(run) if descriptor.name == "TaskReport" else run
+
+
+def _suspicion(name: str, limit: Limit) -> str:  # noqa: PLR0911 - one for each kind
+    """Return the expression that tells whether a field has to be checked: true wherever its check does something."""
+    value = f"message.{name}"
+    match limit:
+        case Unused():
+            return f'message.HasField("{name}")'
+        case Text(is_cut=False, most=most, is_id=True):
+            return f'((text := {value}) and (len(text) > {most} or not text.isprintable() or "/" in text))'
+        case Text(is_cut=False, most=most, is_line=True):
+            return f"(len(text := {value}) > {most} or not text.isprintable())"
+        case Text(most=most) | Bytes(most=most):
+            return f"len({value}) > {most}"
+        case Number(is_cut=True, most=most):
+            return f"{value} > {most}"
+        case Number(most=most):
+            return f"not 0 <= {value} <= {most}"
+        case _:
+            return value
 
 
 def _report_check(run: _Check) -> _Check:
@@ -73,8 +99,6 @@ def _field_check(field: FieldDescriptor, limit: Limit) -> _Check | None:  # noqa
             return None
         case Unused():
             return _unused_check(name)
-        case Part():
-            return _part_check(name, field)
         case Many():
             return _many_check(name, field, limit)
         case Pairs():
@@ -140,16 +164,6 @@ def _unused_check(name: str) -> _Check:
             raise InvalidRequestError(f"{where}.{name} belongs to answers: leave it out")
 
     return check_unused
-
-
-def _part_check(name: str, field: FieldDescriptor) -> _Check:
-    descriptor = field.message_type
-
-    def check_part(message: Any, where: str) -> None:
-        if message.HasField(name):
-            _check_of(descriptor)(getattr(message, name), f"{where}.{name}")
-
-    return check_part
 
 
 def _many_check(name: str, field: FieldDescriptor, limit: Many) -> _Check:
