@@ -4,7 +4,6 @@ A task reports metrics as bytes: the format (1), then for each metric its key an
 the metric's index in the bound plan, and one more if it is merged by maximum; others are summed. Zeros are left out.
 """
 
-import base64
 import binascii
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Final, NamedTuple
 MAX_REPORT_BYTES: Final = 8 * 1024
 MAX_PLANS: Final = 4
 """The most bound plans of a stage whose metrics are kept; what tasks of others measured counts as not reported."""
-_FORMAT: Final = 1
+_FORMAT: Final = b"\x01"
 _MOST_KEY: Final = 2**12
 _MOST_VALUE: Final = 2**63 - 1
 _MOST_BYTES: Final = 9
@@ -54,8 +53,7 @@ class OperatorTotals:
     values: Pairs
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorReport:
+class OperatorReport(NamedTuple):
     """What one task measured, as its event has it."""
 
     bound_plan: str
@@ -65,8 +63,11 @@ class OperatorReport:
 
 
 def metrics_text(data: bytes) -> str:
-    """Return the metrics that a task reported as text for its event; empty if they cannot be read."""
-    return base64.b64encode(data).decode() if _layout_of(data) is not None else ""
+    """Return the metrics that a task reported as text for its event; empty if they are of a format of another version.
+
+    What is damaged is found, and left out, when it is added up.
+    """
+    return binascii.b2a_base64(data, newline=False).decode() if data[:1] == _FORMAT else ""
 
 
 def with_reports(totals: tuple[OperatorTotals, ...], reports: Iterable[OperatorReport]) -> tuple[OperatorTotals, ...]:
@@ -134,13 +135,13 @@ def _bytes_of(text: str) -> bytes:
 
 def _layout_of(data: bytes) -> _Layout | None:
     """Return where the numbers of a report lie; None if it is nothing that this version reads."""
-    if not data or data[0] != _FORMAT or len(data) > MAX_REPORT_BYTES:
+    if data[:1] != _FORMAT or len(data) > MAX_REPORT_BYTES:
         return None
     read = _layout if len(data) <= _REMEMBERED_BYTES else _layout.__wrapped__  # large ones would take much memory
     layout: _Layout | None = read(data.translate(_GOES_ON))
-    if layout is None or any(_number(data[begin:end]) >= _MOST_KEY for begin, end in layout.wide_keys):
-        return None
-    return layout
+    if layout is None or not layout.wide_keys:
+        return layout
+    return None if any(_number(data[begin:end]) >= _MOST_KEY for begin, end in layout.wide_keys) else layout
 
 
 @lru_cache(maxsize=1_024)

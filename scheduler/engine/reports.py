@@ -167,11 +167,11 @@ class _BoundPlans:
         name, text = success.bound_plan, metrics_text(success.op_metrics)
         if not name or not text or stage.spec.work is not StageWork.QUERY:
             return "", ""
-        for blob in success.blobs:
-            self._sent.add(blob.digest)
         totals = stage.ledger.operators
         if totals and totals[0].bound_plan == name:
             return text, ""
+        for blob in success.blobs:
+            self._sent.add(blob.digest)
         is_known = name in self._sent or any(each.bound_plan == name for each in totals)
         return (text, name) if is_known else ("", "")
 
