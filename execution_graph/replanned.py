@@ -127,7 +127,7 @@ def on_stage_replanned(graph: ExecutionGraph, event: StageReplanned) -> Executio
 def _done(stage: RunningStage, event: StageReplanned) -> Stage:
     """Return the stage of a task that has planned; it leaves no output but its event."""
     marker = TaskOutput(
-        nonce="replan",
+        nonce=f"replan-{event.replan_id}",
         task_attempt=event.task_attempt,
         executor_id=event.executor_id,
         is_shared=True,

@@ -105,7 +105,11 @@ def _reasons_of(graph: ExecutionGraph, reader: Stage, source: StageInput, stage:
         if cost.bytes_out <= most and any(not has_begun(graph.stages[i]) for i in others):
             size = f"{cost.rows_out:,} rows in {cost.bytes_out:,} bytes"
             yield f"stage {source.stage_id} has {size}, few enough to be broadcast"
-    elif cost.bytes_out > most and cost.rows_out >= _FACTOR_OFF * stage.spec.expected_rows > 0:
+    elif (
+        source.side == "broadcast"
+        and cost.bytes_out > most
+        and cost.rows_out >= _FACTOR_OFF * stage.spec.expected_rows > 0
+    ):
         yield (
             f"stage {source.stage_id} has {cost.rows_out:,} rows in {cost.bytes_out:,} bytes, too many to broadcast; "
             f"{stage.spec.expected_rows:,} were expected"

@@ -53,9 +53,9 @@ class StageInput:
     many tasks as its inputs have buckets together)."""
     may_split: Annotated[bool, SPARSE] = False
     """Whether several tasks may read a bucket of it, each what some of its tasks gave."""
-    side: Annotated[Literal["", "shuffled", "broadcast"], SPARSE] = ""
-    """How it becomes a side of a join, of which a plan made by what was measured may think otherwise; empty: it does
-    not, or cannot."""
+    side: Annotated[Literal["", "shuffled", "broadcast", "joined"], SPARSE] = ""
+    """How it becomes a side of a join that may be planned otherwise by what was measured: shuffled, and could be
+    broadcast; broadcast; in another way. Empty: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
