@@ -25,6 +25,8 @@ CLASS: Final = "onager.Kernel"
 """The facade of an executor."""
 GUARD: Final = "onager.plan.Guard"
 """The Spark session extension that keeps SQL from private files and from Java methods."""
+REFUSED: Final = "onager.failure.RefusedException"
+"""The exception with which the kernel says what it will not do, in words for people."""
 CLUSTER_PLUGIN: Final = "onager.jobs.UnwantedTasks"
 """The Spark plugin for a cluster's processes with which a task asks whether it is still wanted."""
 _LENGTH_BYTES: Final = 4

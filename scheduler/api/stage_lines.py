@@ -10,7 +10,6 @@ from onager.execution_graph import (
     RunningStage,
     Stage,
     SuccessfulStage,
-    SupersededStage,
 )
 from onager.execution_graph.latency import LatencyMetric
 from onager.protocol import onager_pb2 as pb
@@ -47,7 +46,7 @@ def stage_info(stage: Stage, replans: Sequence[Replan] = (), *, has_latencies: b
         info.latencies.extend(latency_lines(stage))
     if isinstance(stage, RunningStage | SuccessfulStage | FailedStage):
         info.started_ms = stage.started_ms
-    if isinstance(stage, SuccessfulStage | FailedStage | SupersededStage):
+    if isinstance(stage, SuccessfulStage | FailedStage):
         info.ended_ms = stage.ended_ms
     return info
 

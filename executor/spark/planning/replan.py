@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from onager.errors import UnsupportedPlanError
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import FrameTools, NewPlan, jvm_session
+from onager.executor.spark.kernel import REFUSED, FrameTools, NewPlan, jvm_session
 from onager.executor.spark.planning.boundaries import BegunStages
 from onager.executor.spark.planning.cutter import Cut, Cutter
 from onager.executor.spark.planning.encoded import add_stages
@@ -35,7 +35,6 @@ _TOLD: Final = {
     "EmptyRelationExec": "empty relations",
 }
 """What is counted for people."""
-_REFUSED: Final = "onager.failure.RefusedException"
 
 
 def replan(task: pb.ReplanTask, spark: SparkSession, blobs: Mapping[BlobDigest, bytes]) -> pb.PlanOutcome:
@@ -53,7 +52,7 @@ def replan(task: pb.ReplanTask, spark: SparkSession, blobs: Mapping[BlobDigest, 
         except UnsupportedPlanError as e:
             return _kept(f"the new plan cannot be distributed: {e}")
         except Py4JJavaError as e:
-            if str(e.java_exception.getClass().getName()) != _REFUSED:
+            if str(e.java_exception.getClass().getName()) != REFUSED:
                 raise
             return _kept(str(e.java_exception.getMessage()))
 
