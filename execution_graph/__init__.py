@@ -1,15 +1,17 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `speculation`, `outcomes`, `losses`, `laid_out`), `operators` what the operators of
-plans measured, `rollback` what follows when something finished is lost, `pipelined` what is different where stages run
-together, `layout` how stages that start are laid out, `scheduling` what to do next.
+each event changes (`attempts`, `speculation`, `outcomes`, `losses`, `laid_out`, `replanned`), `operators` what plans'
+operators measured, `rollback` what follows when something finished is lost, `pipelined` what is different where stages
+run together, `layout` how stages that start are laid out, `replanning` when the rest is planned again, `scheduling`
+what to do next.
 """
 
 from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
     ADAPTIVE_MAJOR,
     PIPELINED_MAJOR,
+    REPLANNED_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
     EventBatch,
@@ -30,8 +32,11 @@ from onager.execution_graph.events import (
     LaunchEvent,
     PipelineAbandoned,
     PlanSummary,
+    ReplanBegun,
+    ReplanGivenUp,
     SinkSpec,
     StageLaidOut,
+    StageReplanned,
     StagesStarted,
     StragglersFound,
     TaskFailed,
@@ -51,6 +56,7 @@ from onager.execution_graph.graph import (
     JobState,
     Outcome,
     Pipeline,
+    Replan,
     SpeculationPolicy,
     Succeeded,
     submit,
@@ -60,6 +66,8 @@ from onager.execution_graph.layout import lay_out
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
+from onager.execution_graph.replanned import has_begun
+from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
 from onager.execution_graph.scheduling import (
     HeldTask,
     PausedTask,
@@ -68,6 +76,7 @@ from onager.execution_graph.scheduling import (
     has_failed_somewhere,
     has_runnable_work,
     has_task_for,
+    held_tasks,
     is_held,
     lives_at_work,
     lost_launches,
@@ -96,6 +105,7 @@ from onager.execution_graph.stages import (
     StageSpec,
     StageWork,
     SuccessfulStage,
+    SupersededStage,
     TaskLedger,
     TaskMetrics,
     TaskOutput,
@@ -109,6 +119,7 @@ __all__ = [
     "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",
+    "REPLANNED_MAJOR",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
     "Active",
@@ -141,6 +152,9 @@ __all__ = [
     "Pipeline",
     "PipelineAbandoned",
     "PlanSummary",
+    "Replan",
+    "ReplanBegun",
+    "ReplanGivenUp",
     "ResolvedStage",
     "RetryLimits",
     "RetryPause",
@@ -152,6 +166,7 @@ __all__ = [
     "StageInput",
     "StageLaidOut",
     "StageLayout",
+    "StageReplanned",
     "StageSpec",
     "StageWork",
     "StagesStarted",
@@ -159,6 +174,7 @@ __all__ = [
     "StreamedInput",
     "Succeeded",
     "SuccessfulStage",
+    "SupersededStage",
     "TaskFailed",
     "TaskLedger",
     "TaskMetrics",
@@ -183,11 +199,16 @@ __all__ = [
     "encode_graph",
     "encoding_graph",
     "find_abandonment",
+    "find_replan",
     "find_stragglers",
+    "has_begun",
     "has_failed_somewhere",
     "has_runnable_work",
     "has_task_for",
+    "held_stages",
+    "held_tasks",
     "is_held",
+    "is_repeatable",
     "is_streaming",
     "lay_out",
     "lives_at_work",

@@ -25,6 +25,7 @@ WORK: Final = {
     StageWork.QUERY: pb.QUERY,
     StageWork.PUBLISH_PLAN: pb.PUBLISH_PLAN,
     StageWork.PUBLISH: pb.PUBLISH,
+    StageWork.REPLAN: pb.REPLAN,
 }
 STATE: Final = {
     JobState.QUEUED: pb.QUEUED,

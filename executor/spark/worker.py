@@ -36,7 +36,7 @@ from onager.executor.spark.kernel import arrow_schema, check_lookups
 from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
-from onager.executor.spark.planning import FusedRun, cutter, plan_job, sql_script
+from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, sql_script
 from onager.executor.spark.planning.sizing import check_settings_known
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
@@ -107,6 +107,7 @@ class SparkWorker:
             pb.PLAN: self._plan,
             pb.PUBLISH_PLAN: self._plan_publish,
             pb.PUBLISH: self._publish,
+            pb.REPLAN: self._replan,
         }
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._tree = ProcessTree()
@@ -270,6 +271,12 @@ class SparkWorker:
             private=self._private,
         )
         return times.success(outcome)
+
+    def _replan(
+        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
+    ) -> pb.TaskSuccess:
+        del key, cancellation
+        return pb.TaskSuccess(plan=replan(task_set.replan, self._spark, blobs))
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)

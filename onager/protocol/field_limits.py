@@ -341,6 +341,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "fused_op_metrics": Bytes(8 * KIB),
         "fused_bound_plan": ID,
         "estimates": Many(10_000, PART),
+        "frame_digest": ID,
+        "broadcast_bytes": PLAIN,
+        "decisions": Many(100, REASON),
     },
     "StageEstimate": {"stage_id": PLAIN, "rows": PLAIN},
     # An error in a stage's numbers is reported about the plan, which is unusable then.
@@ -358,7 +361,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "may_fuse": PLAIN,
         "may_merge": PLAIN,
     },
-    "StageInput": {"stage_id": PLAIN, "read": WORD, "may_split": PLAIN},
+    "StageInput": {"stage_id": PLAIN, "read": WORD, "may_split": PLAIN, "side": WORD},
     "OutputLayout": {"kind": WORD, "buckets": PLAIN},
     "Blob": {"digest": ID, "content": Bytes(MAX_PLAN_BYTES)},
     "Failure": {
@@ -444,6 +447,22 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "inputs_digest": ID,
         "fused": Many(MAX_STAGES, PART),
         "reads": Many(MAX_TASKS_OF_STAGE, PART),
+        "replan": PART,
+    },
+    "ReplanTask": {
+        "frame_digest": ID,
+        "begun": Many(MAX_STAGES, PART),
+        "first_stage_id": PLAIN,
+        "falsify": LINE,
+    },
+    "BegunStage": {
+        "stage_id": PLAIN,
+        "finished": PLAIN,
+        "repeatable": PLAIN,
+        "rows": PLAIN,
+        "bytes": PLAIN,
+        "tasks": PLAIN,
+        "buckets": PLAIN,
     },
     "FusedStage": {"stage_id": PLAIN, "plan_digest": ID},
     "TaskRead": {

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 from onager.errors import PlanningError, UnsupportedPlanError
 from onager.execution_graph import (
+    ExecutionGraph,
+    FusedStage,
     JobPlanned,
     OutputLayout,
     PlanSummary,
+    Replan,
     StageInput,
+    StageReplanned,
     StageSpec,
     StageWork,
+    SuccessfulStage,
+    SupersededStage,
     check_stages,
     metrics_text,
 )
@@ -22,6 +28,8 @@ from onager.redaction import shown_text
 from onager.scheduler import wire
 
 _KINDS = ("exchange", "result", "sink", "control")
+_MOST_DECISIONS = 20
+_SIDES = ("", "shuffled", "broadcast", "joined")
 
 
 def explanation(outcome: pb.PlanOutcome) -> bytes:
@@ -38,7 +46,7 @@ def planned(
 ) -> JobPlanned:
     """Return the event for a PLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
     outcome = success.plan
-    stages = tuple(_stage(stage) for stage in outcome.stages)
+    stages = _stages(outcome)
     is_fused = outcome.HasField("fused_output")
     _check_size(stages)
     why = check_stages(stages)
@@ -60,6 +68,8 @@ def planned(
         sink=sink,
         result_stage_id=result_stage_id,
         is_fused=is_fused,
+        frame_digest=_frame_of(outcome),
+        broadcast_bytes=outcome.broadcast_bytes,
     )
     fused = wire.output_from(outcome.fused_output, task.task_attempt, executor_id) if is_fused else None
     has_operators = is_fused and outcome.fused_bound_plan in {blob.digest for blob in outcome.blobs}
@@ -75,6 +85,69 @@ def planned(
         bound_plan=outcome.fused_bound_plan if op_metrics else "",
         at_ms=at_ms,
     )
+
+
+def replanned(
+    graph: ExecutionGraph,
+    task: TaskKey,
+    executor_id: str,
+    success: pb.TaskSuccess,
+    explain_digest: BlobDigest,
+    at_ms: int,
+) -> StageReplanned:
+    """Return the event for a REPLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
+    outcome, plan, replan = success.plan, graph.plan, _replan_of(graph, task)
+    stages = _stages(outcome)
+    if stages and plan is not None:
+        _check_size([*(stage.spec for stage in graph.stages[1:]), *stages])
+        if not all(stage.plan_digest for stage in stages):
+            raise PlanningError("the planner returned stages that do not fit together: a stage has no plan")
+        result = stages[-1].stage_id
+        stages = stages if plan.sink is None else (*stages, *_publishing(result))
+    decisions = [shown_text(text) for text in outcome.decisions[:_MOST_DECISIONS]]
+    return StageReplanned(
+        replan_id=task.stage_id,
+        task_attempt=task.task_attempt,
+        executor_id=executor_id,
+        basis=replan.basis,
+        dropped=_dropped(graph, stages) if stages else (),
+        stages=stages,
+        result_stage_id=result if stages else 0,
+        frame_digest=_frame_of(outcome) if stages else "",
+        explain_digest=explain_digest if stages else "",
+        decisions=tuple(decisions),
+        metrics=wire.metrics_from(success.metrics),
+        at_ms=at_ms,
+    )
+
+
+def _replan_of(graph: ExecutionGraph, task: TaskKey) -> Replan:
+    if graph.replan is None or graph.replan.replan_id != task.stage_id:
+        raise PlanningError("nobody waits for this plan any more")
+    return graph.replan
+
+
+def _dropped(graph: ExecutionGraph, stages: Sequence[StageSpec]) -> tuple[int, ...]:
+    """Return the stages that are not done, and that *stages*, of which the last ends the job, do without."""
+    inputs = {spec.stage_id: spec.inputs for spec in (*(s.spec for s in graph.stages), *stages)}
+    needed, below = {stages[-1].stage_id}, [stages[-1].stage_id]
+    while below:
+        found = {source.stage_id for source in inputs.get(below.pop(), ())} - needed
+        needed |= found
+        below += found
+    over = (SuccessfulStage, FusedStage, SupersededStage)
+    left = [s.spec for s in graph.stages[1:] if not isinstance(s, over) and s.spec.work is not StageWork.REPLAN]
+    return tuple(spec.stage_id for spec in left if spec.stage_id not in needed)
+
+
+def _stages(outcome: pb.PlanOutcome) -> tuple[StageSpec, ...]:
+    expected = {each.stage_id: each.rows for each in outcome.estimates}
+    return tuple(_stage(stage, expected.get(stage.stage_id, 0)) for stage in outcome.stages)
+
+
+def _frame_of(outcome: pb.PlanOutcome) -> str:
+    """Return the digest of the frame if it came along."""
+    return outcome.frame_digest if outcome.frame_digest in {blob.digest for blob in outcome.blobs} else ""
 
 
 def _check_size(stages: Sequence[StageSpec]) -> None:
@@ -117,25 +190,27 @@ def _publishing(result_stage_id: int) -> tuple[StageSpec, StageSpec]:
     )
 
 
-def _stage(stage: pb.PlannedStage) -> StageSpec:
+def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
     if stage.work not in (pb.QUERY, pb.WORK_UNSPECIFIED):
         raise PlanningError(f"the planner returned stage {stage.stage_id} of other work than a query's")
     kind = stage.output.kind or "result"
     if kind not in _KINDS:
         raise PlanningError(f"the planner returned stage {stage.stage_id} with an output of kind {kind!r}")
     for source in stage.inputs:
-        if source.read not in ("bucket", "all"):
-            raise PlanningError(f"the planner returned stage {stage.stage_id} that reads by {source.read!r}")
+        if source.read not in ("bucket", "all") or source.side not in _SIDES:
+            how = f"{source.read!r} as {source.side!r}"
+            raise PlanningError(f"the planner returned stage {stage.stage_id} that reads by {how}")
     return StageSpec(
         stage_id=stage.stage_id,
         name=stage.name or f"stage {stage.stage_id}",
         work=StageWork.QUERY,
         plan_digest=stage.plan_digest or None,
         partitions=stage.partitions,
-        inputs=tuple(StageInput(s.stage_id, s.read, s.may_split) for s in stage.inputs),  # type: ignore[arg-type]
+        inputs=tuple(StageInput(s.stage_id, s.read, s.may_split, s.side) for s in stage.inputs),  # type: ignore[arg-type]
         output=OutputLayout(kind, max(1, stage.output.buckets)),  # type: ignore[arg-type]
         is_deterministic=stage.deterministic,
         leaf_bytes=stage.leaf_bytes,
         may_fuse=stage.may_fuse,
         may_merge=stage.may_merge,
+        expected_rows=expected_rows,
     )

@@ -204,9 +204,18 @@ def digest(content: bytes) -> str:
 def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
     """Return what planning reports; a fused output is added by who ran it."""
     outcome = pb.PlanOutcome(arrow_schema=SCHEMA.serialize().to_pybytes(), schema_json="{}", plan="a plan")
-    for number, stage in enumerate(plan.stages, start=1):
+    add_stages(outcome, plan)
+    if plan.has_sink:
+        outcome.sink.CopyFrom(pb.Sink(path="/data/target", format="parquet", mode="overwrite"))
+    return outcome
+
+
+def add_stages(outcome: pb.PlanOutcome, plan: JobPlan, first: int = 1) -> None:
+    """Add the stages of *plan* to *outcome*, from *first* on."""
+    for number, stage in list(enumerate(plan.stages, start=1))[first - 1 :]:
         is_last = number == len(plan.stages)
         kind = ("sink" if plan.has_sink else "result") if is_last else "exchange"
+        sides = random.Random(f"sides {plan.family} {stage.inputs}")
         planned = outcome.stages.add(
             stage_id=number,
             work=pb.QUERY,
@@ -214,7 +223,12 @@ def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
             output=pb.OutputLayout(kind=kind, buckets=1 if is_last else stage.buckets),
             deterministic=stage.is_deterministic,
             inputs=[
-                pb.StageInput(stage_id=i, read="bucket", may_split=stage.may_split and i == stage.inputs[0])
+                pb.StageInput(
+                    stage_id=i,
+                    read="bucket",
+                    may_split=stage.may_split and i == stage.inputs[0],
+                    side=sides.choice(("", "shuffled", "broadcast", "joined")),
+                )
                 for i in stage.inputs
             ],
             leaf_bytes=0 if stage.inputs else LEAF_BYTES,
@@ -225,9 +239,6 @@ def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
             content = f"{plan.text()} stage {number}".encode()
             planned.plan_digest = digest(content)
             outcome.blobs.add(digest=planned.plan_digest, content=content)
-    if plan.has_sink:
-        outcome.sink.CopyFrom(pb.Sink(path="/data/target", format="parquet", mode="overwrite"))
-    return outcome
 
 
 @dataclass(slots=True)

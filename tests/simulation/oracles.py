@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from onager.execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, Succeeded
+from onager.execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, StageWork, Succeeded
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.audit import AuditRecord
@@ -81,7 +81,11 @@ class Oracles:
 
     def _check_result(self, client: SimulatedClient, job: SeenJob, graph: ExecutionGraph, plan: JobPlan) -> None:
         values: dict[int, list[Any]] = {}
+        result = graph.result_stage
+        plan = self._world.observer.plans.get((result and result.spec.plan_digest) or "", plan)
         for number in range(1, len(plan.stages) + 1):
+            if graph.stages[number].spec.work is not StageWork.QUERY:
+                continue
             layout = graph.stages[number].spec.layout
             fused = () if layout is None else layout.fused
             reads = () if layout is None else layout.reads

@@ -232,6 +232,8 @@ def _is_fit(graph: ExecutionGraph, slot: ExecutorSlot) -> bool:
 
 
 def _could_run_now(graph: ExecutionGraph) -> bool:
+    if graph.replan is not None:
+        return False  # what has not begun waits for it
     is_all_paused = 0 < available_tasks(graph) == len(paused_tasks(graph, 0))
     return has_runnable_work(graph) and (not is_all_paused or any(isinstance(s, ResolvedStage) for s in graph.stages))
 

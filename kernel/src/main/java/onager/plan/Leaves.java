@@ -58,7 +58,7 @@ public final class Leaves {
     }
 
     /** The files of one directory of a partitioned table; four *numbers* per file: length, time, block size, replication. */
-    private record Directory(InternalRow values, String[] paths, long[] numbers) implements Serializable {
+    record Directory(InternalRow values, String[] paths, long[] numbers) implements Serializable {
         static Directory of(PartitionDirectory listed) {
             int count = listed.files().size();
             var made = new Directory(listed.values().copy(), new String[count], new long[4 * count]);
