@@ -149,7 +149,7 @@ class Pace:
         now_s = self._world.loop.time()
         since_s = self._pauses_since_s.setdefault((graph.job_id, "re-plan", replan.replan_id), now_s)
         is_over = now_s - since_s >= 2 * limit_ms(graph) / 1000
-        timed = replace(replan, begun_ms=-2 * limit_ms(graph) if is_over else 0)
+        timed = replace(replan, begun_ms=0, ended_ms=1 if is_over else 0)
         return replace(graph, replans=(*graph.replans[:-1], timed))
 
     def _waiting(self) -> list[tuple[str, object]]:

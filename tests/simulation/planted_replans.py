@@ -5,20 +5,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
-from onager.execution_graph import ExecutionGraph, RunningStage, StageWork
-from onager.execution_graph.settling import superseded as _superseded
 
-
-@contextmanager
-def _superseded_stage_counts() -> Iterator[None]:
-    """A stage that the new plan does without goes on if it runs, and late reports of it count."""
-
-    def superseded(stage: Any, at_ms: int) -> Any:
-        is_running = isinstance(stage, RunningStage) and stage.running and stage.spec.work is StageWork.QUERY
-        return stage if is_running else _superseded(stage, at_ms)
-
-    with mock.patch("onager.execution_graph.replanned.superseded", superseded):
-        yield
+def _dropped_stages_stay() -> AbstractContextManager[Any]:
+    """Stages that the new plan does without go on."""
+    return mock.patch("onager.execution_graph.replanned.superseded", lambda stage, _: stage)
 
 
 @contextmanager
@@ -31,17 +21,7 @@ def _changed_basis_counts() -> Iterator[None]:
         yield
 
 
-def _re_plan_waits_for_ever() -> AbstractContextManager[Any]:
-    """Nobody gives up a re-plan that takes too long."""
-
-    def is_in_time(graph: ExecutionGraph, _: int) -> bool:
-        return graph.replan is not None
-
-    return mock.patch("onager.execution_graph.replanning.is_in_time", is_in_time)
-
-
 OF_REPLANS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
-    "superseded-stage-counts": _superseded_stage_counts,
+    "dropped-stages-stay": _dropped_stages_stay,
     "changed-basis-counts": _changed_basis_counts,
-    "re-plan-waits-for-ever": _re_plan_waits_for_ever,
 }

@@ -32,7 +32,6 @@ LATELY = {
     "partition-one-off": 4,
     "poll-waits-for-the-dead": 5,
     "prefix-fits-no-key": 5,
-    "re-plan-waits-for-ever": 13,
     "readers-start-early": 3,
     "repeated-launch-runs-twice": 3,
     "result-cleaned-up": 13,
