@@ -15,6 +15,7 @@ import pytest
 from benchmarks.tpch.comparison import difference
 from tests.e2e.conftest import JOBS, UNFUSED, Gate, query
 from tests.support.processes.cluster import Cluster
+from tests.support.selection import IS_ALL
 from tests.support.spark.standalone import SparkCluster
 from tests.support.trees import below, size_of
 from tests.support.waiting import until
@@ -22,7 +23,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.timeout(400)
 
 SLOTS = 2
-QUERIES = range(1, 23) if os.environ.get("ONAGER_TESTS") == "all" else (1, 2, 9, 13, 15, 16, 18, 21, 22)
+QUERIES = range(1, 23) if IS_ALL else (2, 13, 15, 18)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 Some queries in one of the ways, in turns; with ``ONAGER_TESTS=all`` (`make test-all`) all of them in all ways.
 """
 
-import os
-
 import pytest
 
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
@@ -14,9 +12,9 @@ from tests.harness.more_shapes import MORE_ORDERED, MORE_SHAPES
 from tests.harness.shapes import ORDERED, SHAPES
 from tests.harness.test_python_shapes import FUNCTIONS
 from tests.integration.planning.python_jobs import as_before, query_of
+from tests.support.selection import IS_ALL
 
 LAYOUTS = ("merged", "split", "fused", "fused whole")
-IS_ALL = os.environ.get("ONAGER_TESTS") == "all"
 NO_BROADCASTS = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 SORTED_SIDES = {"spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "0"}
 """Otherwise sides that turn out small are hashed after all."""

@@ -1,4 +1,4 @@
-"""More shapes of Python code in queries, of files' own columns, and of what only DataFrames can say."""
+"""More shapes of Python code in queries, of files' own columns, and of what only DataFrames can say; one of two, or all (`make test-all`)."""
 # ruff: noqa: E501  (a query reads best on one line)
 
 import dataclasses
@@ -8,6 +8,7 @@ import pytest
 from onager.testing import HarnessConfig, assert_distributed_eq, create_stages
 from tests.integration.planning.python_jobs import as_before, query_of
 from tests.integration.planning.small_tables import FORMATS
+from tests.support.selection import some
 
 FUNCTIONS = {
     "pandas, a series at a time": """
@@ -256,7 +257,7 @@ PIECES = HarnessConfig(tasks=2, conf={"spark.sql.files.openCostInBytes": "100000
 """Files are not split further than plain Spark does: some of the shapes show where a block of a file begins."""
 
 
-@pytest.mark.parametrize("body", ALL.values(), ids=ALL.keys())
+@pytest.mark.parametrize("body", some(pytest.param(body, id=name) for name, body in ALL.items()))
 def test_shape(spark, tables, body):
     with as_before(spark):
         frame = query_of(body)(spark, {name: str(tables / name) for name in FORMATS})

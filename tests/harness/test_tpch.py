@@ -3,20 +3,18 @@
 Each over one of the three, in turns; with ``ONAGER_TESTS=all`` (`make test-all`) each over all of them.
 """
 
-import os
-
 import pytest
 
 from onager.testing import HarnessConfig
 from onager.testing.check import Comparison
 from tests.harness.conftest import QUERIES
+from tests.support.selection import IS_ALL
 
 WAYS = (
     HarnessConfig(exchange="streams", channel_frames=1),
     HarnessConfig(exchange="streams", channel_frames=16),
     HarnessConfig(exchange="files"),
 )
-IS_ALL = os.environ.get("ONAGER_TESTS") == "all"
 
 
 @pytest.mark.parametrize("number", range(1, 23))
