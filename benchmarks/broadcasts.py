@@ -8,8 +8,6 @@ counts.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,16 +16,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 import onager
 from benchmarks.cluster import Cluster
 from benchmarks.large_result import Memory
+from benchmarks.side_by_side import Asked, run_plain
 from benchmarks.tpch.comparison import difference
 
 TABLES: Final = 24
 _FACT_FILES: Final = 4
 _YEARS: Final = 4
+_NAME: Final = "broadcasts"
 _CONF: Final = {"onager.fusion.maxBytes": "0"}
 
 
@@ -35,10 +34,9 @@ def main() -> None:
     """Measure, print, write the JSON; exit code 1 unless the rows are the same and the ratio is kept."""
     options = _options()
     with tempfile.TemporaryDirectory(prefix="onager-bench-") as scratch:
-        data, out = Path(scratch, "data"), Path(scratch, "plain")
+        data = Path(scratch, "data")
         generate(data, facts=options.facts, rows=options.rows)
-        out.mkdir()
-        theirs, plain = _run_plain(data, out, options)
+        theirs, plain = _run_plain(data, Path(scratch, "plain"), options)
         report: dict[str, Any] = {"memory": options.memory, "plain_memory": options.plain_memory, "plain": plain}
         mine, report["onager"] = _run_onager(data, options)
     why = None if mine is None else difference(mine, theirs, statement())
@@ -113,7 +111,7 @@ def _run_onager(data: Path, options: argparse.Namespace) -> tuple[pa.Table | Non
         with Memory(cluster.pids) as memory, memory.phase("run"):
             for _ in range(1 + options.runs):
                 start_s = time.perf_counter()
-                job = client.sql(statement(), views=views(data), conf=_CONF, name="broadcasts")
+                job = client.sql(statement(), views=views(data), conf=_CONF, name=_NAME)
                 try:
                     result = job.to_arrow()
                 except onager.errors.OnagerError as error:
@@ -127,35 +125,10 @@ def _run_onager(data: Path, options: argparse.Namespace) -> tuple[pa.Table | Non
         }
 
 
-def _run_plain(data: Path, out: Path, options: argparse.Namespace) -> tuple[pa.Table, dict[str, Any]]:
-    arguments = [str(data), str(out), str(options.runs), options.plain_memory]
-    subprocess.run([sys.executable, "-m", "benchmarks.broadcasts", "--plain", *arguments], check=True)
-    theirs = pa.ipc.open_file(out / "result.arrow").read_all()
-    return theirs, json.loads((out / "times.json").read_text())
-
-
-def plain(data: Path, out: Path, runs: int, memory: str) -> None:
-    """Run the statement with plain Spark in this process; leaves ``result.arrow`` and ``times.json`` in *out*."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", memory)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
-    for name, path in views(data).items():
-        spark.read.parquet(path).createOrReplaceTempView(name)
-    times = []
-    for _ in range(1 + runs):
-        start_s = time.perf_counter()
-        result = spark.sql(statement()).toArrow()
-        times.append(round(time.perf_counter() - start_s, 2))
-    with pa.OSFile(str(out / "result.arrow"), "wb") as sink, pa.ipc.new_file(sink, result.schema) as writer:
-        writer.write_table(result)
-    (out / "times.json").write_text(json.dumps({"best_s": min(times[1:]), "times_s": times}))
-    spark.stop()
+def _run_plain(data: Path, scratch: Path, options: argparse.Namespace) -> tuple[pa.Table, dict[str, Any]]:
+    conf = {"spark.driver.memory": options.plain_memory}
+    answered = run_plain(Asked(views(data), {_NAME: statement()}, options.runs, conf), scratch)
+    return answered.results[_NAME], {"best_s": answered.best_s(_NAME), "times_s": answered.times_s[_NAME]}
 
 
 def _options() -> argparse.Namespace:
@@ -173,7 +146,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--plain"]:
-        plain(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
-    else:
-        main()
+    main()

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 import onager
 from benchmarks.cluster import Cluster
+from benchmarks.side_by_side import Answered, Asked, run_plain
 from benchmarks.tpch import QUERY_NUMBERS, query_text
 from benchmarks.tpch.breakdown import Breakdown, breakdown
 from benchmarks.tpch.comparison import difference
@@ -56,14 +56,13 @@ def main() -> None:
     queries = {number: Measured(number) for number in options.queries}
     results = _run_onager(options, data, queries)
     with tempfile.TemporaryDirectory(prefix="onager-bench-") as out:
-        spark_version = _run_spark(options, data, Path(out), queries)
+        plain = _run_spark(options, data, Path(out), queries)
         for number, mine in results.items():
-            theirs = pa.ipc.open_file(Path(out) / f"q{number}.arrow").read_all()
-            why = difference(mine, theirs, query_text(number))
+            why = difference(mine, plain.results[f"q{number}"], query_text(number))
             queries[number].equal = why is None
             if why is not None:
                 print(f"q{number} differs: {why}", file=sys.stderr)
-    report = _report(options, spark_version, list(queries.values()))
+    report = _report(options, plain.spark, list(queries.values()))
     _print(report)
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -137,13 +136,12 @@ def _measure(client: onager.OnagerClient, data: Path, measured: Measured, option
     return result
 
 
-def _run_spark(options: argparse.Namespace, data: Path, out: Path, queries: dict[int, Measured]) -> str:
-    arguments = [str(data), str(out), str(options.runs), *map(str, queries)]
-    subprocess.run([sys.executable, "-m", "benchmarks.tpch.plain_spark", *arguments], check=True)
-    told = json.loads((out / "times.json").read_text())
-    for number, seconds in told["best_s"].items():
-        queries[int(number)].spark_s = seconds
-    return str(told["spark"])
+def _run_spark(options: argparse.Namespace, data: Path, out: Path, queries: dict[int, Measured]) -> Answered:
+    texts = {f"q{number}": query_text(number) for number in queries}
+    answered = run_plain(Asked(views(data), texts, options.runs), out)
+    for number, measured in queries.items():
+        measured.spark_s = answered.best_s(f"q{number}")
+    return answered
 
 
 def _report(options: argparse.Namespace, spark_version: str, queries: list[Measured]) -> dict[str, Any]:
