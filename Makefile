@@ -18,7 +18,7 @@ help:
 	@echo "make bench   TPC-H against plain Spark (SF=0.1, FORCED=1 cuts every exchange)"
 	@echo "make simulate   whole clusters in virtual time, with faults (SEEDS=2000, FROM=1 for these very seeds)"
 	@echo "make chaos   real processes that are killed, paused and cut off under load (MINUTES=5, SEED=1, ROLLING=1, FROM_VERSION=DIRECTORY)"
-	@echo "make test-all   every test, and TPC-H distributed, and in a Spark cluster, in every way"
+	@echo "make test-all   every test with every case, and TPC-H distributed, and in a Spark cluster, in every way"
 	@echo "make test-deploy   the local cluster, and what docker-compose and kubectl make of their files"
 	@echo "make reference   docs/reference, alert rules and the dashboard, from the code"
 	@echo "make page   scheduler/http/static, from page/; needs Node 20 and npm"

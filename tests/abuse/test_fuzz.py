@@ -15,8 +15,9 @@ from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import CHANNEL_OPTIONS
 from tests.abuse.conftest import Abused
 from tests.abuse.test_requests import GATEWAY, SUBMIT, registration, submission
+from tests.support.selection import IS_ALL
 
-CALLS = 1000
+CALLS = 1000 if IS_ALL else 400
 _AT_ONCE = 100
 _PATIENCE_S = 30
 METHODS = [

@@ -27,7 +27,7 @@ CHECKS = [
     negative_data_rejection,
 ]
 DRAWN = settings(
-    max_examples=20,
+    max_examples=10,
     derandomize=True,
     deadline=None,
     database=None,

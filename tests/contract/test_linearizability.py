@@ -17,7 +17,7 @@ from tests.support.linearizability import NotLinearizableError, check
 CLIENTS = 5
 OPERATIONS = 60
 KEYS = ["a", "b"]
-EXAMPLES = {"memory": 60, "wrapped": 20, "leveldb": 30, "etcd": 12, "etcd3": 10}
+EXAMPLES = {"memory": 30, "wrapped": 20, "leveldb": 15, "etcd": 8, "etcd3": 5}
 """Where calls take longer there are fewer."""
 RATES = {
     FaultKind.UNAVAILABLE: 0.05,

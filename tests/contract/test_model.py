@@ -23,7 +23,7 @@ from onager.state_backend.forwarding import ForwardingBackend
 from tests.contract.store_machine import StoreMachine
 from tests.contract.stores import MemoryHarness
 
-EXAMPLES = {"memory": 80, "wrapped": 20, "leveldb": 40, "etcd": 30, "etcd3": 20}
+EXAMPLES = {"memory": 40, "wrapped": 20, "leveldb": 20, "etcd": 15, "etcd3": 10}
 """Where calls take longer there are fewer."""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from onager.client import JobState
 from tests.support.processes.cluster import Cluster
+from tests.support.selection import IS_ALL
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -21,7 +22,12 @@ def cluster(lone_cluster) -> Cluster:
 
 @pytest.mark.parametrize(
     ("victim", "mode"),
-    [("scheduler", "error"), ("scheduler", "overwrite"), ("executor", "overwrite"), ("jvm", "error")],
+    [
+        ("scheduler", "error"),
+        ("scheduler", "overwrite"),
+        ("executor", "overwrite"),
+        *([("jvm", "error")] if IS_ALL else []),
+    ],
 )
 def test_publishing_is_killed_in_the_middle(cluster, tmp_path, victim, mode):
     target = tmp_path / "out"

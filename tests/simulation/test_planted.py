@@ -3,6 +3,7 @@
 import pytest
 
 from tests.simulation.planted import PLANTED
+from tests.simulation.test_simulation import SEEDS
 from tests.simulation.world import ENOUGH, first_finding, simulate
 
 LATELY = {
@@ -54,5 +55,6 @@ def test_a_planted_bug_is_found(name, tell):
     if report is None:
         pytest.fail(f"{name} was not found in {ENOUGH} seeds")
     tell(f"{name}: seed {report.seed}, {report.violation[:120]}")
-    sound = simulate(report.seed)
-    assert sound.violation is None, sound.told()
+    if report.seed not in SEEDS:  # which are simulated without a bug elsewhere
+        sound = simulate(report.seed)
+        assert sound.violation is None, sound.told()

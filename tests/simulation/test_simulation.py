@@ -16,7 +16,7 @@ from tests.simulation.oracles import Oracles
 from tests.simulation.planted import PLANTED
 from tests.simulation.world import simulate
 
-SEEDS = range(1, 61)
+SEEDS = range(1, 25)
 ROOT = Path(__file__).parents[2]
 
 
@@ -36,7 +36,7 @@ def test_seeds(tell):
     assert counts["snapshots"] > counts["jobs successful"]
 
 
-@pytest.mark.parametrize("seed", [3, 30])
+@pytest.mark.parametrize("seed", [30])
 def test_a_seed_tells_the_same_story_in_every_process(seed):
     told = {simulate(seed).digest, simulate(seed).digest}
     for hash_seed in ("1", "2"):

@@ -19,7 +19,7 @@ from tests.integration.planning.small_tables import make_views
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 from tests.support.spark.one_spark import stop_with_its_jvm
 
-IN_THE_GATE = 8
+IN_THE_GATE = 5
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 
