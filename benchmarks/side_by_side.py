@@ -1,5 +1,7 @@
 """Statements on plain Spark, ``local[2]`` with AQE, in a process of its own: the other side of a benchmark.
 
+Its heap is that of executors with two slots, unless a benchmark says otherwise.
+
 Run by benchmarks as ``python -m benchmarks.side_by_side ASKED OUT`` with the JSON of an `Asked` in a file; leaves
 ``NAME.arrow`` for each statement, and ``times.json``, in OUT.
 """
@@ -12,9 +14,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+
+from onager.executor.spark.session import default_heap
+
+_SLOTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +66,12 @@ def main(asked: Asked, out: Path) -> None:
     """Run the statements, and write results and times."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(f"local[{_SLOTS}]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.adaptive.enabled", "true")
         .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", f"{default_heap(_SLOTS) >> 20}m")
     )
     for key, value in asked.conf.items():
         builder = builder.config(key, value)

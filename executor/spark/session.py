@@ -145,11 +145,15 @@ def _start_error(error: Exception, started: list[StartingJvm], master: str) -> E
     return ClusterAwayError(f"{master} did not accept this executor ({why}): see the logs of its master and workers")
 
 
+def default_heap(slots: int) -> int:
+    """Return how many bytes of heap the JVM of a local executor with *slots* gets, unless it is told otherwise."""
+    return max(_GIB, min(slots * _MEMORY_PER_SLOT, int(psutil.virtual_memory().total * _SHARE_OF_MACHINE)))
+
+
 def _defaults(slots: int, *, is_local: bool = True) -> dict[str, str]:
-    memory = max(_GIB, min(slots * _MEMORY_PER_SLOT, int(psutil.virtual_memory().total * _SHARE_OF_MACHINE)))
     local = {
         "spark.master": f"local[{slots}]",
-        "spark.driver.memory": f"{memory // 1024**2}m",
+        "spark.driver.memory": f"{default_heap(slots) // _MIB}m",
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.driver.host": _LOOPBACK,
     }

@@ -18,7 +18,7 @@ from onager.job_settings import (
 MIB = 1024 * 1024
 
 DEFAULTS: dict[str, int] = {
-    FUSION_MAX_BYTES: 64 * MIB,
+    FUSION_MAX_BYTES: 16 * MIB,
     SHUFFLE_TARGET_BYTES: 64 * MIB,
     SORT_PARALLEL_FROM_BYTES: 128 * MIB,
 }

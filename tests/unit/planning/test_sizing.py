@@ -44,7 +44,7 @@ def test_keys_of_sorted_runs_are_an_even_number_and_never_too_many_together(runs
 
 
 WORDS = [
-    ("", 64 * MIB),
+    ("", 16 * MIB),
     ("0", 0),
     ("1024", 1024),
     ("64m", 64 * MIB),
@@ -75,8 +75,8 @@ def test_which_metrics_are_wanted(text, expected):
 
 
 def test_small_queries_are_fused_unless_that_is_off_or_their_size_unknown():
-    assert is_fused({}, 64 * MIB)
-    assert not is_fused({}, 64 * MIB + 1)
+    assert is_fused({}, 16 * MIB)
+    assert not is_fused({}, 16 * MIB + 1)
     assert not is_fused({}, -1)
     assert not is_fused({"onager.fusion.maxBytes": "0"}, 0)
 
