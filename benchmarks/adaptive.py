@@ -37,11 +37,11 @@ _SLOTS: Final = (1, 1)
 STATEMENTS: Final = {
     "skew": """
         SELECT k.kind, count(*) AS n, sum(f.value) AS total, max(f.payload) AS last
-        FROM facts f JOIN keys k ON f.key = k.key GROUP BY k.kind ORDER BY k.kind""",
+        FROM facts f JOIN keys k ON f.key = k.key GROUP BY k.kind ORDER BY kind""",
     "few": """
         SELECT k.kind, count(*) AS n, sum(f.value) AS total, max(f.payload) AS last
         FROM facts f JOIN (SELECT * FROM keys WHERE pmod(hash(name), 1000003) = 77) k ON f.key = k.key
-        GROUP BY k.kind ORDER BY k.kind""",
+        GROUP BY k.kind ORDER BY kind""",
 }
 _CONF: Final = {"onager.fusion.maxBytes": "0"}
 
