@@ -12,6 +12,7 @@ version can still read records that use nothing new:
     3.4    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
     4.0    with stages that were laid out by what was measured (`layout`): a reader that does not know that would launch
            other tasks
+    5.0    with growing stages (`feeds`): a reader that does not know them would end them too early
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -28,12 +29,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.encoding import encoder
-from onager.execution_graph.events import Event, PipelineAbandoned, StageLaidOut, StragglersFound, TasksSpeculated
+from onager.execution_graph.events import (
+    Event,
+    FeedEvent,
+    JobPlanned,
+    PipelineAbandoned,
+    StageLaidOut,
+    StragglersFound,
+    TasksSpeculated,
+)
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
 
-SCHEMA_MAJOR = 4
+SCHEMA_MAJOR = 5
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -41,7 +50,9 @@ PIPELINED_MAJOR = 3
 """The version of records of jobs whose stages run together, for as long as they do."""
 ADAPTIVE_MAJOR = 4
 """The version of records with stages that were laid out by what was measured."""
-_MINORS = {1: 7, 2: 6, 3: 4, 4: 0}
+FEED_MAJOR = 5
+"""The version of records with growing stages."""
+_MINORS = {1: 7, 2: 6, 3: 4, 4: 0, 5: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -156,6 +167,8 @@ def _has_second_attempts(stage: Stage) -> bool:
 
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
+    if any(s.spec.feed is not None for s in graph.stages):
+        return FEED_MAJOR
     if any(s.spec.layout is not None for s in graph.stages):
         return ADAPTIVE_MAJOR  # a fused stage does not come without the one that it is fused into
     if graph.may_stream and (graph.is_active or any(_was_cut_short(s) for s in graph.stages)):
@@ -168,6 +181,8 @@ def _was_cut_short(stage: Stage) -> bool:
 
 
 def _major_of_event(event: Event) -> int:
+    if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
+        return FEED_MAJOR
     if isinstance(event, StageLaidOut):
         return ADAPTIVE_MAJOR
     if isinstance(event, PipelineAbandoned):

@@ -30,14 +30,14 @@ _MESSAGE_CHARS = 300
 def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -> ExecutionGraph:
     """Apply consecutive successes of one attempt of one stage."""
     stage = running_stage(graph, events[0].stage_id, events[0].stage_attempt)
-    if stage is None or stage.spec.work is StageWork.PLAN:  # planning succeeds only by JobPlanned
+    if stage is None or stage.spec.work in (StageWork.PLAN, StageWork.FEED):  # these succeed by events of their own
         return graph
     outputs: dict[int, TaskOutput] = {}
     metrics: dict[int, TaskMetrics] = {}
     stopped: list[TaskMetrics] = []
     operators: list[OperatorReport] = []
     durations_ms: dict[int, int] | None = None if graph.speculation is None else {}
-    times: dict[int, TaskTimes] | None = {} if stage.spec.partitions > 1 else None
+    times: dict[int, TaskTimes] | None = {} if stage.spec.partitions > 1 or stage.spec.feed is not None else None
     at_ms = 0
     lies_nowhere = stage.spec.output.kind == "exchange" and is_streaming(graph, stage)
     for event in events:

@@ -69,6 +69,11 @@ def failed(graph: ExecutionGraph, stage: RunningStage, failure: Failure, at_ms: 
     return replace(with_stage(graph, ended), outcome=outcome)
 
 
+def is_complete(stage: Stage) -> bool:
+    """Return whether every partition of *stage* has an output, and no more of them can come."""
+    return len(stage.ledger.outputs) == stage.spec.partitions and not stage.spec.is_growing
+
+
 def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_pipelined: bool) -> bool:
     """Return whether a stage can run: its producers, all in *stages*, are successful.
 
@@ -80,7 +85,7 @@ def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_pipelined: bool) 
 
 def _can_be_read(producer: Stage, *, may_read_early: bool) -> bool:
     if isinstance(producer, RunningStage):
-        return may_read_early and not producer.pending_count
+        return may_read_early and not producer.pending_count and not producer.spec.is_growing
     return isinstance(producer, SuccessfulStage)
 
 
@@ -95,7 +100,7 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
         after: Stage = stage
         if isinstance(after, UnresolvedStage) and has_inputs(after.spec, stages, is_pipelined=is_pipelined):
             after = ResolvedStage(spec=after.spec, attempt=after.attempt, ledger=after.ledger)
-        if isinstance(after, ResolvedStage | RunningStage) and len(after.ledger.outputs) == after.spec.partitions:
+        if isinstance(after, ResolvedStage | RunningStage) and is_complete(after):
             after = SuccessfulStage(
                 spec=after.spec,
                 attempt=after.attempt,

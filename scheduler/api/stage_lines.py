@@ -49,6 +49,8 @@ def _told_name(stage: Stage) -> str:
     name, layout = stage.spec.name, stage.spec.layout
     if isinstance(stage, FusedStage):
         return f"{name} (fused into stage {stage.into})"
+    if stage.spec.is_growing:
+        return f"{name} (more tasks may come)"
     if layout is None:
         return name
     if layout.fused:

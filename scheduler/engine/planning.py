@@ -6,14 +6,21 @@ from collections.abc import Sequence
 
 from onager.errors import PlanningError, UnsupportedPlanError
 from onager.execution_graph import (
+    ExecutionGraph,
+    Feed,
+    FeedEnded,
+    FeedEvent,
     JobPlanned,
     OutputLayout,
+    PartitionsAdded,
     PlanSummary,
+    Portion,
     StageInput,
     StageSpec,
     StageWork,
     check_stages,
     metrics_text,
+    stage_fed_by,
 )
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -77,6 +84,33 @@ def planned(
     )
 
 
+def fed(graph: ExecutionGraph, task: TaskKey, executor_id: str, success: pb.TaskSuccess, at_ms: int) -> FeedEvent:
+    """Return the event for a FEED task that succeeded.
+
+    `PlanningError` when it says nothing of use, `UnsupportedPlanError` when the stage would get too many tasks.
+    """
+    if not success.HasField("feed") or not success.output.payload_digest:
+        raise PlanningError("the task found partitions, and did not say which")
+    outcome, stage = success.feed, stage_fed_by(graph, task.stage_id)
+    known = 0 if stage is None else stage.spec.partitions
+    if (count := known + outcome.added) > MAX_TASKS_OF_STAGE:
+        raise _too_many(f"a stage of {count:,} partitions, more than {MAX_TASKS_OF_STAGE:,}")
+    if (count := sum(s.spec.partitions for s in graph.stages) + outcome.added) > MAX_TASKS_OF_JOB:
+        raise _too_many(f"a job of {count:,} tasks, more than {MAX_TASKS_OF_JOB:,}")
+    kind = FeedEnded if outcome.ended else PartitionsAdded
+    return kind(
+        stage_id=task.stage_id,
+        stage_attempt=task.stage_attempt,
+        partition=task.partition,
+        task_attempt=task.task_attempt,
+        executor_id=executor_id,
+        output=wire.output_from(success.output, task.task_attempt, executor_id),
+        added=outcome.added,
+        metrics=wire.metrics_from(success.metrics),
+        at_ms=at_ms,
+    )
+
+
 def _check_size(stages: Sequence[StageSpec]) -> None:
     """Raise `UnsupportedPlanError` when *stages* have more tasks than a scheduler can track."""
     if len(stages) > MAX_STAGES:
@@ -118,7 +152,7 @@ def _publishing(result_stage_id: int) -> tuple[StageSpec, StageSpec]:
 
 
 def _stage(stage: pb.PlannedStage) -> StageSpec:
-    if stage.work not in (pb.QUERY, pb.WORK_UNSPECIFIED):
+    if stage.work not in (pb.QUERY, pb.FEED, pb.WORK_UNSPECIFIED):
         raise PlanningError(f"the planner returned stage {stage.stage_id} of other work than a query's")
     kind = stage.output.kind or "result"
     if kind not in _KINDS:
@@ -129,7 +163,7 @@ def _stage(stage: pb.PlannedStage) -> StageSpec:
     return StageSpec(
         stage_id=stage.stage_id,
         name=stage.name or f"stage {stage.stage_id}",
-        work=StageWork.QUERY,
+        work=StageWork.FEED if stage.work == pb.FEED else StageWork.QUERY,
         plan_digest=stage.plan_digest or None,
         partitions=stage.partitions,
         inputs=tuple(StageInput(s.stage_id, s.read, s.may_split) for s in stage.inputs),  # type: ignore[arg-type]
@@ -138,4 +172,10 @@ def _stage(stage: pb.PlannedStage) -> StageSpec:
         leaf_bytes=stage.leaf_bytes,
         may_fuse=stage.may_fuse,
         may_merge=stage.may_merge,
+        feed=_feed(stage) if stage.feed_stage_id else None,
     )
+
+
+def _feed(stage: pb.PlannedStage) -> Feed:
+    portions = tuple(Portion(digest=each.digest, partitions=each.partitions) for each in stage.portions)
+    return Feed(stage_id=stage.feed_stage_id, portions=portions, planned=len(portions))

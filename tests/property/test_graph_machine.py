@@ -20,11 +20,14 @@ from onager.execution_graph import (
     FailedStage,
     FailureCause,
     FailureKind,
+    FeedEnded,
+    FeedEvent,
     FetchFailure,
     HeldTask,
     JobCancelled,
     JobPlanned,
     JobState,
+    PartitionsAdded,
     Pipeline,
     RetryLimits,
     RunningStage,
@@ -118,6 +121,8 @@ class World(RuleBasedStateMachine):
         """Nonces of outputs written while stages streamed."""
         self.finished: set[tuple[int, int]] = set()
         """Each (stage, partition) that was successful at some time."""
+        self.portions = 1
+        """How many tasks of a feed find more, before the one that finds the end."""
         self.is_prompt, self.slots = True, 1
         """Whether a layout is applied when it is decided; else it arrives late, or never."""
 
@@ -137,6 +142,7 @@ class World(RuleBasedStateMachine):
         broken = violations(self.graph)
         assert not broken, broken
         self.outputs_are_what_was_written()
+        self.what_was_found_is_there_once()
         self.nothing_needed_lies_on_a_dead_executor()
         self.what_is_being_published_stands(before)
         self.streaming_is_given_up_once_and_whole(before)
@@ -250,6 +256,8 @@ class World(RuleBasedStateMachine):
             if plan.fused_output is not None:
                 self.writers[plan.fused_output.nonce] = (task.executor_id, task.incarnation)
             return plan
+        if stage.spec.work is StageWork.FEED:
+            return self.found_by(stage, partition, task)
         success = TaskSucceeded(
             stage_id=stage.spec.stage_id,
             stage_attempt=stage.attempt,
@@ -266,6 +274,35 @@ class World(RuleBasedStateMachine):
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
         self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
         return success
+
+    def found_by(self, stage: RunningStage, partition: int, task: RunningTask) -> FeedEvent:
+        """Return what a task of a feed finds: the same in each attempt, as a source that goes on at a place does."""
+        added, is_last = (partition * 7 + stage.spec.stage_id) % 3, partition >= self.portions
+        output = replace(self.new_output(), payload_digest=f"{stage.spec.stage_id}: {partition}", is_inline=False)
+        self.writers[output.nonce] = (task.executor_id, task.incarnation)
+        return (FeedEnded if is_last else PartitionsAdded)(
+            stage_id=stage.spec.stage_id,
+            stage_attempt=stage.attempt,
+            partition=partition,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            output=output,
+            added=added,
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+
+    def what_was_found_is_there_once(self) -> None:
+        """Every portion up to the feed's last one is in the stage that it feeds, in order, once."""
+        for stage in self.graph.stages[1:]:
+            feed = stage.spec.feed
+            if feed is None:
+                continue
+            found = feed.portions[feed.planned :]
+            assert [each.digest for each in found] == [f"{feed.stage_id}: {n}" for n in range(len(found))]
+            assert [each.partitions for each in found] == [(n * 7 + feed.stage_id) % 3 for n in range(len(found))]
+            if isinstance(stage, SuccessfulStage):
+                assert len(found) == self.portions + 1, "the stage is done before its feed is"
 
     @staticmethod
     def sizes_of(stage: RunningStage, partition: int) -> str:
@@ -313,6 +350,7 @@ class World(RuleBasedStateMachine):
         fuse_bytes=st.sampled_from([None, 0, 350, 10_000]),
         is_prompt=st.sampled_from([True, True, True, False]),
         slots=st.integers(1, 4),
+        portions=st.integers(0, 3),
     )
     def submitted(
         self,
@@ -327,16 +365,17 @@ class World(RuleBasedStateMachine):
         fuse_bytes: int | None,
         is_prompt: bool,
         slots: int,
+        portions: int,
     ) -> None:
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
         limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
         self.start = self.graph = new_graph(
             limits,
             policy,
-            Pipeline() if streams else None,
+            Pipeline() if streams and not any(spec.feed for spec in specs) else None,
             None if fuse_bytes is None else AdaptivePolicy(fuse_bytes=fuse_bytes),
         )
-        self.is_prompt, self.slots = is_prompt, slots
+        self.is_prompt, self.slots, self.portions = is_prompt, slots, portions
         self.plain = as_before(self.graph)
         self.specs, self.is_shared = specs, is_shared
         self.is_fused = specs[0].plan_digest is None
@@ -566,7 +605,7 @@ class World(RuleBasedStateMachine):
             has_changed = self.feed(event)
             if has_changed and isinstance(event, StageLaidOut):
                 self.nothing_of_it_was_launched(event)
-            if has_changed and isinstance(event, TaskSucceeded):
+            if has_changed and isinstance(event, TaskSucceeded | FeedEvent):
                 assert event.partition not in before.stages[event.stage_id].ledger.outputs
                 self.finished.add((event.stage_id, event.partition))
 
@@ -618,6 +657,14 @@ class World(RuleBasedStateMachine):
                 basis=tuple((i, 0) for i in sorted({n for pair in tasks for n in pair})),
                 fused=tuple(n for n, _ in tasks),
                 at_ms=some["at_ms"],
+            ),
+            PartitionsAdded(
+                **(some | {"executor_id": "nobody"}),
+                partition=partition,
+                task_attempt=attempt,
+                output=replace(output("?"), payload_digest="?"),
+                added=partition,
+                metrics=METRICS,
             ),
             TasksLost(**some, tasks=tasks, reason=FailureKind.TASK_KILLED),
             TasksSpeculated(**some, incarnation="?", list_number=1, tasks=tasks),
