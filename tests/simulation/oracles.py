@@ -80,8 +80,17 @@ class Oracles:
             raise Violation(f"{job.job_id} failed without cause: {kind}: {message}")
 
     def _check_result(self, client: SimulatedClient, job: SeenJob, graph: ExecutionGraph, plan: JobPlan) -> None:
+        if any(stage.spec.feed is not None for stage in graph.stages):
+            plan = plan.growing()
+            self._world.observer.counts["jobs that grew"] += 1
         values: dict[int, list[Any]] = {}
         for number in range(1, len(plan.stages) + 1):
+            stage = plan.stages[number - 1]
+            if (stage.fed_by or stage.is_feed) and graph.stages[number].spec.partitions != stage.partitions:
+                raise Violation(f"{job.job_id}/{number} has {graph.stages[number].spec.partitions} partitions")
+            if stage.is_feed:
+                values[number] = []
+                continue
             layout = graph.stages[number].spec.layout
             fused = () if layout is None else layout.fused
             reads = () if layout is None else layout.reads
