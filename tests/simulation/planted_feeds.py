@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.execution_graph import RunningStage, RunningTask, Stage, attempts
-from onager.execution_graph.feeds import Feed
+from onager.execution_graph import Feed, Portion, Stage
 from onager.scheduler.engine import stage_coordinator
 
-_held = attempts.held
 _last_portion = stage_coordinator._last_portion
 
 
@@ -23,15 +22,12 @@ def _growing_stage_is_done_early() -> AbstractContextManager[Any]:
 
 
 def _portion_counts_twice() -> AbstractContextManager[Any]:
-    """Nobody asks whether the attempt that found a portion is the one that the feed waits for."""
+    """What a task of a feed found is added to what its stage has been given, and added again."""
 
-    def held(stage: RunningStage, partition: int, attempt: int, executor_id: str) -> RunningTask | None:
-        found = _held(stage, partition, attempt, executor_id)
-        return found or RunningTask(
-            attempt=attempt, executor_id=executor_id, incarnation="", launched_ms=0, list_number=0
-        )
+    def grown(self: Feed, portion: Portion, *, has_ended: bool) -> Feed:
+        return replace(self, portions=(*self.portions, portion, portion), has_ended=has_ended)
 
-    return mock.patch("onager.execution_graph.fed.held", held)
+    return mock.patch.object(Feed, "grown", grown)
 
 
 def _feed_begins_anew() -> AbstractContextManager[Any]:
@@ -47,23 +43,8 @@ def _feed_begins_anew() -> AbstractContextManager[Any]:
     return mock.patch.object(stage_coordinator, "_last_portion", last_portion)
 
 
-def _portions_are_one_off() -> AbstractContextManager[Any]:
-    """The first partition of a portion is taken for the last one of the portion before."""
-
-    def portion_of(self: Feed, partition: int) -> Any:
-        first = 0
-        for portion in self.portions:
-            if partition <= first + portion.partitions:
-                return first, portion
-            first += portion.partitions
-        raise IndexError(partition)
-
-    return mock.patch.object(Feed, "portion_of", portion_of)
-
-
 OF_FEEDS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "growing-stage-done-early": _growing_stage_is_done_early,
     "portion-counts-twice": _portion_counts_twice,
     "feed-begins-anew": _feed_begins_anew,
-    "portions-one-off": _portions_are_one_off,
 }
