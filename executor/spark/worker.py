@@ -105,6 +105,7 @@ class SparkWorker:
             raise
         actions: dict[int, Action] = {
             pb.PLAN: self._plan,
+            pb.FEED: self._find_more,
             pb.PUBLISH_PLAN: self._plan_publish,
             pb.PUBLISH: self._publish,
         }
@@ -148,7 +149,8 @@ class SparkWorker:
         fused = {
             StageId(stage.stage_id): decode(assignment.blobs[BlobDigest(stage.plan_digest)]) for stage in task_set.fused
         }
-        self._runner.run(task_set, plan, on_report, fused)
+        portion = assignment.blobs[BlobDigest(task_set.portion.digest)] if task_set.portion.digest else b""
+        self._runner.run(task_set, plan, on_report, fused, portion)
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
         """Stop *tasks*."""
@@ -268,8 +270,26 @@ class SparkWorker:
                 self._functions.called(job, session, key.job_id, cancellation)
             ),
             private=self._private,
+            may_grow=task_set.may_grow,
         )
         return times.success(outcome)
+
+    def _find_more(
+        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
+    ) -> pb.TaskSuccess:
+        del key
+        cancellation.check()
+        plan, before = decode(blobs[BlobDigest(task_set.plan_digest)]), blobs[BlobDigest(task_set.portion.digest)]
+        found = self._runner.next_portion(plan, before)
+        name = digest(found.content)
+        output = pb.TaskOutput(
+            nonce=new_nonce(), executor_id=self._executor_id, shared=True, rows=found.files, payload_digest=name
+        )
+        return pb.TaskSuccess(
+            output=output,
+            blobs=[pb.Blob(digest=name, content=found.content)],
+            feed=pb.FeedOutcome(added=found.partitions, ended=found.ended),
+        )
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)

@@ -13,7 +13,7 @@ from onager.errors import PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import QueryTools, jvm_session
+from onager.executor.spark.kernel import QueryTools, jvm_session, read_growing
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
 from onager.executor.spark.planning.formats import check_options, completed
 from onager.executor.spark.planning.job_session import (
@@ -22,7 +22,15 @@ from onager.executor.spark.planning.job_session import (
     planned_settings,
     register_views,
 )
-from onager.executor.spark.planning.sizing import CUT_SETTINGS, fuses, is_fused, metrics_wanted, setting_bytes, sizes
+from onager.executor.spark.planning.sizing import (
+    CUT_SETTINGS,
+    feed_from_files,
+    fuses,
+    is_fused,
+    metrics_wanted,
+    setting_bytes,
+    sizes,
+)
 from onager.executor.spark.planning.sql_script import plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, ResultOutput, buckets_of
 from onager.explain_analyze import marked_analyzed
@@ -92,8 +100,11 @@ def plan_job(
     run_fused: RunFused,
     call_function: CallFunction,
     private: PrivatePaths = NO_PATHS,
+    may_grow: bool = False,
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
+
+    If it *may_grow*, files of very large directories may be left to be listed while its first tasks run.
 
     A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
     determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. Raises
@@ -101,7 +112,9 @@ def plan_job(
     for a target that cannot be published or may not be replaced, and Spark's own exceptions.
     """
     metrics = metrics_wanted(spec.conf)
+    from_files = feed_from_files(spec.conf)
     with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
+        read_growing(Jvm.of(session), jvm_session(session), from_files if may_grow else 0)
         query = _query(spec, session, call_function, until_planned, private)
         if query.is_analyzed and METRICS not in spec.conf:
             metrics = "full"
@@ -109,13 +122,14 @@ def plan_job(
         if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
         try:
-            stages = planning.cut(spec, cluster_slots)
+            stages = planning.cut(spec, cluster_slots, may_grow=may_grow and from_files > 0)
             _check_width(stages)
         except UnsupportedPlanError as e:
             if not e.runs_whole:
                 raise
             return planning.fused(run_fused, because_of=e)
-        if is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
+        grows = any(stage.feed is not None for stage in stages)
+        if not grows and is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
             return planning.fused(run_fused)
         outcome = planning.outcome(stages)
         if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
@@ -286,7 +300,7 @@ class _Planning:
             outcome.blobs.add(digest=digest, content=run.final_plan)
         return outcome
 
-    def cut(self, spec: pb.JobSpec, cluster_slots: int) -> list[CutStage]:
+    def cut(self, spec: pb.JobSpec, cluster_slots: int, *, may_grow: bool = False) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
@@ -300,6 +314,7 @@ class _Planning:
                     self._column_names,
                     parallel_sort_bytes=setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES),
                     metrics=self._metrics,
+                    may_grow=may_grow,
                 )
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
@@ -310,6 +325,8 @@ class _Planning:
             encoded = plan_codec.encode(stage.plan)
             digest = plan_codec.digest(encoded)
             blobs[digest] = encoded
+            if stage.feed is not None:
+                blobs[plan_codec.digest(stage.feed.portion)] = stage.feed.portion
             planned.append(self._planned(stage, digest))
         outcome = self._outcome(planned, self._plan, str(self._plan.toString()))
         outcome.blobs.extend(pb.Blob(digest=digest, content=content) for digest, content in blobs.items())
@@ -329,23 +346,27 @@ class _Planning:
                 layout = self._result_layout()
             case output:
                 layout = pb.OutputLayout(kind="exchange", buckets=buckets_of(output))
-        return pb.PlannedStage(
+        planned = pb.PlannedStage(
             stage_id=stage.stage_id,
             name=stage.name,
-            work=pb.Work.QUERY,
+            work=pb.Work.FEED if stage.is_feed else pb.Work.QUERY,
             plan_digest=digest,
-            partitions=stage.plan.partitions,
+            partitions=stage.plan.partitions if stage.feed is None else stage.feed.partitions,
             inputs=[
                 pb.StageInput(stage_id=stage_id, read=read, may_split=stage_id in stage.may_split)
                 for stage_id, read in sorted(reads.items())
             ],
-            output=layout,
+            output=pb.OutputLayout(kind="control") if stage.is_feed else layout,
             deterministic=stage.is_deterministic,
             plan=_shortened(stage.text),
             leaf_bytes=stage.input_bytes,
             may_fuse=stage.may_fuse,
             may_merge=stage.may_merge,
         )
+        if stage.feed is not None:
+            planned.feed_stage_id = stage.feed.stage_id
+            planned.portions.add(digest=plan_codec.digest(stage.feed.portion), partitions=stage.feed.partitions)
+        return planned
 
     def _result_layout(self) -> pb.OutputLayout:
         return pb.OutputLayout(kind="sink" if self._sink is not None else "result")

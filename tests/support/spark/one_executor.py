@@ -63,7 +63,7 @@ class OneExecutor:
     def job_id(self) -> JobId:
         return JobId(f"job-{self.jobs}")
 
-    def plan(self, spec: pb.JobSpec, *, slots: int = 2) -> pb.PlanOutcome:
+    def plan(self, spec: pb.JobSpec, *, slots: int = 2, may_grow: bool = False) -> pb.PlanOutcome:
         return plan_job(
             spec,
             self.spark,
@@ -71,6 +71,7 @@ class OneExecutor:
             arrow_schema=self.arrow_schema,
             run_fused=self.run_fused,
             call_function=lambda job, session: self.functions.called(job, session, self.job_id, Cancellation()),
+            may_grow=may_grow,
         )
 
     def close(self) -> None:

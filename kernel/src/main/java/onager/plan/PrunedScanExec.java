@@ -48,7 +48,7 @@ public final class PrunedScanExec extends OwnExec {
     }
 
     /** Returns null if the filter needs more than a directory's partition values. */
-    private static BasePredicate predicate(Expression filter, StructType columns) {
+    static BasePredicate predicate(Expression filter, StructType columns) {
         for (var attribute : Seqs.each(filter.references().iterator())) {
             if (!columns.getFieldIndex(attribute.name()).isDefined()) {
                 return null;
