@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ _TAIL_LINES: Final = 15
 # Below the ports that the kernel gives to outgoing connections: one of those could take the port of a part that is
 # down, and who tries such a port may even end up connected to itself.
 _PORTS: Final = range(12_000, 32_000)
+_KEPT: Final[deque[int]] = deque()
+"""The sockets, as file descriptors, that keep ports which `free_ports` gave."""
+_MOST_KEPT: Final = 256
 # The kernel signals the child when the *thread* that started it ends, so one that lives as long as we do starts all.
 _STARTER: Final = ThreadPoolExecutor(1, thread_name_prefix="start processes")
 # In the child, since code between fork and exec is not safe beside other threads.
@@ -65,13 +69,26 @@ def start_child(
 
 
 def free_ports(count: int) -> list[int]:
-    """Return *count* different ports that nobody listens on now."""
-    found: set[int] = set()
+    """Return *count* different ports that nobody has, and keep them from others while what listens there is down.
+
+    A socket that is bound and does not listen refuses connections, as nobody would, and leaves the port to servers,
+    which all set SO_REUSEADDR. The last few hundred are kept.
+    """
+    found: list[int] = []
     while len(found) < count:
         port = secrets.choice(_PORTS)
-        if is_free(f"{HOST}:{port}"):
-            found.add(port)
-    return list(found)
+        keeper = socket.socket()
+        try:
+            keeper.bind((HOST, port))
+        except OSError:
+            keeper.close()
+            continue
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _KEPT.append(keeper.detach())
+        if len(_KEPT) > _MOST_KEPT:
+            os.close(_KEPT.popleft())
+        found.append(port)
+    return found
 
 
 def is_free(address: str) -> bool:

@@ -1,10 +1,10 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`), `feeds` where the partitions of
-growing stages come from, `operators` what the operators of plans measured, `rollback` what follows when something
-finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start are laid out,
-`scheduling` what to do next.
+each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`, `replanned`), `feeds` where the
+partitions of growing stages come from, `operators` what plans' operators measured, `rollback` what follows when
+something finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start are
+laid out, `replanning` when the rest is planned again, `scheduling` what to do next.
 """
 
 from onager.execution_graph.bucket_sizes import sizes_text
@@ -12,6 +12,7 @@ from onager.execution_graph.codec import (
     ADAPTIVE_MAJOR,
     FEED_MAJOR,
     PIPELINED_MAJOR,
+    REPLANNED_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
     EventBatch,
@@ -35,8 +36,11 @@ from onager.execution_graph.events import (
     PartitionsAdded,
     PipelineAbandoned,
     PlanSummary,
+    ReplanBegun,
+    ReplanGivenUp,
     SinkSpec,
     StageLaidOut,
+    StageReplanned,
     StagesStarted,
     StragglersFound,
     TaskFailed,
@@ -58,6 +62,7 @@ from onager.execution_graph.graph import (
     JobState,
     Outcome,
     Pipeline,
+    Replan,
     SpeculationPolicy,
     Succeeded,
     submit,
@@ -67,6 +72,8 @@ from onager.execution_graph.layout import lay_out
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
+from onager.execution_graph.replanned import has_begun
+from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
 from onager.execution_graph.scheduling import (
     HeldTask,
     PausedTask,
@@ -75,6 +82,7 @@ from onager.execution_graph.scheduling import (
     has_failed_somewhere,
     has_runnable_work,
     has_task_for,
+    held_tasks,
     is_held,
     lives_at_work,
     lost_launches,
@@ -103,6 +111,7 @@ from onager.execution_graph.stages import (
     StageSpec,
     StageWork,
     SuccessfulStage,
+    SupersededStage,
     TaskLedger,
     TaskMetrics,
     TaskOutput,
@@ -117,6 +126,7 @@ __all__ = [
     "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",
+    "REPLANNED_MAJOR",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
     "Active",
@@ -154,6 +164,9 @@ __all__ = [
     "PipelineAbandoned",
     "PlanSummary",
     "Portion",
+    "Replan",
+    "ReplanBegun",
+    "ReplanGivenUp",
     "ResolvedStage",
     "RetryLimits",
     "RetryPause",
@@ -165,6 +178,7 @@ __all__ = [
     "StageInput",
     "StageLaidOut",
     "StageLayout",
+    "StageReplanned",
     "StageSpec",
     "StageWork",
     "StagesStarted",
@@ -172,6 +186,7 @@ __all__ = [
     "StreamedInput",
     "Succeeded",
     "SuccessfulStage",
+    "SupersededStage",
     "TaskFailed",
     "TaskLedger",
     "TaskMetrics",
@@ -196,11 +211,16 @@ __all__ = [
     "encode_graph",
     "encoding_graph",
     "find_abandonment",
+    "find_replan",
     "find_stragglers",
+    "has_begun",
     "has_failed_somewhere",
     "has_runnable_work",
     "has_task_for",
+    "held_stages",
+    "held_tasks",
     "is_held",
+    "is_repeatable",
     "is_streaming",
     "lay_out",
     "lives_at_work",

@@ -7,8 +7,8 @@ from onager.execution_graph.events import LaunchesRepeated, TasksLaunched, Tasks
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.maps import without
 from onager.execution_graph.pipelined import abandoned, has_readers_at_work, is_streaming
-from onager.execution_graph.settling import settled, with_stage
-from onager.execution_graph.stages import ExecutorLife, RunningStage, RunningTask
+from onager.execution_graph.settling import plan_kept, settled, with_stage
+from onager.execution_graph.stages import ExecutorLife, RunningStage, RunningTask, StageWork
 
 
 def on_tasks_launched(graph: ExecutionGraph, event: TasksLaunched) -> ExecutionGraph:
@@ -80,6 +80,8 @@ def on_tasks_lost(graph: ExecutionGraph, event: TasksLost) -> ExecutionGraph:
     lost = {p: attempt for p, attempt in event.tasks if held(stage, p, attempt, event.executor_id) is not None}
     if not lost:
         return graph
+    if stage.spec.work is StageWork.REPLAN:
+        return plan_kept(graph, f"its task did not arrive ({event.reason.value})", event.at_ms)
     if is_streaming(graph, stage) and has_readers_at_work(graph, event.stage_id):
         where = f"task {min(lost)} of stage {event.stage_id} and executor {event.executor_id}"
         return abandoned(graph, f"{where} did not come together ({event.reason.value})", event.at_ms)

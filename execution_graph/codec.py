@@ -34,15 +34,18 @@ from onager.execution_graph.events import (
     FeedEvent,
     JobPlanned,
     PipelineAbandoned,
+    ReplanBegun,
+    ReplanGivenUp,
     StageLaidOut,
+    StageReplanned,
     StragglersFound,
     TasksSpeculated,
 )
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.maps import SPARSE
-from onager.execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
+from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 
-SCHEMA_MAJOR = 5
+SCHEMA_MAJOR = 6
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -50,9 +53,11 @@ PIPELINED_MAJOR = 3
 """The version of records of jobs whose stages run together, for as long as they do."""
 ADAPTIVE_MAJOR = 4
 """The version of records with stages that were laid out by what was measured."""
-FEED_MAJOR = 5
+REPLANNED_MAJOR = 5
+"""The version of records of jobs whose rest was planned again."""
+FEED_MAJOR = 6
 """The version of records with growing stages."""
-_MINORS = {1: 7, 2: 6, 3: 4, 4: 0, 5: 0}
+_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -167,8 +172,10 @@ def _has_second_attempts(stage: Stage) -> bool:
 
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
-    if any(s.spec.feed is not None for s in graph.stages):
+    if any(s.spec.work is StageWork.FEED for s in graph.stages):
         return FEED_MAJOR
+    if graph.replans:
+        return REPLANNED_MAJOR
     if any(s.spec.layout is not None for s in graph.stages):
         return ADAPTIVE_MAJOR  # a fused stage does not come without the one that it is fused into
     if graph.may_stream and (graph.is_active or any(_was_cut_short(s) for s in graph.stages)):
@@ -183,6 +190,8 @@ def _was_cut_short(stage: Stage) -> bool:
 def _major_of_event(event: Event) -> int:
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
         return FEED_MAJOR
+    if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):
+        return REPLANNED_MAJOR
     if isinstance(event, StageLaidOut):
         return ADAPTIVE_MAJOR
     if isinstance(event, PipelineAbandoned):

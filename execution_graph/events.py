@@ -140,6 +140,15 @@ class PlanSummary:
     result_stage_id: int
     """The last QUERY stage: its outputs are the result, or the staged files."""
     is_fused: bool
+    frame_digest: Annotated[str, SPARSE] = ""
+    """What the rest of the query can be planned again from, by content; empty: it cannot."""
+    broadcast_bytes: Annotated[int, SPARSE] = 0
+    """Up to how many bytes Spark would broadcast."""
+
+    @property
+    def last_stage_id(self) -> int:
+        """Return the id of the stage whose success ends the job."""
+        return self.result_stage_id + (0 if self.sink is None else 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +168,60 @@ class JobPlanned:
     """That plan, by content."""
     at_ms: int
     type: Literal["job_planned"] = "job_planned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanBegun:
+    """Finished stages measured something that may change the plan: a task plans the rest of the query again."""
+
+    replan_id: int
+    """The stage of that task: the next free id."""
+    basis: tuple[tuple[int, int], ...]
+    """(stage, its attempt) of all stages that have begun, ascending: the new plan may read what they give."""
+    finished: tuple[int, ...]
+    """Those of them that are done, and have measured it."""
+    held: tuple[int, ...]
+    """The stages that have not begun, ascending: they wait for the new plan, but not for long."""
+    why: str
+    """For people."""
+    at_ms: int
+    type: Literal["replan_begun"] = "replan_begun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReplanned:
+    """A REPLAN task has ended: the rest of the query gets other stages, or, without *stages*, keeps its own."""
+
+    replan_id: int
+    task_attempt: int
+    executor_id: str
+    basis: tuple[tuple[int, int], ...]
+    """As in `ReplanBegun`. The event changes no plan once one of these stages has another attempt; and an attempt that
+    is done has one set of outputs."""
+    dropped: tuple[int, ...] = ()
+    """The stages that the new plan does without, ascending."""
+    stages: tuple[StageSpec, ...] = ()
+    """Ids from the next free one on, producers before consumers."""
+    result_stage_id: int = 0
+    frame_digest: str = ""
+    """What the next re-plan begins with, by content."""
+    explain_digest: str = ""
+    """The new stages' plans as text, by content."""
+    decisions: tuple[str, ...] = ()
+    """What changed and why, or why nothing did, for people."""
+    metrics: Annotated[TaskMetrics, SPARSE] = NO_METRICS
+    at_ms: int
+    type: Literal["stage_replanned"] = "stage_replanned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplanGivenUp:
+    """A re-plan took too long: the plan stays as it is."""
+
+    replan_id: int
+    reason: str
+    at_ms: int
+    type: Literal["replan_given_up"] = "replan_given_up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +344,9 @@ Event = Annotated[
     | LaunchesRepeated
     | TaskSucceeded
     | JobPlanned
+    | ReplanBegun
+    | StageReplanned
+    | ReplanGivenUp
     | PartitionsAdded
     | FeedEnded
     | TaskFailed

@@ -109,6 +109,31 @@ class AdaptivePolicy:
     """Stages that read no more than this in all become one task."""
     target_bytes: int = 64 * 1024 * 1024
     """What one task after an exchange shall read."""
+    replan: Annotated[Literal["", "on", "force"], SPARSE] = ""
+    """Whether the rest of the query is planned again by what was measured; ``force``: whenever a stage is done, by
+    sizes that are made up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replan:
+    """One time that the rest of the query was planned again (`replanning`)."""
+
+    replan_id: int
+    """Its stage."""
+    basis: tuple[tuple[int, int], ...]
+    finished: tuple[int, ...]
+    held: tuple[int, ...]
+    why: str
+    begun_ms: int
+    ended_ms: Annotated[int, SPARSE] = 0
+    """0: it is under way."""
+    is_taken: Annotated[bool, SPARSE] = False
+    dropped: Annotated[tuple[int, ...], SPARSE] = ()
+    """The stages that the new plan does without."""
+    explain_digest: Annotated[str, SPARSE] = ""
+    """The new stages' plans as text, by content."""
+    decisions: Annotated[tuple[str, ...], SPARSE] = ()
+    """What changed and why, or why nothing did, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +159,7 @@ class ExecutionGraph:
     spec_digest: str
     submitted_ms: int
     stages: tuple[Stage, ...]
-    """By id: `stages[i].spec.stage_id == i`; producers before consumers; the last one ends the job."""
+    """By id: `stages[i].spec.stage_id == i`; producers before consumers; `last_stage` ends the job."""
     limits: RetryLimits = field(default_factory=RetryLimits)
     plan: PlanSummary | None = None
     outcome: Outcome = field(default_factory=Active)
@@ -145,6 +170,8 @@ class ExecutionGraph:
     adaptive: Annotated[AdaptivePolicy | None, SPARSE] = None
     """Set for a job whose stages are laid out by what was measured. Only decisions depend on it, no event's effect, so
     a scheduler that does not know the field computes the same graph."""
+    replans: Annotated[tuple[Replan, ...], SPARSE] = ()
+    """In order; only the last one can be under way."""
     lost_lives: Annotated[tuple[ExecutorLife, ...], SPARSE] = ()
     """Lives that ended while outputs that were no longer needed were bound to them: remembered, because a later loss
     may make those outputs needed again, and then they have to be made first."""
@@ -200,6 +227,16 @@ class ExecutionGraph:
         """Return when the job's planning was first started, or None."""
         planning = self.stages[PLAN_STAGE_ID]
         return planning.started_ms if isinstance(planning, RunningStage | SuccessfulStage | FailedStage) else None
+
+    @property
+    def last_stage(self) -> Stage:
+        """Return the stage whose success ends the job: the last one, but for what a re-plan has left behind."""
+        return self.stages[-1 if self.plan is None or not self.replans else self.plan.last_stage_id]
+
+    @property
+    def replan(self) -> Replan | None:
+        """Return the re-plan that is under way."""
+        return self.replans[-1] if self.replans and not self.replans[-1].ended_ms else None
 
     @property
     def result_stage(self) -> Stage | None:

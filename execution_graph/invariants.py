@@ -15,6 +15,7 @@ from onager.execution_graph.stages import (
     Stage,
     StageWork,
     SuccessfulStage,
+    SupersededStage,
     TaskLedger,
     UnresolvedStage,
 )
@@ -34,16 +35,39 @@ def _of_graph(graph: ExecutionGraph) -> Iterator[str]:
     planned = tuple(s.spec for s in graph.stages[1:])
     if (graph.plan is None) != (not planned):
         yield "stages and plan summary do not come together"
-    fused = {s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage)}
-    why = check_stages(planned, fused) if planned else None
+    why = check_stages(planned, _unread(graph)) if planned else None
     if why is not None:
         yield why
     failed = [s for s in graph.stages if isinstance(s, FailedStage)]
     if bool(failed) != isinstance(graph.outcome, Failed):
         yield f"{len(failed)} stages failed, but the outcome is {graph.outcome.type}"
-    is_complete = graph.plan is not None and isinstance(graph.stages[-1], SuccessfulStage)
+    is_complete = graph.plan is not None and isinstance(graph.last_stage, SuccessfulStage)
     if is_complete != isinstance(graph.outcome, Succeeded):
-        yield f"the last stage is {graph.stages[-1].state}, but the outcome is {graph.outcome.type}"
+        yield f"the last stage is {graph.last_stage.state}, but the outcome is {graph.outcome.type}"
+    yield from _of_replans(graph)
+
+
+def _unread(graph: ExecutionGraph) -> set[int]:
+    """Return the stages that need no reader."""
+    found = {s.spec.stage_id for s in graph.stages if isinstance(s, FusedStage)}
+    if graph.replans:  # the new plan may do without what is done
+        found |= {s.spec.stage_id for s in graph.stages if isinstance(s, SuccessfulStage | SupersededStage)}
+        found |= {graph.last_stage.spec.stage_id, *(replan.replan_id for replan in graph.replans)}
+    return found
+
+
+def _of_replans(graph: ExecutionGraph) -> Iterator[str]:
+    for replan in graph.replans:
+        stage = graph.stages[replan.replan_id]
+        is_under_way = not replan.ended_ms
+        if is_under_way and replan is not graph.replans[-1]:
+            yield f"re-plan {replan.replan_id} is under way beside another one"
+        if stage.spec.work is not StageWork.REPLAN or is_under_way != isinstance(stage, RunningStage):
+            yield f"re-plan {replan.replan_id} ended at {replan.ended_ms}, and its stage is {stage.state}"
+        if lacking := [i for i in replan.dropped if not isinstance(graph.stages[i], SupersededStage)]:
+            yield f"re-plan {replan.replan_id} did without stages that are there: {lacking}"
+    if len(graph.replans) != sum(s.spec.work is StageWork.REPLAN for s in graph.stages):
+        yield "there are other stages of re-plans than re-plans"
 
 
 def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C901 - one after the other
@@ -70,6 +94,8 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C9
     if any(o.is_durable != (not o.incarnation) for o in ledger.outputs.values()):
         yield f"{name} has an output that is bound to a life though it outlives it, or the other way round"
     yield from _of_layout(graph, stage, name)
+    if isinstance(stage, SupersededStage):
+        yield from _of_superseded(graph, stage, name)
     if stage.spec.feed is not None:
         yield from _of_feed(stage, graph.stages[stage.spec.feed.stage_id], name)
     if isinstance(stage, RunningStage):
@@ -98,6 +124,13 @@ def _of_layout(graph: ExecutionGraph, stage: Stage, name: str) -> Iterator[str]:
     partitions = {source.stage_id: graph.stages[source.stage_id].spec.partitions for source in spec.inputs}
     if layout.reads and not covers(layout.reads, layout.planned_partitions, partitions):
         yield f"{name} does not read every bucket once"
+
+
+def _of_superseded(graph: ExecutionGraph, stage: SupersededStage, name: str) -> Iterator[str]:
+    if stage.spec.partitions or stage.spec.inputs or stage.ledger.outputs or stage.ledger.attempts:
+        yield f"{name} is superseded, and has tasks or inputs"
+    if any(source.stage_id == stage.spec.stage_id for s in graph.stages for source in s.spec.inputs):
+        yield f"{name} is superseded, and something reads it"
 
 
 def _of_feed(stage: Stage, feeding: Stage, name: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ Source: Spark's `CoalesceShufflePartitions` and `OptimizeSkewedJoin`, with their
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 from statistics import median
 from typing import Final
@@ -22,6 +23,7 @@ from onager.execution_graph.bucket_sizes import ranges, runs_up_to, sizes_by_buc
 from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.graph import AdaptivePolicy, ExecutionGraph
 from onager.execution_graph.laid_out import may_be_laid_out
+from onager.execution_graph.replanning import held_stages
 from onager.execution_graph.stages import ResolvedStage, Stage, StageInput, SuccessfulStage, TaskRead
 
 _MIB: Final = 1 << 20
@@ -41,11 +43,13 @@ def lay_out(graph: ExecutionGraph, slots: int, at_ms: int) -> tuple[StageLaidOut
     policy = graph.adaptive
     if policy is None or graph.pipeline is not None or not graph.is_active:
         return ()
-    ready = [stage for stage in graph.stages if isinstance(stage, ResolvedStage) and may_be_laid_out(stage)]
+    held = held_stages(graph, at_ms)
+    resolved = (s for s in graph.stages if isinstance(s, ResolvedStage) and s.spec.stage_id not in held)
+    ready = [stage for stage in resolved if may_be_laid_out(stage)]
     events: list[StageLaidOut] = []
     # The lowest stages of a tree read nothing that is not there, so they are among those that would start.
     if any(stage.spec.may_fuse for stage in ready):
-        events += _fusions(graph, policy.fuse_bytes, at_ms)
+        events += _fusions(graph, policy.fuse_bytes, at_ms, held)
     taken = {stage_id for event in events for stage_id in (event.stage_id, *event.fused)}
     for stage in ready:
         reads = () if stage.spec.stage_id in taken else _reads(graph, stage, policy, slots)
@@ -71,14 +75,17 @@ def _event(
 # ---------------------------------------------------------------- fusing
 
 
-def _fusions(graph: ExecutionGraph, most_bytes: int, at_ms: int) -> Iterator[StageLaidOut]:
-    """Yield the largest trees of stages that read no more than *most_bytes* in all, each as one stage."""
+def _fusions(
+    graph: ExecutionGraph, most_bytes: int, at_ms: int, held: AbstractSet[int] = frozenset()
+) -> Iterator[StageLaidOut]:
+    """Yield the largest trees of stages, none in *held*, that read no more than *most_bytes*, each as one stage."""
     readers = Counter(source.stage_id for stage in graph.stages for source in stage.spec.inputs)
     cost: dict[int, int] = {}
     """What a stage and all before it that are not done read, where they can be one task."""
     for stage in graph.stages:
         # What reads no other stage is there to be started at once, and nothing of it was measured.
-        if stage.spec.may_fuse and stage.spec.inputs and may_be_laid_out(stage):
+        may_go = stage.spec.may_fuse and stage.spec.stage_id not in held
+        if may_go and stage.spec.inputs and may_be_laid_out(stage):
             reads_bytes = _bytes_read(graph, stage, cost, readers, most_bytes)
             if reads_bytes <= most_bytes:
                 cost[stage.spec.stage_id] = reads_bytes

@@ -8,7 +8,7 @@ from onager.execution_graph.events import ExecutorLost
 from onager.execution_graph.failures import Failure, FailureKind
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph
 from onager.execution_graph.pipelined import abandoned, is_streaming
-from onager.execution_graph.settling import failed, settled, with_stage
+from onager.execution_graph.settling import failed, plan_kept, settled, with_stage
 from onager.execution_graph.stages import ExecutorLife, ResolvedStage, RunningStage, Stage, StageWork
 
 
@@ -19,6 +19,9 @@ def on_executor_lost(graph: ExecutionGraph, event: ExecutorLost) -> ExecutionGra
     for stage in graph.stages:
         lost = in_hands_of(life, stage) if isinstance(stage, RunningStage) else {}
         if not isinstance(stage, RunningStage) or not lost:
+            continue
+        if stage.spec.work is StageWork.REPLAN:
+            after = plan_kept(after, f"its executor was lost: {event.reason}", event.at_ms)
             continue
         if is_streaming(graph, stage):
             return abandoned(graph, event.reason, event.at_ms)

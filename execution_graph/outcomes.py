@@ -12,7 +12,7 @@ from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.losses import with_losses
 from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.pipelined import abandoned, is_streaming, streamed
-from onager.execution_graph.settling import bound, failed, settled, with_stage, with_successes
+from onager.execution_graph.settling import bound, failed, plan_kept, settled, with_stage, with_successes
 from onager.execution_graph.stages import (
     RetryPause,
     RunningStage,
@@ -23,6 +23,8 @@ from onager.execution_graph.stages import (
     TaskOutput,
 )
 
+_BY_OWN_EVENTS = (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED)
+"""These succeed by events of their own."""
 _MESSAGE_CHARS = 300
 """How much of a failure's message is kept for each partition that waits for its retry."""
 
@@ -30,7 +32,7 @@ _MESSAGE_CHARS = 300
 def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -> ExecutionGraph:
     """Apply consecutive successes of one attempt of one stage."""
     stage = running_stage(graph, events[0].stage_id, events[0].stage_attempt)
-    if stage is None or stage.spec.work in (StageWork.PLAN, StageWork.FEED):  # these succeed by events of their own
+    if stage is None or stage.spec.work in _BY_OWN_EVENTS:
         return graph
     outputs: dict[int, TaskOutput] = {}
     metrics: dict[int, TaskMetrics] = {}
@@ -71,12 +73,16 @@ def _cost_of_other(stage: RunningStage, event: TaskSucceeded) -> TaskMetrics:
     return TaskMetrics(run_ms=max(0, event.at_ms - other.launched_ms))
 
 
-def on_task_failed(graph: ExecutionGraph, event: TaskFailed) -> ExecutionGraph:
+def on_task_failed(  # noqa: PLR0911 - one for each consequence
+    graph: ExecutionGraph, event: TaskFailed
+) -> ExecutionGraph:
     """Apply a failure: the task is retried, the stage rolled back, the pipeline given up, or the job fails."""
     stage = running_stage(graph, event.stage_id, event.stage_attempt)
     if stage is None or held(stage, event.partition, event.task_attempt, event.executor_id) is None:
         return _on_late_fetch_failure(graph, event)
     failure = event.failure
+    if stage.spec.work is StageWork.REPLAN:
+        return plan_kept(graph, f"it failed: {failure.message[:_MESSAGE_CHARS]}", event.at_ms)
     if event.metrics:
         stage = replace(stage, ledger=stage.ledger.after_waste(event.metrics))
         graph = with_stage(graph, stage)

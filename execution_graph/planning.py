@@ -35,18 +35,17 @@ def _faults_of_stages(stages: tuple[StageSpec, ...], unread: Collection[int] = (
         for source in spec.inputs:
             if not 1 <= source.stage_id < spec.stage_id:
                 yield f"stage {spec.stage_id} reads stage {source.stage_id}, which is not an earlier one"
-    yield from _faults_of_feeds(stages)
-    read = {source.stage_id for spec in stages for source in spec.inputs}
-    read |= {spec.feed.stage_id for spec in stages if spec.feed is not None}
+    yield from _faults_of_feeds(stages, unread)
+    read = {stage_id for spec in stages for stage_id in spec.sources}
     for spec in stages[:-1]:
         if spec.stage_id not in read and spec.stage_id not in unread:
             yield f"stage {spec.stage_id} is read by no other, and is not the last"
 
 
-def _faults_of_feeds(stages: tuple[StageSpec, ...]) -> Iterator[str]:
+def _faults_of_feeds(stages: tuple[StageSpec, ...], unread: Collection[int]) -> Iterator[str]:
     feeds = {spec.stage_id for spec in stages if spec.work is StageWork.FEED}
     fed = [spec.feed.stage_id for spec in stages if spec.feed is not None]
-    if sorted(fed) != sorted(feeds):
+    if len({*fed}) < len(fed) or not {*fed} <= feeds <= {*fed, *unread}:
         yield f"the feeds are stages {sorted(feeds)}, and growing stages get partitions from stages {sorted(fed)}"
     for spec in stages:
         if spec.work is StageWork.FEED and spec.inputs:

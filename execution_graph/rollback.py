@@ -12,6 +12,7 @@ from onager.execution_graph.stages import (
     Stage,
     StageWork,
     SuccessfulStage,
+    SupersededStage,
     TaskLedger,
     UnresolvedStage,
 )
@@ -113,8 +114,10 @@ def _after_loss(stage: Stage, ledger: TaskLedger, *, is_lost: bool, has_inputs: 
             after = UnresolvedStage(spec=spec, attempt=attempt, ledger=ledger)
         case ResolvedStage() | UnresolvedStage() if is_lost:
             after = replace(stage, ledger=ledger)
-        case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage() | FailedStage() | FusedStage():
+        case SuccessfulStage() | RunningStage() | ResolvedStage() | UnresolvedStage():
             pass  # a successful stage keeps its outputs, whatever became of its inputs
+        case FailedStage() | FusedStage() | SupersededStage():
+            pass
     return after
 
 

@@ -12,6 +12,7 @@ from onager.execution_graph.attempts import held, running_stage
 from onager.execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
 from onager.execution_graph.failures import FailureKind
 from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.replanning import held_stages, limit_ms
 from onager.execution_graph.speculation import pop_speculative
 from onager.execution_graph.stages import (
     ExecutorLife,
@@ -21,6 +22,7 @@ from onager.execution_graph.stages import (
     RunningStage,
     RunningTask,
     StageWork,
+    SupersededStage,
 )
 
 
@@ -95,6 +97,16 @@ def paused_tasks(graph: ExecutionGraph, at_ms: int) -> tuple[PausedTask, ...]:
     return tuple(sorted(found))
 
 
+def held_tasks(graph: ExecutionGraph, at_ms: int) -> tuple[int, int]:
+    """Return how many pending tasks, of started stages and others, wait for a re-plan, and until when at most."""
+    if not graph.is_active or graph.replan is None or not (held := held_stages(graph, at_ms)):
+        return 0, 0
+    stages = [graph.stages[i] for i in sorted(held)]
+    started = sum(s.pending_count for s in stages if isinstance(s, RunningStage))
+    resolved = sum(s.spec.partitions - len(s.ledger.outputs) for s in stages if isinstance(s, ResolvedStage))
+    return started + resolved, graph.replan.begun_ms + limit_ms(graph)
+
+
 def running_count(graph: ExecutionGraph) -> int:
     """Return how many tasks executors hold."""
     if not graph.is_active:
@@ -103,10 +115,13 @@ def running_count(graph: ExecutionGraph) -> int:
 
 
 def revive(graph: ExecutionGraph, at_ms: int) -> StagesStarted | None:
-    """Return the event that starts every resolved stage, or None when there is none."""
+    """Return the event that starts every resolved stage that waits for no re-plan, or None when there is none."""
     if not graph.is_active:
         return None
-    resolved = tuple(s.spec.stage_id for s in graph.stages if isinstance(s, ResolvedStage))
+    held = held_stages(graph, at_ms)
+    resolved = tuple(
+        s.spec.stage_id for s in graph.stages if isinstance(s, ResolvedStage) and s.spec.stage_id not in held
+    )
     return StagesStarted(stage_ids=resolved, at_ms=at_ms) if resolved else None
 
 
@@ -115,18 +130,19 @@ def pop_next_tasks(
 ) -> TasksLaunched | TasksSpeculated | None:
     """Return the launch of up to *limit* tasks of the first running stage that has some for the slot, or None.
 
-    Stages come in the order of their ids; partitions that were launched before come ahead of fresh ones; those that
-    failed come only when their pause is over. A task that failed on the slot's executor is left to those of
-    *executors*, which take work, on which it did not fail, if there are any; as in Spark
-    (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a pipelined job's query go to executors that
-    can stream. If there is no task for the slot, it gets second attempts of stragglers, on another executor than the
-    first.
+    A re-plan comes first; stages that wait for it are left out. Others come in the order of their ids; partitions that
+    were launched before come ahead of fresh ones; those that failed come only when their pause is over. A task that
+    failed on the slot's executor is left to those of *executors*, which take work, on which it did not fail, if there
+    are any; as in Spark (`spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor`, 1). Tasks of a pipelined job's query
+    go to executors that can stream. If there is no task for the slot, it gets second attempts of stragglers, on another
+    executor than the first.
     """
     if not graph.is_active or limit <= 0:
         return None
     is_unfit = graph.is_pipelined and not slot.can_stream
-    for stage in graph.stages:
-        if not isinstance(stage, RunningStage) or stage.pending_count <= 0:
+    replan, held = graph.replan, held_stages(graph, at_ms)
+    for stage in graph.stages if replan is None else (graph.stages[replan.replan_id], *graph.stages):
+        if not isinstance(stage, RunningStage) or stage.pending_count <= 0 or stage.spec.stage_id in held:
             continue
         if is_unfit and stage.spec.work is StageWork.QUERY:
             continue
@@ -150,8 +166,10 @@ def pop_next_tasks(
 
 def has_task_for(graph: ExecutionGraph, slot: ExecutorSlot, at_ms: int, executors: Collection[str] = ()) -> bool:
     """Return whether the slot could be filled, perhaps only after `revive`; *executors* as above."""
-    if graph.is_active and any(isinstance(s, ResolvedStage) for s in graph.stages):
-        return True
+    if graph.is_active:
+        held = held_stages(graph, at_ms)
+        if any(isinstance(s, ResolvedStage) and s.spec.stage_id not in held for s in graph.stages):
+            return True
     return pop_next_tasks(graph, slot, 1, at_ms, executors) is not None
 
 
@@ -221,8 +239,8 @@ def can_judge(graph: ExecutionGraph, task: TaskRef) -> bool:
     if not 0 <= task.stage_id < len(graph.stages):
         return False
     stage = graph.stages[task.stage_id]
-    if isinstance(stage, FusedStage) or task.stage_attempt != stage.attempt:
-        return isinstance(stage, FusedStage) or task.stage_attempt < stage.attempt
+    if isinstance(stage, FusedStage | SupersededStage) or task.stage_attempt != stage.attempt:
+        return isinstance(stage, FusedStage | SupersededStage) or task.stage_attempt < stage.attempt
     running = stage.running.get(task.partition) if isinstance(stage, RunningStage) else None
     if running is not None:
         return task.task_attempt <= stage.ledger.last_known_attempt(task.partition, running.attempt)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from onager.execution_graph.failures import Failure
-from onager.execution_graph.graph import ExecutionGraph, Failed, Succeeded
+from onager.execution_graph.graph import ExecutionGraph, Failed, Replan, Succeeded
 from onager.execution_graph.latencies import TaskTimes
 from onager.execution_graph.maps import without
 from onager.execution_graph.operators import OperatorReport
@@ -17,6 +17,8 @@ from onager.execution_graph.stages import (
     StageSpec,
     StageWork,
     SuccessfulStage,
+    SupersededStage,
+    TaskLedger,
     TaskMetrics,
     TaskOutput,
     UnresolvedStage,
@@ -69,6 +71,34 @@ def failed(graph: ExecutionGraph, stage: RunningStage, failure: Failure, at_ms: 
     return replace(with_stage(graph, ended), outcome=outcome)
 
 
+def superseded(stage: Stage, at_ms: int) -> SupersededStage:
+    """Return *stage* after nobody wants it any more; what it has done was in vain."""
+    ledger = stage.ledger
+    return SupersededStage(
+        spec=replace(stage.spec, partitions=0, inputs=(), feed=None),
+        attempt=stage.attempt,
+        ended_ms=at_ms,
+        ledger=TaskLedger(
+            tasks_failed=ledger.tasks_failed,
+            tasks_lost=ledger.tasks_lost,
+            wasted=ledger.wasted.merge(ledger.metrics),
+        ),
+    )
+
+
+def plan_kept(graph: ExecutionGraph, why: str, at_ms: int) -> ExecutionGraph:
+    """Return *graph* after the re-plan that is under way came to nothing."""
+    replan = graph.replan
+    assert replan is not None
+    graph = with_stage(graph, superseded(graph.stages[replan.replan_id], at_ms))
+    return with_replan(graph, replace(replan, ended_ms=at_ms, decisions=(why,)))
+
+
+def with_replan(graph: ExecutionGraph, replan: Replan) -> ExecutionGraph:
+    """Return *graph* with *replan* in place of the last one."""
+    return replace(graph, replans=(*graph.replans[:-1], replan))
+
+
 def is_complete(stage: Stage) -> bool:
     """Return whether every partition of *stage* has an output, and no more of them can come."""
     return len(stage.ledger.outputs) == stage.spec.partitions and not stage.spec.is_growing
@@ -116,7 +146,7 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
     if is_pipelined:
         _end_what_nobody_reads(stages, at_ms)
     graph = replace(graph, stages=tuple(stages))
-    if graph.plan is not None and isinstance(stages[-1], SuccessfulStage):
+    if graph.plan is not None and isinstance(graph.last_stage, SuccessfulStage):
         return replace(graph, outcome=Succeeded(ended_ms=at_ms))
     return graph
 

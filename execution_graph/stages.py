@@ -10,6 +10,7 @@ Unresolved; lost outputs that are still needed take Successful back to Running, 
 gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
 A growing stage gets partitions in each state, and is not successful before its feed has ended (`feeds`).
 Unresolved and Resolved, of a stage that never launched a task, also lead to Fused: another stage's task computes it.
+Every state but Successful and Failed leads to Superseded: a new plan does without the stage (`replanned`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ class StageWork(StrEnum):
     """Write down every move that makes the staged files a dataset; one task."""
     PUBLISH = "publish"
     """Carry those moves out; one task."""
+    REPLAN = "replan"
+    """Plan the rest of a query again, by what was measured; one task, which is never tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,9 @@ class StageInput:
     many tasks as its inputs have buckets together)."""
     may_split: Annotated[bool, SPARSE] = False
     """Whether several tasks may read a bucket of it, each what some of its tasks gave."""
+    side: Annotated[Literal["", "shuffled", "broadcast", "joined"], SPARSE] = ""
+    """How it becomes a side of a join that may be planned otherwise by what was measured: shuffled, and could be
+    broadcast; broadcast; in another way. Empty: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,8 @@ class StageSpec:
     """Whether it gives the same rows when one task does all of it, within the stage that reads it."""
     may_merge: Annotated[bool, SPARSE] = False
     """Whether it gives the same rows when a task reads neighbouring buckets."""
+    expected_rows: Annotated[int, SPARSE] = 0
+    """How many rows Spark expected of it; 0 where it had no idea."""
     layout: Annotated[StageLayout | None, SPARSE] = None
     """Set once it is laid out; then `partitions` and `inputs` are those of the layout."""
     feed: Annotated[Feed | None, SPARSE] = None
@@ -125,6 +133,11 @@ class StageSpec:
     def is_growing(self) -> bool:
         """Return whether it may get more partitions."""
         return self.feed is not None and not self.feed.has_ended
+
+    @property
+    def sources(self) -> frozenset[int]:
+        """Return the stages that it does not do without: those that it reads, and the one that feeds it."""
+        return frozenset({i.stage_id for i in self.inputs} | ({self.feed.stage_id} if self.feed else set()))
 
 
 @quick_dataclass(frozen=True, slots=True, kw_only=True)
@@ -471,7 +484,21 @@ class FusedStage:
     state: Literal["fused"] = "fused"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupersededStage:
+    """A new plan does without it, or it was a new plan that was not taken; terminal.
+
+    It has no tasks and no inputs any more, and nobody reads it. Of its ledger only what was wasted is kept.
+    """
+
+    spec: StageSpec
+    attempt: int
+    ended_ms: int
+    ledger: TaskLedger = field(default_factory=TaskLedger)
+    state: Literal["superseded"] = "superseded"
+
+
 Stage = Annotated[
-    UnresolvedStage | ResolvedStage | RunningStage | SuccessfulStage | FailedStage | FusedStage,
+    UnresolvedStage | ResolvedStage | RunningStage | SuccessfulStage | FailedStage | FusedStage | SupersededStage,
     Field(discriminator="state"),
 ]

@@ -16,7 +16,10 @@ from onager.execution_graph.events import (
     LaunchesRepeated,
     PartitionsAdded,
     PipelineAbandoned,
+    ReplanBegun,
+    ReplanGivenUp,
     StageLaidOut,
+    StageReplanned,
     StagesStarted,
     StragglersFound,
     TaskFailed,
@@ -34,6 +37,7 @@ from onager.execution_graph.operators import OperatorReport
 from onager.execution_graph.outcomes import on_task_failed, on_tasks_succeeded
 from onager.execution_graph.pipelined import on_pipeline_abandoned
 from onager.execution_graph.planning import check_plan
+from onager.execution_graph.replanned import on_replan_begun, on_replan_given_up, on_stage_replanned
 from onager.execution_graph.settling import bound, failed, settled, with_successes
 from onager.execution_graph.speculation import on_stragglers_found, on_tasks_speculated
 from onager.execution_graph.stages import ResolvedStage, RunningStage, Stage, TaskLedger, TaskOutput, UnresolvedStage
@@ -63,6 +67,12 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return on_tasks_succeeded(graph, (event,))
         case JobPlanned():
             return _on_job_planned(graph, event)
+        case ReplanBegun():
+            return on_replan_begun(graph, event)
+        case StageReplanned():
+            return on_stage_replanned(graph, event)
+        case ReplanGivenUp():
+            return on_replan_given_up(graph, event)
         case PartitionsAdded() | FeedEnded():
             return on_fed(graph, event)
         case TaskFailed():

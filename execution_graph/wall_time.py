@@ -27,7 +27,10 @@ from onager.execution_graph.events import (
     JobPlanned,
     PartitionsAdded,
     PipelineAbandoned,
+    ReplanBegun,
+    ReplanGivenUp,
     StageLaidOut,
+    StageReplanned,
     StagesStarted,
     TaskFailed,
     TasksLaunched,
@@ -85,6 +88,7 @@ _WHOLE: Final = 1024
 """The weight of one task: a whole number, so that sums of weights are exact."""
 _RUNNING: Final = {
     StageWork.PLAN: TimeUse.PLANNING,
+    StageWork.REPLAN: TimeUse.PLANNING,
     StageWork.FEED: TimeUse.PLANNING,
     StageWork.QUERY: TimeUse.RUNNING,
 }
@@ -175,6 +179,13 @@ class WallTime:
                 self._succeeded(event)
             case JobPlanned():
                 self._planned(event)
+            case ReplanBegun():
+                self._stages[event.replan_id] = _Stage(StageWork.REPLAN, 1)
+                self._begin(event.replan_id)
+            case StageReplanned():
+                self._replanned(event)
+            case ReplanGivenUp():
+                self._supersede((event.replan_id,))
             case PartitionsAdded() | FeedEnded():
                 self._fed(event)
             case TaskFailed():
@@ -277,13 +288,31 @@ class WallTime:
         if event.fused_output is not None:
             self._is_done(1, self._stages[1], 0)
 
+    def _replanned(self, event: StageReplanned) -> None:
+        launch = self._ended((event.replan_id, 0, 0, event.task_attempt))
+        if launch is not None:
+            self._lay(launch, event.metrics)
+        self._supersede((event.replan_id, *event.dropped))
+        for spec in event.stages:
+            inputs = frozenset(source.stage_id for source in spec.inputs)
+            self._stages[spec.stage_id] = _Stage(spec.work, spec.partitions, inputs=inputs)
+
+    def _supersede(self, stage_ids: Iterable[int]) -> None:
+        """Note that nobody waits for these stages any more."""
+        for stage_id in stage_ids:
+            self._stage(stage_id).partitions = 0
+            self._open.discard(stage_id)
+            self._waste_all([key for key in self._live if key[0] == stage_id])
+
     def _failed(self, event: TaskFailed) -> None:
         launch = self._ended((event.stage_id, event.stage_attempt, event.partition, event.task_attempt))
         if launch is None:
             return
         self._lay_wasted(launch, event.metrics)
         stage = self._stage(event.stage_id)
-        if event.failure.kind is FailureKind.FETCH_FAILED:  # the stage begins again, after its input
+        if stage.work is StageWork.REPLAN:
+            self._supersede((event.stage_id,))
+        elif event.failure.kind is FailureKind.FETCH_FAILED:  # the stage begins again, after its input
             self._waste_all([k for k in self._live if k[0] == event.stage_id])
             self._open.discard(event.stage_id)
         elif pause_ms := self._pause_ms(stage, event.partition, event.failure):
@@ -359,7 +388,7 @@ class WallTime:
             plan_ms = cost.plan_ms or end_ms - launch.at_ms - cost.queued_ms  # before 1.6 nobody told
             back(TimeUse.PLANNING, plan_ms - cost.function_ms)
             back(TimeUse.FUNCTION, min(plan_ms, cost.function_ms))
-        elif launch.work in (StageWork.PLAN, StageWork.FEED):
+        elif launch.work in (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED):
             back(TimeUse.PLANNING, cost.run_ms - cost.function_ms)
             back(TimeUse.FUNCTION, min(cost.run_ms, cost.function_ms))
         elif launch.work is not StageWork.QUERY:

@@ -102,6 +102,8 @@ def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
             fused = (stage.plan_digest for stage in task_set.fused)
             digests = (task_set.plan_digest, task_set.inputs_digest, task_set.portion.digest, *fused)
             return tuple(BlobDigest(digest) for digest in digests if digest)
+        case pb.REPLAN:
+            return (BlobDigest(task_set.replan.frame_digest),)
         case pb.FEED:
             return tuple(BlobDigest(digest) for digest in (task_set.plan_digest, task_set.portion.digest) if digest)
         case pb.PUBLISH:

@@ -26,6 +26,7 @@ WORK: Final = {
     StageWork.FEED: pb.FEED,
     StageWork.PUBLISH_PLAN: pb.PUBLISH_PLAN,
     StageWork.PUBLISH: pb.PUBLISH,
+    StageWork.REPLAN: pb.REPLAN,
 }
 STATE: Final = {
     JobState.QUEUED: pb.QUEUED,

@@ -25,6 +25,8 @@ CLASS: Final = "onager.Kernel"
 """The facade of an executor."""
 GUARD: Final = "onager.plan.Guard"
 """The Spark session extension that keeps SQL from private files and from Java methods."""
+REFUSED: Final = "onager.failure.RefusedException"
+"""The exception with which the kernel says what it will not do, in words for people."""
 CLUSTER_PLUGIN: Final = "onager.jobs.UnwantedTasks"
 """The Spark plugin for a cluster's processes with which a task asks whether it is still wanted."""
 _LENGTH_BYTES: Final = 4
@@ -331,6 +333,55 @@ class FileFacts:
     root: str
 
 
+class FrameTools:
+    """Writes what queries can be planned again from, and plans them again."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        self._frames = jvm.java_class("onager.plan.Frame")
+        self._replanning = jvm.java_class("onager.plan.Replanning")
+
+    def write(
+        self, session: JavaObject, query: JavaObject, plan: JavaObject, exchanges: Mapping[int, int], target: Path
+    ) -> str:
+        """Write the frame of *query*, planned as *plan*, to *target*; return why there can be none, or "".
+
+        *exchanges* has the stages that exchanges end, by these' plan ids.
+        """
+        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
+        return str(self._frames.write(session, query, plan, ids, stages, str(target)))
+
+    def most_broadcast(self, session: JavaObject) -> int:
+        """Return up to how many bytes Spark broadcasts in *session*; below 0: none."""
+        return int(self._jvm.java_class("onager.spark43.Adaptive").mostBroadcast(session))
+
+    def replan(self, session: JavaObject, frame: bytes, begun: Sequence[Spec]) -> "NewPlan":
+        """Plan what is left of a query from *frame* in *session*; *begun*: as `Told` of `Replanning`."""
+        return NewPlan(self._jvm, self._replanning(session, frame, json.dumps(begun)))
+
+
+class NewPlan:
+    """What is left of a query, planned again."""
+
+    def __init__(self, jvm: Jvm, java: JavaObject) -> None:
+        self._jvm = jvm
+        self._java = java
+
+    @property
+    def plan(self) -> JavaObject:
+        """The physical plan."""
+        return self._java.plan()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is to be known about it; see `Replanning.facts`."""
+        return dict(json.loads(str(self._java.facts())))
+
+    def write(self, exchanges: Mapping[int, int], target: Path) -> str:
+        """Write its frame; see `FrameTools.write`."""
+        ids, stages = self._jvm.java_list(exchanges), self._jvm.java_list(exchanges.values())
+        return str(self._java.write(ids, stages, str(target)))
+
+
 class LeafTools:
     """Writes descriptions of plan leaves to files, and rebuilds leaves from them."""
 
@@ -388,8 +439,8 @@ class LeafTools:
 
 
 def read_growing(jvm: Jvm, session: JavaObject, from_files: int) -> None:
-    """Let reads in *session* be growing ones where a directory has at least *from_files* files; 0: never."""
-    getattr(jvm.java_class("onager.plan.GrowingReads"), "from")(session, from_files)
+    """Let reads in *session* be growing ones where a directory has at least *from_files* files."""
+    jvm.java_class("onager.plan.GrowingReads").enable(session, from_files)
 
 
 def _file_facts(facts: JavaObject) -> FileFacts:

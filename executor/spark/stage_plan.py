@@ -10,6 +10,8 @@ from typing import Literal
 
 MetricsWanted = Literal["off", "rows", "full"]
 """Which metrics of operators tasks report: none, those that count rows, all."""
+JoinSide = Literal["shuffled", "broadcast", "joined"]
+"""How an input becomes a side of a join: shuffled, and could be broadcast; broadcast; otherwise."""
 PLACEHOLDER_PREFIX = "onager-input:"
 """Followed by the decimal index into `StagePlan.inputs`."""
 

@@ -36,8 +36,9 @@ from onager.executor.spark.kernel import arrow_schema, check_lookups
 from onager.executor.spark.load import ProcessTree
 from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
-from onager.executor.spark.planning import FusedRun, cutter, plan_job, sql_script
+from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, sql_script
 from onager.executor.spark.planning.sizing import check_settings_known
+from onager.executor.spark.running.feed import find_more
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
@@ -108,6 +109,7 @@ class SparkWorker:
             pb.FEED: self._find_more,
             pb.PUBLISH_PLAN: self._plan_publish,
             pb.PUBLISH: self._publish,
+            pb.REPLAN: self._replan,
         }
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._tree = ProcessTree()
@@ -274,22 +276,18 @@ class SparkWorker:
         )
         return times.success(outcome)
 
+    def _replan(
+        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
+    ) -> pb.TaskSuccess:
+        del key, cancellation
+        return pb.TaskSuccess(plan=replan(task_set.replan, self._spark, blobs))
+
     def _find_more(
         self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
     ) -> pb.TaskSuccess:
         del key
         cancellation.check()
-        plan, before = decode(blobs[BlobDigest(task_set.plan_digest)]), blobs[BlobDigest(task_set.portion.digest)]
-        found = self._runner.next_portion(plan, before)
-        name = digest(found.content)
-        output = pb.TaskOutput(
-            nonce=new_nonce(), executor_id=self._executor_id, shared=True, rows=found.files, payload_digest=name
-        )
-        return pb.TaskSuccess(
-            output=output,
-            blobs=[pb.Blob(digest=name, content=found.content)],
-            feed=pb.FeedOutcome(added=found.partitions, ended=found.ended),
-        )
+        return find_more(task_set, blobs, Jvm.of(self._spark), self._runner.binder, self._executor_id)
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)

@@ -30,7 +30,7 @@ def _json(event: JobEvent) -> str:
     return json.dumps(known | event.fields, ensure_ascii=False)
 
 
-def what(event: JobEvent) -> str:  # noqa: C901, PLR0911 - one case a type
+def what(event: JobEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a type
     """Return what an event tells besides its type."""
     fields = event.fields
     match event.type:
@@ -52,6 +52,12 @@ def what(event: JobEvent) -> str:  # noqa: C901, PLR0911 - one case a type
         case "job_planned":
             stages = len(fields["stages"])
             return f"{stages} stage{'s' * (stages != 1)}, by {fields['executor_id']}"
+        case "replan_begun":
+            return f"stage {fields['replan_id']}: {fields['why']}"
+        case "stage_replanned":
+            return _replanned(fields)
+        case "replan_given_up":
+            return f"stage {fields['replan_id']}: the plan is kept: {fields['reason']}"
         case "executor_lost":
             return f"{fields['executor_id']}: {fields['reason']}"
         case "not_kept":
@@ -72,6 +78,14 @@ def _laid_out(fields: Mapping[str, Any]) -> str:
     reads = fields["reads"]
     tasks, buckets = len(reads), reads[-1]["end_bucket"]
     return f"stage {fields['stage_id']}: reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}"
+
+
+def _replanned(fields: Mapping[str, Any]) -> str:
+    result = "the plan is kept"
+    if stages := fields["stages"]:
+        without = f", without stage {_ranges(fields['dropped'])}" if fields["dropped"] else ""
+        result = f"new stages {_ranges(stage['stage_id'] for stage in stages)}{without}"
+    return f"stage {fields['replan_id']}: {result}: {'; '.join(fields['decisions'])}"
 
 
 def _tasks(fields: Mapping[str, Any]) -> str:

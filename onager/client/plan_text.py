@@ -64,22 +64,24 @@ def _stage_lines(stage: FinalStage, tasks: Sequence[TaskCost], hints: Sequence[H
     told = f"  {progress.state}"
     if progress.attempt:
         told += f" (attempt {progress.attempt})"
-    if not _is_fused(stage):
+    if _has_tasks(stage):
         told += f", {progress.successful} of {progress.partitions} task{'s' * (progress.partitions != 1)}"
     if progress.ended_ms:
         told += f", {seconds(progress.ended_ms - progress.started_ms)}"
     name = _cut(progress.name, WIDTH - len(head) - len(told))
     yield head + name.ljust(WIDTH - len(head) - len(told)) + told
-    if progress.work == "query" and not _is_fused(stage):
+    if progress.work == "replan":
+        yield from _wrapped("why ", progress.name.removeprefix("replan ").strip("()"))
+    if progress.work == "query" and _has_tasks(stage):
         yield from _facts(stage, tasks)
         yield from _operator_lines(stage)
     for hint in hints:
         yield from _wrapped(f"! {hint.kind}: ", hint.text)
 
 
-def _is_fused(stage: FinalStage) -> bool:
-    """Return whether the stage is computed by another one's task, where its operators are, too."""
-    return stage.progress.state == "fused"
+def _has_tasks(stage: FinalStage) -> bool:
+    """Return whether the stage has tasks of its own: not if another one's computes it, or a new plan lacks it."""
+    return stage.progress.state not in ("fused", "superseded")
 
 
 def _facts(stage: FinalStage, tasks: Sequence[TaskCost]) -> Iterator[str]:

@@ -25,6 +25,7 @@ class Work(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     QUERY: _ClassVar[Work]
     PUBLISH_PLAN: _ClassVar[Work]
     PUBLISH: _ClassVar[Work]
+    REPLAN: _ClassVar[Work]
     FEED: _ClassVar[Work]
 JOB_STATE_UNSPECIFIED: JobState
 QUEUED: JobState
@@ -39,6 +40,7 @@ PLAN: Work
 QUERY: Work
 PUBLISH_PLAN: Work
 PUBLISH: Work
+REPLAN: Work
 FEED: Work
 
 class View(_message.Message):
@@ -1065,7 +1067,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "portion", "may_grow")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -1084,6 +1086,7 @@ class TaskSet(_message.Message):
     INPUTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     FUSED_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
+    REPLAN_FIELD_NUMBER: _ClassVar[int]
     PORTION_FIELD_NUMBER: _ClassVar[int]
     MAY_GROW_FIELD_NUMBER: _ClassVar[int]
     job_id: str
@@ -1104,9 +1107,40 @@ class TaskSet(_message.Message):
     inputs_digest: str
     fused: _containers.RepeatedCompositeFieldContainer[FusedStage]
     reads: _containers.RepeatedCompositeFieldContainer[TaskRead]
+    replan: ReplanTask
     portion: StagePortion
     may_grow: bool
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ...) -> None: ...
+
+class ReplanTask(_message.Message):
+    __slots__ = ("frame_digest", "begun", "first_stage_id", "falsify")
+    FRAME_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    FALSIFY_FIELD_NUMBER: _ClassVar[int]
+    frame_digest: str
+    begun: _containers.RepeatedCompositeFieldContainer[BegunStage]
+    first_stage_id: int
+    falsify: str
+    def __init__(self, frame_digest: _Optional[str] = ..., begun: _Optional[_Iterable[_Union[BegunStage, _Mapping]]] = ..., first_stage_id: _Optional[int] = ..., falsify: _Optional[str] = ...) -> None: ...
+
+class BegunStage(_message.Message):
+    __slots__ = ("stage_id", "finished", "repeatable", "rows", "bytes", "tasks", "buckets")
+    STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    REPEATABLE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    stage_id: int
+    finished: bool
+    repeatable: bool
+    rows: int
+    bytes: int
+    tasks: int
+    buckets: int
+    def __init__(self, stage_id: _Optional[int] = ..., finished: _Optional[bool] = ..., repeatable: _Optional[bool] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., tasks: _Optional[int] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class FusedStage(_message.Message):
     __slots__ = ("stage_id", "plan_digest")
@@ -1173,14 +1207,16 @@ class TaskId(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., partition: _Optional[int] = ..., task_attempt: _Optional[int] = ...) -> None: ...
 
 class StageInput(_message.Message):
-    __slots__ = ("stage_id", "read", "may_split")
+    __slots__ = ("stage_id", "read", "may_split", "side")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
     MAY_SPLIT_FIELD_NUMBER: _ClassVar[int]
+    SIDE_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     read: str
     may_split: bool
-    def __init__(self, stage_id: _Optional[int] = ..., read: _Optional[str] = ..., may_split: _Optional[bool] = ...) -> None: ...
+    side: str
+    def __init__(self, stage_id: _Optional[int] = ..., read: _Optional[str] = ..., may_split: _Optional[bool] = ..., side: _Optional[str] = ...) -> None: ...
 
 class PlannedStage(_message.Message):
     __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan", "leaf_bytes", "may_fuse", "may_merge", "feed_stage_id", "portions")
@@ -1231,7 +1267,7 @@ class StageEstimate(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class PlanOutcome(_message.Message):
-    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result", "fused_op_metrics", "fused_bound_plan", "estimates")
+    __slots__ = ("stages", "arrow_schema", "schema_json", "plan", "blobs", "sink", "fused_output", "fused_metrics", "fused_inline_result", "fused_op_metrics", "fused_bound_plan", "estimates", "frame_digest", "broadcast_bytes", "decisions")
     STAGES_FIELD_NUMBER: _ClassVar[int]
     ARROW_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
@@ -1244,6 +1280,9 @@ class PlanOutcome(_message.Message):
     FUSED_OP_METRICS_FIELD_NUMBER: _ClassVar[int]
     FUSED_BOUND_PLAN_FIELD_NUMBER: _ClassVar[int]
     ESTIMATES_FIELD_NUMBER: _ClassVar[int]
+    FRAME_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BROADCAST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
     stages: _containers.RepeatedCompositeFieldContainer[PlannedStage]
     arrow_schema: bytes
     schema_json: str
@@ -1256,10 +1295,13 @@ class PlanOutcome(_message.Message):
     fused_op_metrics: bytes
     fused_bound_plan: str
     estimates: _containers.RepeatedCompositeFieldContainer[StageEstimate]
-    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ...) -> None: ...
+    frame_digest: str
+    broadcast_bytes: int
+    decisions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ..., frame_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., decisions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TaskSuccess(_message.Message):
-    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan", "feed", "bucket_sizes")
+    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan", "bucket_sizes", "feed")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     INLINE_RESULT_FIELD_NUMBER: _ClassVar[int]
@@ -1267,8 +1309,8 @@ class TaskSuccess(_message.Message):
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     OP_METRICS_FIELD_NUMBER: _ClassVar[int]
     BOUND_PLAN_FIELD_NUMBER: _ClassVar[int]
-    FEED_FIELD_NUMBER: _ClassVar[int]
     BUCKET_SIZES_FIELD_NUMBER: _ClassVar[int]
+    FEED_FIELD_NUMBER: _ClassVar[int]
     output: TaskOutput
     metrics: TaskMetrics
     inline_result: bytes
@@ -1276,9 +1318,9 @@ class TaskSuccess(_message.Message):
     blobs: _containers.RepeatedCompositeFieldContainer[Blob]
     op_metrics: bytes
     bound_plan: str
-    feed: FeedOutcome
     bucket_sizes: bytes
-    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., op_metrics: _Optional[bytes] = ..., bound_plan: _Optional[str] = ..., feed: _Optional[_Union[FeedOutcome, _Mapping]] = ..., bucket_sizes: _Optional[bytes] = ...) -> None: ...
+    feed: FeedOutcome
+    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., op_metrics: _Optional[bytes] = ..., bound_plan: _Optional[str] = ..., bucket_sizes: _Optional[bytes] = ..., feed: _Optional[_Union[FeedOutcome, _Mapping]] = ...) -> None: ...
 
 class FeedOutcome(_message.Message):
     __slots__ = ("added", "ended")
@@ -1343,7 +1385,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "feeds", "answered_by_call")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1358,8 +1400,8 @@ class RegisterExecutorRequest(_message.Message):
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STREAM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FETCHES_INPUTS_FIELD_NUMBER: _ClassVar[int]
-    FEEDS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_BY_CALL_FIELD_NUMBER: _ClassVar[int]
+    FEEDS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1374,9 +1416,9 @@ class RegisterExecutorRequest(_message.Message):
     address: str
     stream_address: str
     fetches_inputs: bool
-    feeds: bool
     answered_by_call: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., feeds: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ...) -> None: ...
+    feeds: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")

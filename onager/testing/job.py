@@ -124,11 +124,8 @@ class JobRun:
             for at in sorted({self._place(stage_id, p) for p in partitions}):
                 stage = self._stages[stage_id]
                 mine = [p for p in partitions if self._place(stage_id, p) == at]
-                self._start(at, stage, mine)
-
-    def _start(self, at: int, stage: _Stage, partitions: Sequence[int]) -> None:
-        fused = {StageId(i): self._stages[i].plans[at] for i in self._laid[stage.stage_id].fused}
-        self._runners[at].run(self._task_set(stage, partitions), stage.plans[at], self._came.put, fused)
+                fused = {StageId(i): self._stages[i].plans[at] for i in self._laid[stage_id].fused}
+                self._runners[at].run(self._task_set(stage, mine), stage.plans[at], self._came.put, fused)
 
     def _resolved(self) -> list[Task]:
         """Return the tasks of stages whose producers are done."""

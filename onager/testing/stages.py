@@ -160,7 +160,7 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
 def _cut(session: SparkSession, jvm: Jvm, analyzed: Any, column_names: list[str], config: HarnessConfig) -> StageGraph:
     datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
     plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
-    cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes)
+    cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes).stages
     stages = tuple(_stage(stage) for stage in cut_stages)
     return StageGraph(stages, arrow_schema(jvm_session(session), jvm, plan, column_names))
 

@@ -26,7 +26,12 @@ async def explained(graph: ExecutionGraph, blobs: BlobStore) -> Explained:
     """Return what the planner made of *graph*, as far as it is in the store."""
     if graph.plan is None or not graph.plan.explain_digest:
         return UNEXPLAINED
-    return await blobs.find(graph.plan.explain_digest, _read) or UNEXPLAINED
+    first = await blobs.find(graph.plan.explain_digest, _read) or UNEXPLAINED
+    for replan in graph.replans:
+        if replan.explain_digest and (later := await blobs.find(replan.explain_digest, _read)) is not None:
+            stages, rows = {**first.stages, **later.stages}, {**first.expected_rows, **later.expected_rows}
+            first = Explained(first.plan, stages, rows)
+    return first
 
 
 def _read(content: bytes) -> Explained:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from onager.execution_graph import ExecutionGraph, FusedStage, OperatorTotals, Stage
+from onager.execution_graph import ExecutionGraph, FusedStage, OperatorTotals, Stage, SupersededStage
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
 from onager.scheduler.api.explained import explained
@@ -45,7 +45,7 @@ async def final_plan(
 
 def _stage(stage: Stage, info: pb.StageInfo, expected: Mapping[str, int]) -> pb.FinalStage:
     spec = stage.spec
-    rows = None if isinstance(stage, FusedStage) else expected.get(str(spec.stage_id))
+    rows = None if isinstance(stage, FusedStage | SupersededStage) else expected.get(str(spec.stage_id))
     return pb.FinalStage(
         info=info,
         inputs=[pb.StageInput(stage_id=each.stage_id, read=each.read) for each in spec.inputs],

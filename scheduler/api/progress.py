@@ -108,7 +108,7 @@ class ProgressView:
             submitted_ms=graph.submitted_ms,
             started_ms=graph.started_ms or 0,
             ended_ms=graph.ended_ms or 0,
-            stages=[stage_info(stage, has_latencies=is_detailed) for stage in graph.stages],
+            stages=[stage_info(stage, graph.replans, has_latencies=is_detailed) for stage in graph.stages],
             waiting_for=self._waiting_for(graph),
             retry=self._retry(graph),
             exchange_bytes=self._sizes.of(graph),

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
-from onager.execution_graph import FailedStage, FusedStage, RunningStage, Stage, SuccessfulStage
+from onager.execution_graph import (
+    FailedStage,
+    FusedStage,
+    Replan,
+    RunningStage,
+    Stage,
+    SuccessfulStage,
+)
 from onager.execution_graph.latency import LatencyMetric
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
@@ -12,14 +19,14 @@ _MOST_TOLD: Final = 5
 """How many fused stages are named."""
 
 
-def stage_info(stage: Stage, *, has_latencies: bool = False) -> pb.StageInfo:
-    """Return a stage's progress, without its tasks."""
+def stage_info(stage: Stage, replans: Sequence[Replan] = (), *, has_latencies: bool = False) -> pb.StageInfo:
+    """Return a stage's progress, without its tasks; *replans*: those of its job."""
     running = len(stage.running) if isinstance(stage, RunningStage) else 0
     done = len(stage.ledger.outputs)
     ledger = stage.ledger
     info = pb.StageInfo(
         stage_id=stage.spec.stage_id,
-        name=_told_name(stage),
+        name=_told_name(stage, replans),
         work=stage.spec.work.value,
         state=stage.state,
         attempt=stage.attempt,
@@ -44,21 +51,36 @@ def stage_info(stage: Stage, *, has_latencies: bool = False) -> pb.StageInfo:
     return info
 
 
-def _told_name(stage: Stage) -> str:
-    """Return a stage's name, and how it was laid out, if it was."""
+def _told_name(stage: Stage, replans: Sequence[Replan]) -> str:
+    """Return a stage's name, and how it was laid out or planned again, if it was."""
     name, layout = stage.spec.name, stage.spec.layout
+    for replan in replans:
+        if replan.replan_id == stage.spec.stage_id:
+            return f"{name} ({told_replan(replan)})"
+        if stage.spec.stage_id in replan.dropped:
+            return f"{name} (superseded: planned again by stage {replan.replan_id})"
     if isinstance(stage, FusedStage):
         return f"{name} (fused into stage {stage.into})"
-    if stage.spec.is_growing:
-        return f"{name} (more tasks may come)"
     if layout is None:
-        return name
+        return f"{name} (more tasks may come)" if stage.spec.is_growing else name
     if layout.fused:
         told = ", ".join(map(str, layout.fused[:_MOST_TOLD]))
         more = f" and {len(layout.fused) - _MOST_TOLD} more" if len(layout.fused) > _MOST_TOLD else ""
         return f"{name} (with stage{'s' * (len(layout.fused) != 1)} {told}{more}, by what was measured)"
     buckets, tasks = layout.planned_partitions, stage.spec.partitions
     return f"{name} (reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}, by what was measured)"
+
+
+def told_replan(replan: Replan) -> str:
+    """Return why the rest of a query was planned again, and what came of it."""
+    if not replan.ended_ms:
+        return replan.why
+    result = "; ".join(replan.decisions)
+    if not replan.is_taken:
+        return f"{replan.why}; the plan is kept: {result}"
+    dropped = ", ".join(map(str, replan.dropped[:_MOST_TOLD])) + (", …" if len(replan.dropped) > _MOST_TOLD else "")
+    without = f"; without stage{'s' * (len(replan.dropped) != 1)} {dropped}" if replan.dropped else ""
+    return f"{replan.why}; a new plan: {result}{without}"
 
 
 def latency_lines(stage: Stage) -> list[pb.Latency]:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from onager.clock import Clock
-from onager.execution_graph import ExecutionGraph, ResolvedStage, available_tasks, paused_tasks, running_count
+from onager.execution_graph import (
+    ExecutionGraph,
+    ResolvedStage,
+    available_tasks,
+    held_tasks,
+    paused_tasks,
+    running_count,
+)
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.field_limits import MAX_LOADS
@@ -50,7 +57,8 @@ class JobLoads:
         self._ownership = ownership
         self._clock = clock
         self._pausing: dict[JobId, asyncio.TimerHandle] = {}
-        """Jobs with failed tasks that pause before a retry: looked at again when the first pause ends."""
+        """Jobs with failed tasks that pause before a retry, or stages that wait for a re-plan: looked at again when the
+        first of these is over."""
         self._known: dict[JobId, JobLoad] = {}
         self._resting: dict[JobId, asyncio.TimerHandle] = {}
         self._changes: dict[JobId, int] = {}
@@ -72,11 +80,13 @@ class JobLoads:
             return
         now_ms = self._clock.now_ms()
         paused = paused_tasks(job.graph, now_ms)
-        running, available = running_count(job.graph), available_in(job.graph) - len(paused)
+        held, held_until_ms = held_tasks(job.graph, now_ms)
+        running, available = running_count(job.graph), max(0, available_in(job.graph) - len(paused) - held)
         load = JobLoad(running, available, job.seq, self._heads.revision(job_id), is_counted=True)
         self._stop_pausing(job_id)
-        if paused:
-            pause_s = max(0, paused[0].until_ms - now_ms) / 1000
+        if paused or held:
+            until_ms = min([task.until_ms for task in paused[:1]] + [held_until_ms] * (held > 0))
+            pause_s = max(0, until_ms - now_ms) / 1000
             self._pausing[job_id] = asyncio.get_running_loop().call_later(pause_s, self._look_again, job, head)
         if self._ownership.is_mine(job_id):
             self._change += 1
@@ -85,7 +95,7 @@ class JobLoads:
         self._take(job_id, load, head)
 
     def _look_again(self, job: StoredJob, head: JobHead) -> None:
-        """Count tasks whose pause is over, unless something newer than *job* is known."""
+        """Count tasks whose pause or wait is over, unless something newer than *job* is known."""
         job_id = JobId(head.job_id)
         del self._pausing[job_id]
         known = self._known.get(job_id)

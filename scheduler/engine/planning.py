@@ -10,14 +10,19 @@ from onager.execution_graph import (
     Feed,
     FeedEnded,
     FeedEvent,
+    FusedStage,
     JobPlanned,
     OutputLayout,
     PartitionsAdded,
     PlanSummary,
     Portion,
+    Replan,
     StageInput,
+    StageReplanned,
     StageSpec,
     StageWork,
+    SuccessfulStage,
+    SupersededStage,
     check_stages,
     metrics_text,
     stage_fed_by,
@@ -29,6 +34,8 @@ from onager.redaction import shown_text
 from onager.scheduler import wire
 
 _KINDS = ("exchange", "result", "sink", "control")
+_MOST_DECISIONS = 20
+_SIDES = ("", "shuffled", "broadcast", "joined")
 
 
 def explanation(outcome: pb.PlanOutcome) -> bytes:
@@ -45,7 +52,7 @@ def planned(
 ) -> JobPlanned:
     """Return the event for a PLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
     outcome = success.plan
-    stages = tuple(_stage(stage) for stage in outcome.stages)
+    stages = _stages(outcome)
     is_fused = outcome.HasField("fused_output")
     _check_size(stages)
     why = check_stages(stages)
@@ -67,6 +74,8 @@ def planned(
         sink=sink,
         result_stage_id=result_stage_id,
         is_fused=is_fused,
+        frame_digest=_frame_of(outcome),
+        broadcast_bytes=outcome.broadcast_bytes,
     )
     fused = wire.output_from(outcome.fused_output, task.task_attempt, executor_id) if is_fused else None
     has_operators = is_fused and outcome.fused_bound_plan in {blob.digest for blob in outcome.blobs}
@@ -80,6 +89,40 @@ def planned(
         metrics=wire.metrics_from(outcome.fused_metrics if is_fused else success.metrics),
         op_metrics=op_metrics,
         bound_plan=outcome.fused_bound_plan if op_metrics else "",
+        at_ms=at_ms,
+    )
+
+
+def replanned(
+    graph: ExecutionGraph,
+    task: TaskKey,
+    executor_id: str,
+    success: pb.TaskSuccess,
+    explain_digest: BlobDigest,
+    at_ms: int,
+) -> StageReplanned:
+    """Return the event for a REPLAN task that succeeded; `PlanningError` when its outcome cannot be a plan."""
+    outcome, plan, replan = success.plan, graph.plan, _replan_of(graph, task)
+    stages = _stages(outcome)
+    if stages and plan is not None:
+        _check_size([*(stage.spec for stage in graph.stages[1:]), *stages])
+        if not all(stage.plan_digest for stage in stages):
+            raise PlanningError("the planner returned stages that do not fit together: a stage has no plan")
+        result = stages[-1].stage_id
+        stages = stages if plan.sink is None else (*stages, *_publishing(result))
+    decisions = [shown_text(text) for text in outcome.decisions[:_MOST_DECISIONS]]
+    return StageReplanned(
+        replan_id=task.stage_id,
+        task_attempt=task.task_attempt,
+        executor_id=executor_id,
+        basis=replan.basis,
+        dropped=_dropped(graph, stages) if stages else (),
+        stages=stages,
+        result_stage_id=result if stages else 0,
+        frame_digest=_frame_of(outcome) if stages else "",
+        explain_digest=explain_digest if stages else "",
+        decisions=tuple(decisions),
+        metrics=wire.metrics_from(success.metrics),
         at_ms=at_ms,
     )
 
@@ -109,6 +152,35 @@ def fed(graph: ExecutionGraph, task: TaskKey, executor_id: str, success: pb.Task
         metrics=wire.metrics_from(success.metrics),
         at_ms=at_ms,
     )
+
+
+def _replan_of(graph: ExecutionGraph, task: TaskKey) -> Replan:
+    if graph.replan is None or graph.replan.replan_id != task.stage_id:
+        raise PlanningError("nobody waits for this plan any more")
+    return graph.replan
+
+
+def _dropped(graph: ExecutionGraph, stages: Sequence[StageSpec]) -> tuple[int, ...]:
+    """Return the stages that are not done, and that *stages*, of which the last ends the job, do without."""
+    sources = {spec.stage_id: spec.sources for spec in (*(s.spec for s in graph.stages), *stages)}
+    needed, below = {stages[-1].stage_id}, [stages[-1].stage_id]
+    while below:
+        found = sources.get(below.pop(), frozenset()) - needed
+        needed |= found
+        below += found
+    over = (SuccessfulStage, FusedStage, SupersededStage)
+    left = [s.spec for s in graph.stages[1:] if not isinstance(s, over) and s.spec.work is not StageWork.REPLAN]
+    return tuple(spec.stage_id for spec in left if spec.stage_id not in needed)
+
+
+def _stages(outcome: pb.PlanOutcome) -> tuple[StageSpec, ...]:
+    expected = {each.stage_id: each.rows for each in outcome.estimates}
+    return tuple(_stage(stage, expected.get(stage.stage_id, 0)) for stage in outcome.stages)
+
+
+def _frame_of(outcome: pb.PlanOutcome) -> str:
+    """Return the digest of the frame if it came along."""
+    return outcome.frame_digest if outcome.frame_digest in {blob.digest for blob in outcome.blobs} else ""
 
 
 def _check_size(stages: Sequence[StageSpec]) -> None:
@@ -151,27 +223,29 @@ def _publishing(result_stage_id: int) -> tuple[StageSpec, StageSpec]:
     )
 
 
-def _stage(stage: pb.PlannedStage) -> StageSpec:
+def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
     if stage.work not in (pb.QUERY, pb.FEED, pb.WORK_UNSPECIFIED):
         raise PlanningError(f"the planner returned stage {stage.stage_id} of other work than a query's")
     kind = stage.output.kind or "result"
     if kind not in _KINDS:
         raise PlanningError(f"the planner returned stage {stage.stage_id} with an output of kind {kind!r}")
     for source in stage.inputs:
-        if source.read not in ("bucket", "all"):
-            raise PlanningError(f"the planner returned stage {stage.stage_id} that reads by {source.read!r}")
+        if source.read not in ("bucket", "all") or source.side not in _SIDES:
+            how = f"{source.read!r} as {source.side!r}"
+            raise PlanningError(f"the planner returned stage {stage.stage_id} that reads by {how}")
     return StageSpec(
         stage_id=stage.stage_id,
         name=stage.name or f"stage {stage.stage_id}",
         work=StageWork.FEED if stage.work == pb.FEED else StageWork.QUERY,
         plan_digest=stage.plan_digest or None,
         partitions=stage.partitions,
-        inputs=tuple(StageInput(s.stage_id, s.read, s.may_split) for s in stage.inputs),  # type: ignore[arg-type]
+        inputs=tuple(StageInput(s.stage_id, s.read, s.may_split, s.side) for s in stage.inputs),  # type: ignore[arg-type]
         output=OutputLayout(kind, max(1, stage.output.buckets)),  # type: ignore[arg-type]
         is_deterministic=stage.deterministic,
         leaf_bytes=stage.leaf_bytes,
         may_fuse=stage.may_fuse,
         may_merge=stage.may_merge,
+        expected_rows=expected_rows,
         feed=_feed(stage) if stage.feed_stage_id else None,
     )
 

@@ -18,6 +18,7 @@ from onager.execution_graph import (
     StageWork,
     apply_all,
     find_abandonment,
+    find_replan,
     find_stragglers,
     has_failed_somewhere,
     lay_out,
@@ -64,6 +65,8 @@ class Cluster:
     """Stores the inputs of stages that have many; without it they go with each launch."""
     may_lay_out: Callable[[], bool] = lambda: True
     """Returns whether every scheduler knows stages that are laid out by what was measured."""
+    may_replan: Callable[[], bool] = lambda: True
+    """Returns whether every scheduler knows plans that are made again."""
     may_grow: Callable[[], bool] = lambda: True
     """Returns whether every scheduler, and every executor that takes work, knows growing stages."""
 
@@ -153,12 +156,18 @@ class QueryCoordinator:
         return (await self._writers.record(self.job_id, lambda _: Decision([cancelled]))).graph
 
     def _revived(self, graph: ExecutionGraph) -> list[Event]:
-        """Return what starts every stage that can start, each laid out by what was measured."""
+        """Return what starts every stage that can start, each laid out by what was measured, or a new plan of them."""
         now_ms = self._clock.now_ms()
         events: list[Event] = []
+        if graph.adaptive is not None and (graph.replan is not None or self._cluster.may_replan()):
+            found = find_replan(graph, now_ms)
+            events += [] if found is None else [found]
+            graph = apply_all(graph, events)
         if graph.adaptive is not None and _has_resolved(graph) and self._cluster.may_lay_out():
-            events += lay_out(graph, self._cluster.slots(), now_ms)
-        started = revive(apply_all(graph, events), now_ms)
+            laid_out = lay_out(graph, self._cluster.slots(), now_ms)
+            events += laid_out
+            graph = apply_all(graph, laid_out)
+        started = revive(graph, now_ms)
         return events if started is None else [*events, started]
 
     def _pop(self, graph: ExecutionGraph, share: Share, limit: float, events: list[Event]) -> ExecutionGraph:

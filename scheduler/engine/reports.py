@@ -16,7 +16,9 @@ from onager.execution_graph import (
     Failure,
     FailureCause,
     FailureKind,
+    JobPlanned,
     Stage,
+    StageReplanned,
     StageSpec,
     StageWork,
     TaskFailed,
@@ -211,8 +213,8 @@ def _succeeded(
     known: _BoundPlans,
 ) -> _Taken:
     stage = graph.stages[key.stage_id]
-    if stage.spec.work is StageWork.PLAN:
-        return _planned(key, executor, success, at_ms)
+    if stage.spec.work in (StageWork.PLAN, StageWork.REPLAN):
+        return _planned(graph, key, executor, success, at_ms)
     output = success.output
     _check_names(output)
     blobs = _checked(success.blobs) if success.blobs else ()
@@ -245,14 +247,22 @@ def _bucket_sizes(graph: ExecutionGraph, spec: StageSpec, sizes: bytes) -> str:
     return sizes_text(sizes, spec.output.buckets, spec.partitions)
 
 
-def _planned(key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int) -> _Taken:
+def _planned(
+    graph: ExecutionGraph, key: TaskKey, executor: ExecutorSlot, success: pb.TaskSuccess, at_ms: int
+) -> _Taken:
     if not success.HasField("plan"):
         raise _Unusable("the planner reported success without a plan")
     outcome = success.plan
     if outcome.HasField("fused_output"):
         _check_names(outcome.fused_output)
     explanation = planning.explanation(outcome)
-    event = planning.planned(key, executor.executor_id, success, digest_of(explanation), at_ms)
+    event: JobPlanned | StageReplanned
+    if graph.stages[key.stage_id].spec.work is StageWork.PLAN:
+        event = planning.planned(key, executor.executor_id, success, digest_of(explanation), at_ms)
+    else:
+        event = planning.replanned(graph, key, executor.executor_id, success, digest_of(explanation), at_ms)
+        if not event.stages:
+            return event, (), None
     blobs = [*_checked(outcome.blobs), explanation]
     sent = {digest_of(content) for content in blobs}
     for stage in event.stages:

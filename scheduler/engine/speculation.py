@@ -1,4 +1,4 @@
-"""Looks regularly for stragglers in the jobs that want second attempts and that this scheduler drives."""
+"""Looks regularly for what takes too long in the jobs that this scheduler drives: stragglers, and re-plans."""
 
 from collections.abc import Callable, Collection, Iterator
 
@@ -6,7 +6,7 @@ import structlog
 
 from onager.clock import Clock
 from onager.errors import OnagerError
-from onager.execution_graph import SPECULATION_MAJOR, find_stragglers
+from onager.execution_graph import SPECULATION_MAJOR, find_replan, find_stragglers
 from onager.ids import JobId
 from onager.scheduler.cluster.ownership import Ownership
 from onager.scheduler.engine.local_driver import LocalDriver
@@ -45,6 +45,7 @@ class Speculation:
 
     async def look(self) -> None:
         """Look once; as long as some scheduler cannot read second attempts, there are none."""
+        await self._give_up_re_plans()
         if self._writes_major() < SPECULATION_MAJOR:
             return
         executors = self._executors()
@@ -53,6 +54,18 @@ class Speculation:
                 await self._local.coordinator(job_id).speculate(executors)
             except OnagerError as error:
                 log.warning("stragglers_not_noted", job_id=job_id, error=str(error))
+
+    async def _give_up_re_plans(self) -> None:
+        """End re-plans that have had their time: their tasks may hold the only slots in which anything is decided."""
+        now_ms = self._clock.now_ms()
+        for job_id in list(self._ownership.followed):
+            job = self._jobs.cached(job_id)
+            if job is None or job.graph.replan is None or find_replan(job.graph, now_ms) is None:
+                continue
+            try:
+                await self._local.coordinator(job_id).revive()
+            except OnagerError as error:
+                log.warning("re_plan_not_given_up", job_id=job_id, error=str(error))
 
     def _slow_jobs(self, executors: Collection[str]) -> Iterator[JobId]:
         """Yield the jobs that have stragglers, as far as is known without asking the store."""

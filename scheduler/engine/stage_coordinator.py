@@ -11,6 +11,7 @@ from onager.execution_graph import (
     StageWork,
     TaskRead,
     UnresolvedStage,
+    is_repeatable,
     is_streaming,
     stage_fed_by,
 )
@@ -41,6 +42,8 @@ class StageCoordinator:
             streams=streams.told(graph, stage_id) if streaming else [],
             output=wire.layout_message(stage.spec.output),
         )
+        if stage.spec.work is StageWork.REPLAN:
+            self._template.replan.CopyFrom(_replan(graph))
         self.inputs = pb.TaskSet(
             inputs=[] if streaming else [_locations(graph.stages[source.stage_id]) for source in stage.spec.inputs]
         )
@@ -88,6 +91,33 @@ class StageCoordinator:
             task_set.MergeFrom(self.inputs)
         task_set.tasks.extend(pb.TaskAttempt(partition=p, task_attempt=a) for p, a in tasks)
         return task_set
+
+
+def _replan(graph: ExecutionGraph) -> pb.ReplanTask:
+    """Return what a REPLAN task is told: what stages measured that were done when it began."""
+    replan, plan, policy = graph.replan, graph.plan, graph.adaptive
+    if replan is None or plan is None:
+        return pb.ReplanTask()
+    is_forced = policy is not None and policy.replan == "force"
+    return pb.ReplanTask(
+        frame_digest=plan.frame_digest,
+        first_stage_id=len(graph.stages),
+        falsify=f"{graph.job_id} {replan.replan_id}" if is_forced else "",
+        begun=[_begun(graph, i, is_finished=i in replan.finished) for i, _ in replan.basis],
+    )
+
+
+def _begun(graph: ExecutionGraph, stage_id: int, *, is_finished: bool) -> pb.BegunStage:
+    spec, outputs = graph.stages[stage_id].spec, graph.stages[stage_id].ledger.outputs.values()
+    return pb.BegunStage(
+        stage_id=stage_id,
+        finished=is_finished,
+        repeatable=is_repeatable(graph, stage_id),
+        rows=sum(output.rows for output in outputs) if is_finished else 0,
+        bytes=sum(output.bytes for output in outputs) if is_finished else 0,
+        tasks=spec.partitions,
+        buckets=spec.output.buckets,
+    )
 
 
 def _by_portion(feed: Feed, launch: LaunchEvent) -> Iterator[tuple[int, Portion, list[tuple[int, int]]]]:

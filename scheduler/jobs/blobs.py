@@ -379,8 +379,9 @@ def _chunk_ops(digest: BlobDigest, pieces: Sequence[bytes]) -> list[Op]:
 def blobs_of(graph: ExecutionGraph) -> set[BlobDigest]:
     """Return every blob that the job references."""
     digests = {graph.spec_digest}
-    if graph.plan is not None and graph.plan.explain_digest:
-        digests.add(graph.plan.explain_digest)
+    if graph.plan is not None:
+        digests |= {digest for digest in (graph.plan.explain_digest, graph.plan.frame_digest) if digest}
+    digests |= {replan.explain_digest for replan in graph.replans if replan.explain_digest}
     for stage in graph.stages:
         if stage.spec.plan_digest:
             digests.add(stage.spec.plan_digest)

@@ -1,18 +1,19 @@
-"""The conf keys ``onager.adaptive…``: stages of a job that are laid out by what was measured."""
+"""The conf keys ``onager.adaptive…``: jobs whose stages are laid out, and planned again, by what was measured."""
 
+from dataclasses import replace
 from typing import Final
 
 from onager.errors import InvalidSettingError
-from onager.execution_graph import ADAPTIVE_MAJOR, AdaptivePolicy
+from onager.execution_graph import ADAPTIVE_MAJOR, REPLANNED_MAJOR, AdaptivePolicy
 from onager.job_settings import ADAPTIVE, ADAPTIVE_FUSE_BYTES, SHUFFLE_TARGET_BYTES, bytes_of
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_exchange import pipeline_of
 
-_CHOICES = ("on", "off")
+_CHOICES = ("on", "off", "force")
 _DEFAULTS: Final = AdaptivePolicy()
 
 
-def adaptive_of(spec: pb.JobSpec, writes_major: int = ADAPTIVE_MAJOR) -> AdaptivePolicy | None:
+def adaptive_of(spec: pb.JobSpec, writes_major: int = REPLANNED_MAJOR) -> AdaptivePolicy | None:
     """Return by which sizes the job's stages are laid out, None if they are to stay as they were planned.
 
     They do while some scheduler could not read such records (all read versions up to *writes_major*), and in a job
@@ -25,6 +26,8 @@ def adaptive_of(spec: pb.JobSpec, writes_major: int = ADAPTIVE_MAJOR) -> Adaptiv
     text = spec.conf.get(ADAPTIVE, "")
     choice = text.strip().lower() or "off"
     if choice not in _CHOICES:
-        raise InvalidSettingError(ADAPTIVE, text, f"give {' or '.join(_CHOICES)}")
-    is_on = choice == "on" and writes_major >= ADAPTIVE_MAJOR and pipeline_of(spec) is None
-    return policy if is_on else None
+        raise InvalidSettingError(ADAPTIVE, text, "give on, off or force")
+    if choice == "off" or writes_major < ADAPTIVE_MAJOR or pipeline_of(spec) is not None:
+        return None
+    may_replan = writes_major >= REPLANNED_MAJOR
+    return replace(policy, replan="force" if choice == "force" else "on") if may_replan else policy

@@ -20,6 +20,7 @@ from onager.execution_graph import (
     JobState,
     Succeeded,
     SuccessfulStage,
+    SupersededStage,
     has_runnable_work,
 )
 from onager.ids import JobId
@@ -132,7 +133,7 @@ def shows(head: JobHead, graph: ExecutionGraph) -> bool:
 
 
 def _stages_done(graph: ExecutionGraph) -> int:
-    return sum(isinstance(s, SuccessfulStage | FusedStage) for s in graph.stages)
+    return sum(isinstance(s, SuccessfulStage | FusedStage | SupersededStage) for s in graph.stages)
 
 
 def _clean_up_owed(graph: ExecutionGraph) -> CleanUpOwed:

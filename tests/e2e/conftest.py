@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.support.processes.cluster import Cluster
+from tests.support.processes.cluster import START_TIMEOUT_S, Cluster
 from tests.support.spark.one_spark import stop_with_its_jvm
 from tests.support.waiting import until
 
@@ -122,7 +122,9 @@ class Gate:
         return [int(mark.name.removeprefix("held-")) for mark in self.directory.glob("held-*")]
 
     def wait(self, count: int = 1) -> list[int]:
-        return until(lambda: self.held() if len(self.held()) >= count else None, 60, f"{count} tasks at the gate")
+        return until(
+            lambda: self.held() if len(self.held()) >= count else None, START_TIMEOUT_S, f"{count} tasks at the gate"
+        )
 
     def forget(self) -> None:
         for mark in self.directory.glob("held-*"):

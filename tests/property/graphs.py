@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from onager.execution_graph import StageSpec, StageWork
+from onager.execution_graph import StageInput, StageSpec, StageWork
 from tests.unit.execution_graph.builder import feed, stage
 
 PARTITIONS = [1, 2, 2, 3, 4, 0]
@@ -45,6 +45,10 @@ def plans(draw: st.DrawFn, max_stages: int = 5) -> tuple[StageSpec, ...]:
                 reads=tuple(sorted(reads[stage_id])),
                 is_deterministic=draw(st.sampled_from([True, False])),
                 kind="exchange" if stage_id < count else "result",
+            ),
+            inputs=tuple(
+                StageInput(i, "bucket", side=draw(st.sampled_from(["", "shuffled", "broadcast", "joined"])))
+                for i in sorted(reads[stage_id])
             ),
             may_fuse=draw(st.booleans()),
             may_merge=draw(st.booleans()),

@@ -1,7 +1,7 @@
 """A job under any sequence of events: reordered, repeated and delayed."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,11 +29,14 @@ from onager.execution_graph import (
     JobState,
     PartitionsAdded,
     Pipeline,
+    ReplanBegun,
+    ReplanGivenUp,
     RetryLimits,
     RunningStage,
     RunningTask,
     SpeculationPolicy,
     StageLaidOut,
+    StageReplanned,
     StageSpec,
     StagesStarted,
     StageWork,
@@ -54,8 +57,11 @@ from onager.execution_graph import (
     encode_batch,
     encode_graph,
     find_abandonment,
+    find_replan,
     find_stragglers,
+    has_begun,
     has_runnable_work,
+    held_tasks,
     is_streaming,
     lay_out,
     lost_launches,
@@ -173,7 +179,9 @@ class World(RuleBasedStateMachine):
 
     def what_is_being_published_stands(self, before: ExecutionGraph) -> None:
         if is_publishing(before):
-            assert [s.ledger.outputs for s in before.stages[:-1]] == [s.ledger.outputs for s in self.graph.stages[:-1]]
+            assert [s.ledger.outputs for s in before.stages if s is not before.last_stage] == [
+                s.ledger.outputs for s in self.graph.stages if s is not self.graph.last_stage
+            ]
 
     def only_what_was_missing_is_made_again(self, before: ExecutionGraph, fetch: FetchFailure) -> None:
         if not self.graph.is_active or not 0 < fetch.stage_id < min(len(before.stages), len(self.graph.stages)):
@@ -256,6 +264,8 @@ class World(RuleBasedStateMachine):
             if plan.fused_output is not None:
                 self.writers[plan.fused_output.nonce] = (task.executor_id, task.incarnation)
             return plan
+        if stage.spec.work is StageWork.REPLAN:
+            return self.replanned_by(task)
         if stage.spec.work is StageWork.FEED:
             return self.found_by(stage, partition, task)
         success = TaskSucceeded(
@@ -309,7 +319,7 @@ class World(RuleBasedStateMachine):
         spec = stage.spec
         if spec.output.kind != "exchange":
             return ""
-        return sizes_text(bytes([1 + partition, 20 * spec.stage_id]), spec.output.buckets, spec.partitions)
+        return sizes_text(bytes([1 + partition, 20 * spec.stage_id % 256]), spec.output.buckets, spec.partitions)
 
     def rows_of(self, spec: StageSpec, partition: int, nonce: str) -> int:
         """Return what an execution writes, given what it reads now: the same again, unless it is not deterministic."""
@@ -326,11 +336,66 @@ class World(RuleBasedStateMachine):
             task_attempt=attempt,
             executor_id=executor,
             stages=self.specs,
-            summary=summary(result, sink=SINK if len(self.specs) > result else None, is_fused=self.is_fused),
+            summary=replace(
+                summary(result, sink=SINK if len(self.specs) > result else None, is_fused=self.is_fused),
+                frame_digest="" if self.is_fused else "frame",
+                broadcast_bytes=250,
+            ),
             fused_output=self.new_output() if self.is_fused else None,
             metrics=METRICS,
             at_ms=self.tick(),
         )
+
+    def replanned_by(self, task: RunningTask) -> StageReplanned:
+        """Return the report of a re-plan: the stages that have not begun come again, in other numbers of tasks."""
+        replan = self.graph.replan
+        assert replan is not None
+        event = StageReplanned(
+            replan_id=replan.replan_id,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            basis=replan.basis,
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+        stays = (StageWork.REPLAN, StageWork.FEED)
+        below = self.below_growing_stages()
+        gone = [s.spec for s in self.graph.stages[1:] if not has_begun(s) and s.spec.work not in stays]
+        gone = [
+            spec
+            for spec in gone
+            if self.graph.stages[spec.stage_id].state in ("unresolved", "resolved", "running")
+            and spec.stage_id not in below
+        ]
+        is_gone = {spec.stage_id for spec in gone}
+        if not gone or self.graph.last_stage.spec.stage_id not in is_gone or not set(replan.held) <= is_gone | below:
+            return event
+        first = len(self.graph.stages)
+        number = {spec.stage_id: first + n for n, spec in enumerate(gone)}
+        stages = tuple(
+            replace(
+                spec,
+                stage_id=number[spec.stage_id],
+                partitions=spec.partitions + (spec.work is StageWork.QUERY),
+                inputs=tuple(replace(i, stage_id=number.get(i.stage_id, i.stage_id)) for i in spec.inputs),
+            )
+            for spec in gone
+        )
+        assert self.graph.plan is not None
+        result = number.get(self.graph.plan.result_stage_id)
+        if result is None:
+            return event
+        return replace(
+            event, dropped=tuple(sorted(is_gone)), stages=stages, result_stage_id=result, frame_digest="frame"
+        )
+
+    def below_growing_stages(self) -> set[int]:
+        """Return what growing stages read, at any distance."""
+        found: set[int] = set()
+        for stage in reversed(self.graph.stages):
+            if stage.spec.feed is not None or stage.spec.stage_id in found:
+                found |= {source.stage_id for source in stage.spec.inputs}
+        return found
 
     def send(self, event: Event, *, arrives: bool) -> None:
         self.reports.append(event)
@@ -348,6 +413,7 @@ class World(RuleBasedStateMachine):
         streams=st.sampled_from([False, True, True]),
         pauses_ms=PAUSES,
         fuse_bytes=st.sampled_from([None, 0, 350, 10_000]),
+        replans=st.sampled_from(["", "on", "force", "force"]),
         is_prompt=st.sampled_from([True, True, True, False]),
         slots=st.integers(1, 4),
         portions=st.integers(0, 3),
@@ -363,6 +429,7 @@ class World(RuleBasedStateMachine):
         streams: bool,
         pauses_ms: tuple[int, ...],
         fuse_bytes: int | None,
+        replans: Literal["", "on", "force"],
         is_prompt: bool,
         slots: int,
         portions: int,
@@ -373,7 +440,7 @@ class World(RuleBasedStateMachine):
             limits,
             policy,
             Pipeline() if streams and not any(spec.feed for spec in specs) else None,
-            None if fuse_bytes is None else AdaptivePolicy(fuse_bytes=fuse_bytes),
+            None if fuse_bytes is None else AdaptivePolicy(fuse_bytes=fuse_bytes, replan=replans),
         )
         self.is_prompt, self.slots, self.portions = is_prompt, slots, portions
         self.plain = as_before(self.graph)
@@ -387,6 +454,10 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def stages_start(self) -> None:
+        found = find_replan(self.graph, self.tick())
+        if found is not None:
+            assert self.feed(found)
+            self.reports.append(found)
         for laid_out in lay_out(self.graph, self.slots, self.tick()):
             self.nothing_of_it_was_launched(laid_out)
             if self.is_prompt:
@@ -423,9 +494,11 @@ class World(RuleBasedStateMachine):
         self.nothing_paused_is_handed_out(event)
         paused = len(paused_tasks(self.graph, self.now_ms))
         assert event is None or available_tasks(self.graph) > paused
+        held, _ = held_tasks(self.graph, self.now_ms)
         pending = sum(s.pending_count for s in self.graph.stages if isinstance(s, RunningStage))
+        pending += sum(s.spec.partitions - len(s.ledger.outputs) for s in self.graph.stages if s.state == "resolved")
         if event is None:
-            assert pending == paused or not self.graph.is_active
+            assert pending == paused + held or not self.graph.is_active
             for stage in self.graph.stages:
                 if isinstance(stage, RunningStage) and self.graph.is_active:
                     for p in stage.speculatable:
@@ -433,7 +506,7 @@ class World(RuleBasedStateMachine):
                         assert executor in (stage.running[p].executor_id, *failed_on), "it could have run it"
             return
         if isinstance(event, TasksSpeculated):
-            assert pending == paused
+            assert pending == paused + held
         self.note_launch(event)
 
     @rule(executor=EXECUTORS, limit=st.integers(1, 3))
@@ -658,6 +731,25 @@ class World(RuleBasedStateMachine):
                 fused=tuple(n for n, _ in tasks),
                 at_ms=some["at_ms"],
             ),
+            ReplanBegun(
+                replan_id=len(self.graph.stages) if partition % 2 else partition,
+                basis=tasks,
+                finished=(partition,),
+                held=(attempt,),
+                why="nonsense",
+                at_ms=some["at_ms"],
+            ),
+            ReplanGivenUp(replan_id=partition, reason="nonsense", at_ms=some["at_ms"]),
+            StageReplanned(
+                replan_id=some["stage_id"],
+                task_attempt=attempt,
+                executor_id=some["executor_id"],
+                basis=tasks,
+                dropped=tuple(n for n, _ in tasks),
+                stages=tuple(replace(spec, stage_id=partition) for spec in self.specs[:1]),
+                result_stage_id=partition,
+                at_ms=some["at_ms"],
+            ),
             PartitionsAdded(
                 **(some | {"executor_id": "nobody"}),
                 partition=partition,
@@ -683,11 +775,10 @@ class World(RuleBasedStateMachine):
     @rule(data=st.data())
     def job_is_cancelled(self, data: st.DataObject) -> None:
         if data.draw(RARELY):
-            is_published = self.graph.stages[-1].spec.work is StageWork.PUBLISH
+            last = self.graph.last_stage
+            is_published = last.spec.work is StageWork.PUBLISH
             has_begun = is_published and bool(
-                running_count(self.graph)
-                and isinstance(self.graph.stages[-1], RunningStage)
-                and self.graph.stages[-1].running
+                running_count(self.graph) and isinstance(last, RunningStage) and last.running
             )
             was_active = self.graph.is_active
             changed = self.feed(JobCancelled(reason="enough", at_ms=self.tick()))
@@ -804,7 +895,7 @@ def without_cause(event: Event) -> Event:
 
 
 def is_publishing(graph: ExecutionGraph) -> bool:
-    last = graph.stages[-1]
+    last = graph.last_stage
     return last.spec.work is StageWork.PUBLISH and isinstance(last, RunningStage)
 
 

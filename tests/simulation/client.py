@@ -46,6 +46,7 @@ class SimulatedClient:
         self.name = f"client-{number}"
         self._exchange_rng = random.Random(f"exchange {number} {world.seed}")
         self._layout_rng = random.Random(f"layout {number} {world.seed}")
+        self._replan_rng = random.Random(f"replan {number} {world.seed}")
         self.process = world.loop.start_process(self.name)
         self._stubs = [OnagerSchedulerStub(Channel(world.network, r.address)) for r in world.replicas]
         self._at = rng.randrange(len(self._stubs))
@@ -74,7 +75,7 @@ class SimulatedClient:
         if fuse_bytes := self._layout_rng.choice(("", "", "0", "40", "80")):
             conf["onager.adaptive.fuseBytes"] = fuse_bytes
         if self._layout_rng.random() < 0.9:
-            conf["onager.adaptive"] = "on"
+            conf["onager.adaptive"] = self._replan_rng.choice(("on", "on", "force"))
         return conf
 
     @property

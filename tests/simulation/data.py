@@ -274,8 +274,17 @@ def portion_of(stage_id: int, portion: int, partitions: int) -> bytes:
 def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
     """Return what planning reports; a fused output is added by who ran it."""
     outcome = pb.PlanOutcome(arrow_schema=SCHEMA.serialize().to_pybytes(), schema_json="{}", plan="a plan")
-    for number, stage in enumerate(plan.stages, start=1):
+    add_stages(outcome, plan)
+    if plan.has_sink:
+        outcome.sink.CopyFrom(pb.Sink(path="/data/target", format="parquet", mode="overwrite"))
+    return outcome
+
+
+def add_stages(outcome: pb.PlanOutcome, plan: JobPlan, first: int = 1) -> None:
+    """Add the stages of *plan* to *outcome*, from *first* on."""
+    for number, stage in list(enumerate(plan.stages, start=1))[first - 1 :]:
         is_last = number == len(plan.stages)
+        sides = random.Random(f"sides {plan.family} {stage.inputs}")
         kind = ("sink" if plan.has_sink else "result") if is_last else "control" if stage.is_feed else "exchange"
         planned = outcome.stages.add(
             stage_id=number,
@@ -284,7 +293,12 @@ def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
             output=pb.OutputLayout(kind=kind, buckets=1 if is_last else stage.buckets),
             deterministic=stage.is_deterministic,
             inputs=[
-                pb.StageInput(stage_id=i, read="bucket", may_split=stage.may_split and i == stage.inputs[0])
+                pb.StageInput(
+                    stage_id=i,
+                    read="bucket",
+                    may_split=stage.may_split and i == stage.inputs[0],
+                    side=sides.choice(("", "shuffled", "broadcast", "joined")),
+                )
                 for i in stage.inputs
             ],
             feed_stage_id=stage.fed_by,
@@ -300,9 +314,6 @@ def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
             content = portion_of(number, 0, stage.planned)
             planned.portions.add(digest=digest(content), partitions=stage.planned)
             outcome.blobs.add(digest=digest(content), content=content)
-    if plan.has_sink:
-        outcome.sink.CopyFrom(pb.Sink(path="/data/target", format="parquet", mode="overwrite"))
-    return outcome
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from immutables import Map
 from onager.execution_graph import (
     ADAPTIVE_MAJOR,
     PIPELINED_MAJOR,
+    REPLANNED_MAJOR,
     SPECULATION_MAJOR,
     Event,
     ExecutionGraph,
@@ -18,8 +19,11 @@ from onager.execution_graph import (
     FailureKind,
     FusedStage,
     PipelineAbandoned,
+    ReplanBegun,
+    ReplanGivenUp,
     RunningStage,
     StageLaidOut,
+    StageReplanned,
     StageWork,
     StragglersFound,
     SuccessfulStage,
@@ -42,7 +46,7 @@ from onager.scheduler.jobs.job_log import HEADER_KEYSPACES, JobHeader, log_key, 
 from onager.scheduler.records import unpack
 from onager.state_backend import EventKind, Keyspace, KeyValue, WatchEvent
 from onager.state_backend.local import Group
-from tests.simulation.data import Exchange, Written
+from tests.simulation.data import Exchange, JobPlan, Written
 from tests.simulation.views import WATCHED
 from tests.simulation.worker import RunLedger
 
@@ -95,6 +99,8 @@ class Observer(RunLedger):
         self.succeeded: Counter[TaskKey] = Counter()
         self.counts: Counter[str] = Counter()
         self.found: list[str] = []
+        self.plans: dict[str, JobPlan] = {}
+        """New plans of jobs, by the digest of the plan of the stage with the result."""
         self._trace = trace
         self.losses: Counter[str] = Counter()
         """How often each executor was lost, or began another life: a snapshot does not show the events of its batch."""
@@ -120,6 +126,9 @@ class Observer(RunLedger):
 
     def trace(self, text: str) -> None:
         self._trace(text)
+
+    def replanned(self, result_digest: str, plan: JobPlan) -> None:
+        self.plans[result_digest] = plan
 
     def check(self) -> None:
         if self.found:
@@ -250,6 +259,8 @@ class Observer(RunLedger):
             self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
         if isinstance(event, StageLaidOut):
             self._laid_out(job, event, before)
+        if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):
+            self._replanned(job, event, before, after)
         if isinstance(event, StragglersFound | TasksSpeculated) and not self.do_all_read(SPECULATION_MAJOR):
             self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
         if isinstance(event, TasksSpeculated):
@@ -283,6 +294,22 @@ class Observer(RunLedger):
                 self.fail(f"{job.job_id}: stage {stage_id} is laid out, and tasks of it were launched")
             if stage.spec.layout is not None:
                 self.fail(f"{job.job_id}: stage {stage_id} is laid out twice")
+
+    def _replanned(
+        self, job: SeenJob, event: ReplanBegun | StageReplanned | ReplanGivenUp, before: Any, after: Any
+    ) -> None:
+        """A new plan is taken only while all that it is based on is as it was."""
+        if isinstance(event, ReplanBegun) and not self.do_all_read(REPLANNED_MAJOR):
+            self.fail(f"{job.job_id}: {event.type} is written, and a scheduler of the version before cannot read it")
+        if not isinstance(event, StageReplanned) or not after.replans or not after.replans[-1].is_taken:
+            return
+        self.counts["plans replaced"] += 1
+        self.counts["stages superseded while they ran"] += sum(
+            isinstance(before.stages[i], RunningStage) and bool(before.stages[i].running) for i in event.dropped
+        )
+        for stage_id, attempt in before.replans[-1].basis:
+            if before.stages[stage_id].attempt != attempt:
+                self.fail(f"{job.job_id} is planned by attempt {attempt} of stage {stage_id}, which is gone")
 
     def _header(self, keyspace: Keyspace, job_id: str, value: bytes | None) -> None:
         job = self.jobs.setdefault(job_id, SeenJob(job_id))

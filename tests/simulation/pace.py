@@ -18,10 +18,12 @@ from onager.execution_graph import (
     Stage,
     available_tasks,
     has_runnable_work,
+    held_stages,
     paused_tasks,
     pop_next_tasks,
     running_count,
 )
+from onager.execution_graph.replanning import limit_ms
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptState
 from onager.ids import TaskKey
@@ -119,10 +121,11 @@ class Pace:
         return any(not process.is_old for process in running)
 
     def _by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
-        """Return *graph* with those pauses before retries that are not over, going on at 0 ms.
+        """Return *graph* with those pauses before retries that are not over, and a re-plan, going on at 0 ms.
 
-        A replica whose clock is behind may take a pause for twice as long, and no longer.
+        A replica whose clock is behind may take a pause, or wait for a re-plan, for twice as long, and no longer.
         """
+        graph = self._with_replan_by_true_time(graph)
         if not any(isinstance(s, RunningStage) and s.paused for s in graph.stages):
             return graph
         now_s = self._world.loop.time()
@@ -138,6 +141,16 @@ class Pace:
             else:
                 stages.append(stage)
         return replace(graph, stages=tuple(stages))
+
+    def _with_replan_by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
+        replan = graph.replan
+        if replan is None:
+            return graph
+        now_s = self._world.loop.time()
+        since_s = self._pauses_since_s.setdefault((graph.job_id, "re-plan", replan.replan_id), now_s)
+        is_over = now_s - since_s >= 2 * limit_ms(graph) / 1000
+        timed = replace(replan, begun_ms=0, ended_ms=1 if is_over else 0)
+        return replace(graph, replans=(*graph.replans[:-1], timed))
 
     def _waiting(self) -> list[tuple[str, object]]:
         free = [
@@ -229,12 +242,19 @@ def _is_fit(graph: ExecutionGraph, slot: ExecutorSlot) -> bool:
     """Return whether a task of the job may go there: second attempts need another executor, streams an address."""
     if graph.is_pipelined and not slot.can_stream:
         return False
-    return any(isinstance(s, ResolvedStage) for s in graph.stages) or pop_next_tasks(graph, slot, 1, 0) is not None
+    return _has_stage_to_start(graph) or pop_next_tasks(graph, slot, 1, 0) is not None
+
+
+def _has_stage_to_start(graph: ExecutionGraph) -> bool:
+    held = held_stages(graph, 0)
+    return any(isinstance(s, ResolvedStage) and s.spec.stage_id not in held for s in graph.stages)
 
 
 def _could_run_now(graph: ExecutionGraph) -> bool:
+    if graph.replan is not None:
+        return False  # what has not begun waits for it
     is_all_paused = 0 < available_tasks(graph) == len(paused_tasks(graph, 0))
-    return has_runnable_work(graph) and (not is_all_paused or any(isinstance(s, ResolvedStage) for s in graph.stages))
+    return has_runnable_work(graph) and (not is_all_paused or _has_stage_to_start(graph))
 
 
 _TOLD = {

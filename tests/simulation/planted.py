@@ -52,6 +52,7 @@ from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_pipelines import OF_PIPELINES
 from tests.simulation.planted_records import OF_RECORDS
+from tests.simulation.planted_replans import OF_REPLANS
 from tests.simulation.planted_watches import OF_WATCHES
 
 _settle = JobStore._settle
@@ -493,4 +494,5 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_LAYOUTS,
     **OF_FEEDS,
     **OF_RECORDS,
+    **OF_REPLANS,
 }

@@ -10,6 +10,7 @@ LATELY = {
     "accepted-in-memory": 50,
     "append-expects-no-absence": 4,
     "both-attempts-count": 23,
+    "changed-basis-counts": 30,
     "conflict-ignored": 29,
     "cut-call-cancels": 71,
     "dry-job-stays-dry": 5,

@@ -61,6 +61,7 @@ def test_a_seed_tells_the_same_story_in_every_process(seed):
         pytest.param(75147310349, id="a-launch-is-said-to-be-that-of-a-scheduler-which-leaves-that-very-moment"),
         pytest.param(163897562340, id="slots-of-no-use-to-a-job-count-as-its-and-keep-it-from-those-that-are"),
         pytest.param(879475520074, id="a-slot-that-five-jobs-cannot-use-is-kept-from-the-sixth"),
+        pytest.param(13, id="a-re-plan-that-hangs-holds-the-only-slot"),
         pytest.param(7000570, id="a-poll-that-waits-turns-to-another-scheduler-with-its-old-list"),
     ],
 )

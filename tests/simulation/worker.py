@@ -29,6 +29,7 @@ from tests.simulation.data import (
     value_in,
 )
 from tests.simulation.loop import VirtualClock
+from tests.simulation.replans import frame, has_frame, plan_of, replanned
 
 
 @dataclass(slots=True)
@@ -46,6 +47,9 @@ _LOOK_AGAIN_S = 0.05
 """How soon a reader asks again for rows that are not there yet."""
 _EARLY = 0.15
 """How many readers need not all rows of those that they read from."""
+_STUCK = 0.1
+"""How many re-plans do not end by themselves."""
+_FOR_EVER_S = 1e6
 _TELLING = 0.9
 """How many stages' tasks tell how large their buckets are."""
 
@@ -86,6 +90,8 @@ class SimulatedWorker:
             takes_s = self._rng.uniform(0.01, 0.3)
             if self._rng.random() < self._rates().slow:
                 takes_s += self._rng.uniform(0, 5)
+            if assignment.task_set.work == pb.REPLAN and self._rng_of(key).random() < _STUCK:
+                takes_s = _FOR_EVER_S
             if assignment.task_set.pipelined:
                 nonce = secrets.token_hex(8)
                 self._exchange.streams[key] = Stream(self._life, self.stream_address, nonce)
@@ -238,10 +244,18 @@ class SimulatedWorker:
                 plan = JobPlan.parse(decode_spec(assignment.blobs[task_set.spec_digest]).sql.text)
                 plan = plan.growing() if task_set.may_grow else plan
                 success.plan.CopyFrom(outcome_of(plan))
+                if has_frame(plan):
+                    frame(success.plan, plan)
                 success.output.nonce, success.output.shared = "plan", True
                 if plan.is_fused:
                     inline = self._write(key._replace(stage_id=1), plan, {}, success.plan.fused_output)
                     success.plan.fused_inline_result = inline
+            case pb.REPLAN:
+                plan = plan_of(assignment.blobs[task_set.replan.frame_digest])
+                outcome, new = replanned(plan, task_set.replan, self._rng_of(key))
+                success.plan.CopyFrom(outcome)
+                if outcome.stages:
+                    self._ledger.replanned(outcome.stages[-1].plan_digest, new)
             case pb.QUERY:
                 plan = self._plan_of(assignment)
                 place = _place(key, assignment) if task_set.portion.digest else None
@@ -278,6 +292,10 @@ class SimulatedWorker:
     def _plan_of(self, assignment: Assignment) -> JobPlan:
         content = assignment.blobs[assignment.task_set.plan_digest]
         return JobPlan.parse(content.decode().rpartition(" stage ")[0])
+
+    @staticmethod
+    def _rng_of(key: TaskKey) -> random.Random:
+        return random.Random(f"replan {key.job_id} {key.stage_id}")
 
     @staticmethod
     def _rng_of_sizes(key: TaskKey) -> random.Random:
@@ -337,6 +355,7 @@ class RunLedger(Protocol):
     """What really happened on executors, for the oracles; implemented by `observer.Observer`."""
 
     def trace(self, text: str) -> None: ...
+    def replanned(self, result_digest: str, plan: JobPlan) -> None: ...
     def given(self, life: str, task_set: pb.TaskSet) -> None: ...
     def began(self, life: str, key: TaskKey) -> None: ...
     def ended(self, life: str, key: TaskKey, report: pb.TaskReport) -> None: ...

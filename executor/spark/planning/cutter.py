@@ -8,7 +8,7 @@ tasks of a stage run.
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -20,6 +20,7 @@ from onager.errors import UnsupportedPlanError
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import PlanTools, jvm_session
+from onager.executor.spark.planning.boundaries import NOTHING_BEGUN, BegunStages, Boundary
 from onager.executor.spark.planning.determinism import is_deterministic
 from onager.executor.spark.planning.job_session import planned_settings
 from onager.executor.spark.planning.marks import marks_of
@@ -40,6 +41,7 @@ from onager.executor.spark.stage_plan import (
     PLACEHOLDER_PREFIX,
     ExchangeInput,
     HashOutput,
+    JoinSide,
     LeafInput,
     MetricsWanted,
     ResultOutput,
@@ -53,6 +55,7 @@ from onager.executor.spark.stage_plan import (
 
 HASH_PARTITIONINGS = frozenset({"HashPartitioning", "ShufflePartitionIdPassThrough"})
 """The partitionings with an expression for the bucket; the second one is that of `repartitionById`."""
+_ENDS = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec"})
 KNOWN_PARTITIONINGS = HASH_PARTITIONINGS | {"RangePartitioning", "RoundRobinPartitioning", "SinglePartition"}
 LOOKED_UP = leaves.LEAVES | EXCHANGES | SUBQUERIES | KNOWN.keys() | KNOWN_PARTITIONINGS
 """The classes of Spark that this package recognises by name."""
@@ -79,6 +82,8 @@ class CutStage:
     """Whether a task may read neighbouring buckets."""
     may_split: frozenset[int] = frozenset()
     """The stages of which several tasks may read a bucket, each some producers' part."""
+    sides: Mapping[int, JoinSide] = field(default_factory=dict)
+    """How what stages give, by their ids, becomes a side of a join that may be planned otherwise."""
     feed: "CutFeed | None" = None
     """Set if it gets more partitions while it runs."""
     is_feed: bool = False
@@ -104,7 +109,7 @@ def cut_plan(
     parallel_sort_bytes: int,
     metrics: MetricsWanted = "rows",
     may_grow: bool = False,
-) -> list[CutStage]:
+) -> "Cut":
     """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
         cutter = Cutter(
@@ -118,7 +123,18 @@ def cut_plan(
             metrics=metrics,
             may_grow=may_grow,
         )
-        return cutter.cut()
+        return Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A plan that was cut."""
+
+    stages: list[CutStage]
+    exchanges: Mapping[int, int]
+    """The stages that end at exchanges from which a new plan could read, by these' ids in the plan."""
+    subqueries: Mapping[str, int]
+    """The stages that give the values of subqueries, by these' names."""
 
 
 @dataclass(slots=True)
@@ -149,12 +165,15 @@ class Cutter:
         scratch: Path,
         parallel_sort_bytes: int,
         metrics: MetricsWanted = "rows",
+        first_stage_id: int = 1,
+        begun: BegunStages = NOTHING_BEGUN,
         may_grow: bool = False,
     ) -> None:
         """Prepare to cut *plan*, which the JVM session *session* made.
 
         A sort that reads at least *parallel_sort_bytes* runs in several tasks; *scratch* is an empty directory. Stages
-        whose files are not all listed get the rest while they run, if they *may_grow*.
+        are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. Those whose files are
+        not all listed get the rest while they run, if they *may_grow*.
         """
         self._jvm = jvm
         self._session = session
@@ -165,6 +184,8 @@ class Cutter:
         self._column_names = tuple(column_names)
         self._parallel_sort_bytes = parallel_sort_bytes
         self._metrics = metrics
+        self._first_stage_id = first_stage_id
+        self._begun = begun
         self._may_grow = growing_leaves(self._outline) if may_grow else frozenset()
         self._described: dict[int, leaves.DescribedLeaf] = {}
         self._partitions: dict[int, int] = {}
@@ -188,6 +209,17 @@ class Cutter:
                 DEFAULT_ADVICE,
             ) from e
         return _with_sole_readers(self.stages)
+
+    def exchanges(self) -> dict[int, int]:
+        """Return the stages of exchanges from which a new plan could read, once the plan is cut, by these' plan ids."""
+        ends = [node for node in self._outline.nodes if node.kind in _ENDS and not _brings_buckets(node)]
+        return {node.plan_id: self._produced[node.plan_id] for node in ends if node.plan_id in self._produced}
+
+    def subqueries(self) -> dict[str, int]:
+        """Return the stages of subqueries, once the plan is cut, by their names."""
+        nodes = [node for node in self._outline.nodes if node.kind == "SubqueryExec"]
+        made = {node.particulars: self._produced[node.plan_id] for node in nodes if node.plan_id in self._produced}
+        return {**self._begun.subqueries, **made}
 
     # ------------------------------------------------------------ what can be cut
 
@@ -229,7 +261,7 @@ class Cutter:
         is_sorted = isinstance(output, SortedOutput)
         if exchange is not None and is_sorted:
             fragment = self._tools.sorted(self._outline.handle(exchange), fragment)
-        written = self._scratch / f"fragment-{len(self.stages) + 1}"
+        written = self._scratch / f"fragment-{len(self.stages)}"
         text = self._tools.finish(fragment, written)
         plan = StagePlan(
             fragment=written.read_bytes(),
@@ -244,9 +276,10 @@ class Cutter:
             self._outline, root, output, partitions=plan.partitions, exchange=exchange, arriving=draft.arriving
         )
         feed = self._feed(draft.growing) if draft.growing is not None else None
+        stage_id = self._next_stage_id
         self.stages.append(
             CutStage(
-                stage_id=len(self.stages) + 1,
+                stage_id=stage_id,
                 name=self._name(root, draft, limit, is_sorted=is_sorted),
                 plan=plan,
                 is_deterministic=is_deterministic(self._outline, root, output, limit=limit, arriving=draft.arriving),
@@ -257,14 +290,19 @@ class Cutter:
                 may_merge=marks.may_merge,
                 feed=feed,
                 may_split=frozenset(self._produce(self._outline.nodes[index]) for index in marks.may_split),
+                sides={self._produce(self._outline.nodes[index]): side for index, side in marks.sides.items()},
             )
         )
-        return len(self.stages)
+        return stage_id
+
+    @property
+    def _next_stage_id(self) -> int:
+        return self._first_stage_id + len(self.stages)
 
     def _feed(self, leaf: leaves.DescribedLeaf) -> CutFeed:
         """Append the stage that finds more of *leaf*."""
         assert leaf.growth is not None
-        stage_id = len(self.stages) + 1
+        stage_id = self._next_stage_id
         plan = StagePlan(leaf.growth.source, (), SingleOutput(), 1, (), self._conf, "off")
         text = f"lists what is left of {leaf.label}"
         self.stages.append(
@@ -277,10 +315,20 @@ class Cutter:
         return f"{name} → sort" if is_sorted else name
 
     def _produce(self, exchange: PlanNode) -> int:
-        """Return the id of the stage whose output *exchange* carries; cut it on first use."""
+        """Return the id of the stage whose output *exchange* carries; cut it on first use, unless it has begun."""
+        if (boundary := self._boundary(exchange)) is not None:
+            return boundary.stage_id
         if exchange.plan_id not in self._produced:
             self._produced[exchange.plan_id] = self._stage(exchange.child, self._output(exchange), exchange=exchange)
         return self._produced[exchange.plan_id]
+
+    def _boundary(self, exchange: PlanNode) -> Boundary | None:
+        """Return the earlier stage that is read at *exchange*; a broadcast can read one just as it is."""
+        if exchange.kind == "BroadcastExchangeExec":
+            exchange = exchange.child
+            found = self._begun.at(exchange)
+            return None if found is None or found.is_sorted else found
+        return self._begun.at(exchange)
 
     def _output(self, exchange: PlanNode) -> StageOutput:
         if exchange.kind != "ShuffleExchangeExec":
@@ -384,9 +432,11 @@ class Cutter:
         if exchange.kind == "BroadcastExchangeExec":
             self._replace(draft, node, self._broadcast(draft, node))
             return
-        producer = self._produce(exchange)
-        output = self.stages[producer - 1].plan.output
-        ordering = output.ordering if isinstance(output, SortedOutput) else b""
+        producer, ordering = self._produce(exchange), b""
+        if (boundary := self._boundary(exchange)) is not None:
+            ordering = self._tools.ordering(self._outline.handle(exchange)) if boundary.is_sorted else b""
+        elif isinstance(output := self.stages[producer - self._first_stage_id].plan.output, SortedOutput):
+            ordering = output.ordering
         source = ExchangeInput(producer, reads_all=False, partitions=self._tasks(exchange), ordering=ordering)
         make = self._tools.placeholder_with_bucket if _brings_buckets(exchange) else None
         self._replace(draft, node, self._placeholder(draft, node, source, make))
@@ -433,7 +483,8 @@ class Cutter:
             exchange = self._outline.original(node)
             if exchange.kind == "BroadcastExchangeExec":
                 return 1
-            return self._buckets(exchange)
+            boundary = self._boundary(exchange)
+            return self._buckets(exchange) if boundary is None else boundary.partitions
         rule = KNOWN[node.kind].tasks
         if rule is Tasks.ONE or node.looks_at_all_partitions:
             return 1

@@ -61,12 +61,21 @@ def job_session(spec: pb.JobSpec, base: SparkSession) -> Iterator[SparkSession]:
 
     It shares only the running Spark with *base*; its views, functions and settings end with it.
     """
+    with session_with(base, {}) as session:
+        apply_settings(session, spec.conf)
+        yield session
+
+
+@contextmanager
+def session_with(base: SparkSession, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yield a new session with the settings *conf*, active in this thread within the context."""
     session = base.newSession()
     jvm_sessions = Jvm.of(base).java_class("org.apache.spark.sql.classic.SparkSession")
     before = jvm_sessions.getActiveSession()
     jvm_sessions.setActiveSession(jvm_session(session))
     try:
-        apply_settings(session, spec.conf)
+        for key, value in conf.items():
+            session.conf.set(key, value)
         yield session
     finally:
         if before.isDefined():

@@ -10,14 +10,14 @@
 Source: Spark's CoalesceShufflePartitions and OptimizeSkewedJoin.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from onager.executor.spark.leaves import LEAVES
-from onager.executor.spark.planning.nodes import EXCHANGES, KNOWN, Tasks
+from onager.executor.spark.planning.nodes import BEGUN, EXCHANGES, KNOWN, Tasks
 from onager.executor.spark.planning.outline import Outline, PlanNode
-from onager.executor.spark.stage_plan import ResultOutput, StageOutput
+from onager.executor.spark.stage_plan import JoinSide, ResultOutput, StageOutput
 
 FREE_ORIGINS = frozenset(
     {"ENSURE_REQUIREMENTS", "REPARTITION_BY_COL", "REBALANCE_PARTITIONS_BY_NONE", "REBALANCE_PARTITIONS_BY_COL"}
@@ -32,6 +32,11 @@ _SPLIT_LEFT = frozenset({"Inner", "Cross", "LeftSemi", "LeftAnti", "LeftOuter"})
 _SPLIT_RIGHT = frozenset({"Inner", "Cross", "RightOuter"})
 _SPLIT_JOINS = frozenset({"SortMergeJoinExec", "ShuffledHashJoinExec"})
 _BELOW_SPLIT = frozenset({"ProjectExec", "FilterExec", "SortExec"})
+_SHUFFLES = frozenset({"ShuffleExchangeExec", BEGUN})
+_BUILT_LEFT = frozenset({"Inner", "Cross", "RightOuter"})
+_BUILT_RIGHT = frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti"})
+"""The joins that can broadcast this side."""
+_BROADCAST_JOINS = frozenset({"BroadcastHashJoinExec", "BroadcastNestedLoopJoinExec"})
 _ABOVE_SPLIT = _BELOW_SPLIT | {
     "ExpandExec",
     "GenerateExec",
@@ -52,6 +57,8 @@ class Marks:
     may_merge: bool
     may_split: frozenset[int]
     """The indexes of the exchanges of which several tasks may read a bucket."""
+    sides: Mapping[int, JoinSide]
+    """How exchanges, by their indexes, become sides of joins that may be planned otherwise."""
 
 
 def marks_of(
@@ -76,6 +83,7 @@ def marks_of(
         may_fuse=is_pure and stage.may_fuse(is_result=isinstance(output, ResultOutput)),
         may_merge=may_merge,
         may_split=stage.may_split() if may_merge else frozenset(),
+        sides=stage.sides(),
     )
 
 
@@ -94,7 +102,7 @@ class _Stage:
         self._has_leaves = any(node.kind in LEAVES for node in inputs)
         read = [outline.original(node) for node in inputs if node.kind in EXCHANGES]
         self._buckets = [
-            node.particulars.split(" ") for node in read if node.kind == "ShuffleExchangeExec"
+            node.particulars.split(" ")[:3] for node in read if node.kind in _SHUFFLES
         ]  # partitioning, number, origin
 
     def _is_input(self, node: PlanNode) -> bool:
@@ -150,6 +158,26 @@ class _Stage:
         sides = [left] if join.particulars in _SPLIT_LEFT else []
         sides += [right] if join.particulars in _SPLIT_RIGHT else []
         return frozenset(self._outline.original(side).index for side in sides)
+
+    # ------------------------------------------------------------ planning again
+
+    def sides(self) -> dict[int, JoinSide]:
+        """Return the exchanges that are sides of joins, shuffled ones that could be broadcast apart from others."""
+        found: dict[int, JoinSide] = {}
+        for join in self.inside:
+            if join.kind not in _SPLIT_JOINS | _BROADCAST_JOINS:
+                continue
+            for child, built in zip(join.children, (_BUILT_LEFT, _BUILT_RIGHT), strict=True):
+                exchange = self._exchange_below(child)
+                if exchange is None:
+                    continue
+                original = self._outline.original(exchange)
+                if original.kind == "BroadcastExchangeExec":
+                    found[original.index] = "broadcast"
+                else:
+                    may_swap = join.kind in _SPLIT_JOINS and join.particulars in built
+                    found.setdefault(original.index, "shuffled" if may_swap else "joined")
+        return found
 
     def _streamed(self, node: PlanNode) -> PlanNode:
         if len(node.children) == 1:

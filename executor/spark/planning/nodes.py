@@ -81,7 +81,9 @@ KNOWN: dict[str, Operator] = {
     "FlatMapCoGroupsInArrowExec": _python("Python groups", Tasks.EQUAL),
 }
 
-EXCHANGES = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec", "ReusedExchangeExec"})
+BEGUN = "ShuffleQueryStageExec"
+"""A stage of an earlier plan, whose output a new plan reads."""
+EXCHANGES = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec", "ReusedExchangeExec", BEGUN})
 LIMITS_TO_ONE = frozenset({"TakeOrderedAndProjectExec", "CollectLimitExec"})
 SUBQUERIES = frozenset({"SubqueryExec", "SubqueryBroadcastExec", "ReusedSubqueryExec"})
 

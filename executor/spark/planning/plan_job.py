@@ -15,7 +15,9 @@ from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import QueryTools, jvm_session, read_growing
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
+from onager.executor.spark.planning.encoded import add_stages, shortened
 from onager.executor.spark.planning.formats import check_options, completed
+from onager.executor.spark.planning.frames import FirstFrame, FrameTerms, first_frame, keeps_frame
 from onager.executor.spark.planning.job_session import (
     changed_settings,
     job_session,
@@ -32,15 +34,13 @@ from onager.executor.spark.planning.sizing import (
     sizes,
 )
 from onager.executor.spark.planning.sql_script import plan_script
-from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted, ResultOutput, buckets_of
+from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted
 from onager.explain_analyze import marked_analyzed
 from onager.job_settings import METRICS, SORT_PARALLEL_FROM_BYTES
 from onager.private_paths import NO_PATHS, PrivatePaths
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
 
-MOST_TEXT = 64 * 1024
-"""How many characters of a plan's text are kept for people."""
 MOST_OUTPUTS = 200_000
 """The maximum number of tasks whose output a stage reads: a message lists them for each task, 60 bytes each."""
 WHOLE = "whole query on one executor"
@@ -114,7 +114,8 @@ def plan_job(
     metrics = metrics_wanted(spec.conf)
     from_files = feed_from_files(spec.conf)
     with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
-        read_growing(Jvm.of(session), jvm_session(session), from_files if may_grow else 0)
+        if may_grow and from_files:
+            read_growing(Jvm.of(session), jvm_session(session), from_files)
         query = _query(spec, session, call_function, until_planned, private)
         if query.is_analyzed and METRICS not in spec.conf:
             metrics = "full"
@@ -240,6 +241,7 @@ class _Planning:
         self._is_analyzed = query.is_analyzed
         self._metrics = metrics
         self._arrow_schema = arrow_schema
+        self._frame_of_rest: FirstFrame | None = None
         self._column_names = list(frame.columns)
         # A command, such as SHOW TABLES, has already run; this is its rows.
         self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
@@ -288,7 +290,7 @@ class _Planning:
             partitions=1,
             output=self._result_layout(),
             deterministic=False,
-            plan=_shortened(text),
+            plan=shortened(text),
         )
         outcome = self._outcome([stage], plan, text)
         outcome.fused_output.CopyFrom(run.output)
@@ -308,65 +310,34 @@ class _Planning:
             input_bytes = self._input_bytes(execution.optimizedPlan())
             with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
                 self._plan = execution.executedPlan()
-                return cut_plan(
+                parallel_sort_bytes = setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES)
+                cut = cut_plan(
                     self._session,
                     self._plan,
                     self._column_names,
-                    parallel_sort_bytes=setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES),
+                    parallel_sort_bytes=parallel_sort_bytes,
                     metrics=self._metrics,
                     may_grow=may_grow,
                 )
+                if keeps_frame(spec.conf, cut.stages):
+                    terms = FrameTerms(
+                        column_names=tuple(self._column_names),
+                        parallel_sort_bytes=parallel_sort_bytes,
+                        metrics=self._metrics,
+                        is_sink=self._sink is not None,
+                    )
+                    self._frame_of_rest = first_frame(self._session, execution, self._plan, cut, terms)
+                return cut.stages
 
     def outcome(self, stages: Sequence[CutStage]) -> pb.PlanOutcome:
         """Return the stages as the plan task's outcome, with their encoded plans as blobs."""
-        planned = []
-        blobs: dict[str, bytes] = {}
-        for stage in stages:
-            encoded = plan_codec.encode(stage.plan)
-            digest = plan_codec.digest(encoded)
-            blobs[digest] = encoded
-            if stage.feed is not None:
-                blobs[plan_codec.digest(stage.feed.portion)] = stage.feed.portion
-            planned.append(self._planned(stage, digest))
-        outcome = self._outcome(planned, self._plan, str(self._plan.toString()))
-        outcome.blobs.extend(pb.Blob(digest=digest, content=content) for digest, content in blobs.items())
-        for stage in stages:
-            if stage.expected_rows >= 0:
-                outcome.estimates.add(stage_id=stage.stage_id, rows=stage.expected_rows)
+        outcome = self._outcome([], self._plan, str(self._plan.toString()))
+        add_stages(outcome, stages, self._result_layout())
+        if (frame := self._frame_of_rest) is not None:
+            outcome.frame_digest = plan_codec.digest(frame.content)
+            outcome.broadcast_bytes = frame.broadcast_bytes
+            outcome.blobs.add(digest=outcome.frame_digest, content=frame.content)
         return outcome
-
-    def _planned(self, stage: CutStage, digest: str) -> pb.PlannedStage:
-        reads: dict[int, str] = {}
-        for source in stage.plan.inputs:
-            if isinstance(source, ExchangeInput):
-                read = "all" if source.reads_all or source.ordering else "bucket"
-                reads[source.stage_id] = "all" if reads.get(source.stage_id, read) == "all" else read
-        match stage.plan.output:
-            case ResultOutput():
-                layout = self._result_layout()
-            case output:
-                layout = pb.OutputLayout(kind="exchange", buckets=buckets_of(output))
-        planned = pb.PlannedStage(
-            stage_id=stage.stage_id,
-            name=stage.name,
-            work=pb.Work.FEED if stage.is_feed else pb.Work.QUERY,
-            plan_digest=digest,
-            partitions=stage.plan.partitions if stage.feed is None else stage.feed.partitions,
-            inputs=[
-                pb.StageInput(stage_id=stage_id, read=read, may_split=stage_id in stage.may_split)
-                for stage_id, read in sorted(reads.items())
-            ],
-            output=pb.OutputLayout(kind="control") if stage.is_feed else layout,
-            deterministic=stage.is_deterministic,
-            plan=_shortened(stage.text),
-            leaf_bytes=stage.input_bytes,
-            may_fuse=stage.may_fuse,
-            may_merge=stage.may_merge,
-        )
-        if stage.feed is not None:
-            planned.feed_stage_id = stage.feed.stage_id
-            planned.portions.add(digest=plan_codec.digest(stage.feed.portion), partitions=stage.feed.partitions)
-        return planned
 
     def _result_layout(self) -> pb.OutputLayout:
         return pb.OutputLayout(kind="sink" if self._sink is not None else "result")
@@ -377,10 +348,6 @@ class _Planning:
             stages=stages,
             arrow_schema=marked_analyzed(schema) if self._is_analyzed else schema,
             schema_json=self._frame.schema.json(),
-            plan=_shortened(text),
+            plan=shortened(text),
             sink=self._sink,
         )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… ({len(text) - MOST_TEXT:,} characters more)"

@@ -4,13 +4,11 @@ import base64
 import hashlib
 import itertools
 import json
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,7 +16,7 @@ from pyspark.sql import SparkSession
 from onager.exchange_layout import stage_directory
 from onager.executor.spark import leaves
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import Kernel, LeafTools
+from onager.executor.spark.kernel import Kernel
 from onager.executor.spark.stage_plan import ExchangeInput, LeafInput, ResultOutput, StagePlan, StageSource
 from onager.ids import JobId, StageId, is_life
 from onager.protocol import onager_pb2 as pb
@@ -72,17 +70,6 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
     return StageKey(
         JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest(), portion
     )
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPortion:
-    """What a task of a feed found."""
-
-    content: bytes
-    partitions: int
-    files: int
-    ended: bool
-    """Whether there is no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +179,6 @@ class Binder:
             if len(self._sessions) > _MOST_SESSIONS:
                 self._sessions.popitem(last=False)
         return session
-
-    def next_portion(self, source: StagePlan, before: bytes) -> FoundPortion:
-        """Return what the feed *source* finds after the portion *before*."""
-        with tempfile.TemporaryDirectory(prefix="onager-feed-") as scratch:
-            target = Path(scratch) / "portion"
-            session = self.session(source.conf)
-            partitions, files, ended = LeafTools(self._jvm).next_portion(session, source.fragment, before, target)
-            return FoundPortion(target.read_bytes(), partitions, files, ended)
 
     def jobs(self) -> set[JobId]:
         """Return the jobs with bound stages or broadcasts."""

@@ -32,15 +32,7 @@ from onager.execution_graph.failures import FailureKind
 from onager.executor.exchange import remove_output
 from onager.executor.spark import failures
 from onager.executor.spark.kernel import Kernel
-from onager.executor.spark.running.binder import (
-    NOTHING_FUSED,
-    Binder,
-    BoundPlan,
-    FoundPortion,
-    FusedPlans,
-    StageKey,
-    stage_key,
-)
+from onager.executor.spark.running.binder import NOTHING_FUSED, Binder, BoundPlan, FusedPlans, StageKey, stage_key
 from onager.executor.spark.running.metrics import metrics_of
 from onager.executor.spark.running.readings import by_run, progress_of
 from onager.executor.spark.running.streams import StreamSettings, check_reader, open_streams
@@ -170,10 +162,6 @@ class StageRunner:
                 run.open[task.partition] = (key, new_nonce())
             self._runs[name] = run
         self._starters.submit(self._start, run, plan)
-
-    def next_portion(self, source: StagePlan, before: bytes) -> FoundPortion:
-        """Return what the feed *source* finds after the portion *before*."""
-        return self.binder.next_portion(source, before)
 
     def cancel(self, tasks: Iterable[TaskKey]) -> None:
         """Stop *tasks*; unknown and already reported ones are ignored."""

@@ -28,9 +28,12 @@ from onager.execution_graph import (
     LaunchesRepeated,
     PartitionsAdded,
     PipelineAbandoned,
+    ReplanBegun,
+    ReplanGivenUp,
     RunningStage,
     Stage,
     StageLaidOut,
+    StageReplanned,
     StageSpec,
     StagesStarted,
     StragglersFound,
@@ -256,7 +259,17 @@ class Story:
             case JobCancelled():
                 by = f", by {event.principal}" if event.principal else ""
                 self._note(MarkKind.CANCELLED, event.at_ms, f"{event.reason}{by}")
-            case StagesStarted() | StageLaidOut() | StragglersFound() | PipelineAbandoned() | TaskSucceeded():
+            case StageReplanned():
+                self._replan(event)
+            case (
+                ReplanBegun()
+                | ReplanGivenUp()
+                | StagesStarted()
+                | StageLaidOut()
+                | StragglersFound()
+                | PipelineAbandoned()
+                | TaskSucceeded()
+            ):
                 pass  # seen in the graph; successes come in groups
             case _:
                 assert_never(event)
@@ -334,6 +347,14 @@ class Story:
                 partition=event.partition,
                 executor_id=event.executor_id,
             )
+
+    def _replan(self, event: StageReplanned) -> None:
+        for attempts in [*self._open.get(event.replan_id, {}).values()]:
+            for attempt in [*attempts]:
+                self._close(attempt, event.at_ms, Outcome.SUCCESSFUL, metrics=event.metrics)
+        result = f"{len(event.stages)} new stages" if event.stages else "the plan is kept"
+        text = shown_text(f"planned again: {result}: {'; '.join(event.decisions)}")[:_TEXT_CHARS]
+        self._note(MarkKind.PLANNED, event.at_ms, text, stage_id=event.replan_id, executor_id=event.executor_id)
 
     def _plan(self, event: JobPlanned) -> None:
         for attempts in [*self._open.get(0, {}).values()]:

@@ -4,6 +4,7 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,10 +12,10 @@ import pytest
 
 from onager.errors import InvalidSettingError
 from onager.protocol import onager_pb2 as pb
-from tests.support.spark.growing import found_by, rows_grown
-from tests.support.spark.one_executor import CUT, as_multiset, rows_of
+from tests.support.spark.adaptive_run import run_adaptively, told
+from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 
-FILES = 2_300
+FILES = 430
 FROM_FILES = 100
 
 
@@ -24,7 +25,7 @@ def write(path: Path, n: int) -> None:
 
 @pytest.fixture(scope="module")
 def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One directory with some thousand files, one of them empty, some that Spark does not see, and one below it."""
+    """One directory with some hundred files, one of them empty, some that Spark does not see, and one below it."""
     made = tmp_path_factory.mktemp("flat")
     for n in range(FILES):
         write(made / f"part-{n * 7919 % FILES:05}.parquet", n)
@@ -67,6 +68,37 @@ def growing(outcome: pb.PlanOutcome) -> list[pb.PlannedStage]:
     return [stage for stage in outcome.stages if stage.feed_stage_id]
 
 
+def rows_grown(executor: OneExecutor, outcome: pb.PlanOutcome) -> list[tuple[Any, ...]]:
+    """Run a query with growing stages."""
+    return run_adaptively(executor, outcome, mode="", slots=1_000)[0]
+
+
+class Found(NamedTuple):
+    files: int
+    partitions: int
+    is_last: bool
+    names: list[bytes]
+
+
+def found_by(executor: OneExecutor, outcome: pb.PlanOutcome, stage: pb.PlannedStage) -> list[Found]:
+    """Return all that the feed of a growing *stage* finds, portion after portion."""
+    blobs = {blob.digest: blob.content for blob in outcome.blobs}
+    task = pb.TaskSet(plan_digest=outcome.stages[stage.feed_stage_id - 1].plan_digest, portion=stage.portions[0])
+    found: list[Found] = []
+    while not found or not found[-1].is_last:
+        success = executor.find_more(task, blobs)
+        (portion,) = success.blobs
+        names = re.findall(rb"/(part-[\w-]+\.parquet)", portion.content)
+        found.append(Found(success.output.rows, success.feed.added, success.feed.ended, names))
+        blobs[portion.digest] = portion.content
+        task.portion.digest = portion.digest
+    return found
+
+
+def names(found: list[Found]) -> list[bytes]:
+    return [name for each in found for name in each.names]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -101,8 +133,8 @@ def test_a_feed_finds_every_other_file_once(executor, plan):
     assert (feed.work, feed.partitions, feed.name) == (pb.FEED, 1, "list flat0")
     assert stage.name == "scan flat0"
     found = found_by(executor, outcome, stage)
-    assert [each.files for each in found] == [FROM_FILES] * (FILES // FROM_FILES - 1) + [0]
-    assert [each.ended for each in found] == [False] * (FILES // FROM_FILES - 1) + [True]
+    assert [each.files for each in found] == [100, 100, 100, 30]
+    assert [each.is_last for each in found] == [False, False, False, True]
 
 
 def test_another_attempt_goes_on_at_the_same_place(executor, plan):
@@ -113,10 +145,6 @@ def test_another_attempt_goes_on_at_the_same_place(executor, plan):
     assert len(names(first)) == FILES - FROM_FILES
     assert set(names(first)) == set(names(again))
     assert max(Counter(names(first)).values()) == 1
-
-
-def names(found) -> list[bytes]:
-    return [name for each in found for name in re.findall(rb"/(part-[\w-]+\.parquet)", each.content)]
 
 
 def test_files_that_come_and_go_meanwhile_are_read_once_or_not_at_all(executor, plan, tmp_path):
@@ -195,3 +223,33 @@ def test_a_partition_of_another_type_than_those_before_is_refused_with_advice(ex
 def test_the_number_of_files_is_checked(plan):
     with pytest.raises(InvalidSettingError, match=r"onager.feed.fromFiles.*whole number of files"):
         plan("SELECT 1", onager_feed_fromFiles="many")
+
+
+ADAPTIVE = {"onager_adaptive": "on", "spark_sql_autoBroadcastJoinThreshold": "4k"}
+FEW = """
+    SELECT count(*), sum(s.n) FROM (SELECT id FROM range(0, 100000, 1, 2) WHERE concat('c', id) LIKE '%c7777%') o
+    JOIN (SELECT g, count(*) AS n FROM flat GROUP BY g) s ON o.id = s.n + 7629"""
+
+
+def test_a_new_plan_reads_what_a_growing_stage_gives_and_nobody_lists_its_files(executor, plan):
+    outcome = plan(FEW, **ADAPTIVE)
+    (stage,) = growing(outcome)
+    (frame,) = [blob.content for blob in outcome.blobs if blob.digest == outcome.frame_digest]
+    assert b"flat0" in frame
+    assert not re.findall(rb"part-[\w-]+\.parquet", frame)
+    got, job = run_adaptively(executor, outcome)
+    assert got == rows_of(executor.spark.sql(FEW).toArrow())
+    (found,) = job.graph.replans
+    assert found.is_taken, told(job)
+    assert {stage.feed_stage_id, stage.stage_id}.isdisjoint(found.dropped)
+    assert job.states()[stage.stage_id] == "successful"
+
+
+@pytest.mark.parametrize("rows", ["%c7777%", "nothing like it"])
+def test_any_new_plan_gives_the_right_rows(executor, plan, rows):
+    text = FEW.replace("%c7777%", rows)
+    outcome = plan(text, **ADAPTIVE | {"onager_adaptive": "force"})
+    assert growing(outcome)
+    got, job = run_adaptively(executor, outcome, mode="force")
+    assert got == rows_of(executor.spark.sql(text).toArrow())
+    assert job.graph.replans, told(job)

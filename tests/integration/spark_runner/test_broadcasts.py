@@ -86,6 +86,56 @@ def test_stages_of_a_job_hold_a_broadcast_once_and_its_end_gives_it_back(spark, 
     until(lambda: used(runner)[2] <= size + MIB)
 
 
+def spark_jobs(spark) -> int:
+    """Return how many Spark jobs have run in this process."""
+    return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+
+
+@pytest.mark.parametrize(("rows", "jobs"), [(7, 0), (130_000, 1)])
+def test_a_small_broadcast_needs_no_spark_job_and_no_slot(spark, job, rows, jobs):
+    dim = f"(SELECT id, sha2(CAST(id AS STRING), 256) AS v FROM RANGE(0, {rows}, 1, 1)) AS d"
+    text = f"SELECT /*+ BROADCAST(d) */ f.id, d.v FROM ({FACTS}) AS f JOIN {dim} ON f.n = d.id"
+    expected = rows_of(spark.sql(text).toArrow())
+    stages = cut(spark, spark.sql(text))
+    before = spark_jobs(spark)
+
+    table = job.result(stages)
+
+    assert rows_of(table) == expected
+    assert "BroadcastHashJoin" in plans_of(job, stages[-1:])
+    assert spark_jobs(spark) - before == len(stages) + jobs
+
+
+def test_a_subquery_over_few_rows_needs_no_spark_job(spark, job):
+    most = f"(SELECT max(w) FROM ({NAMES}))"
+    text = f"SELECT id, {most} AS most FROM ({FACTS}) AS f WHERE id <= {most} OR n IN (SELECT m FROM ({NAMES}))"
+    expected = rows_of(spark.sql(text).toArrow())
+    stages = cut(spark, spark.sql(text))
+    before = spark_jobs(spark)
+
+    table = job.result(stages)
+
+    assert rows_of(table) == expected
+    assert spark_jobs(spark) - before == len(stages)
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut off", "changed"])
+def test_an_input_of_a_broadcast_that_is_lost_is_named(spark, job, exchange_dir, damage):
+    stage = with_a_broadcast(spark, job)
+    (lost,) = [source.stage_id for source in stage.plan.inputs if getattr(source, "reads_all", False)]
+    nonce = job.outputs[lost][0].nonce
+    file = exchange_dir / job.job_id / str(lost) / f"0-{nonce}.rows"
+    content = file.read_bytes()
+    file.unlink()
+    if damage != "gone":
+        file.write_bytes(content[:-9] if damage == "cut off" else b"\0" * 24 + content[24:])
+
+    reports = job.run(stage.stage_id, stage.plan)
+
+    lost_to = {(r.failure.kind, r.failure.fetch.input_stage_id, r.failure.fetch.nonce) for r in reports}
+    assert lost_to == {("fetch_failed", lost, nonce)}
+
+
 JOINS = [
     "SELECT f.id, f.k, d.w FROM {f} JOIN {d} ON f.k = d.k",
     "SELECT f.id, f.k, d.w FROM {f} JOIN {d} ON f.k = d.k AND f.n > d.m",

@@ -42,3 +42,17 @@ def test_they_are_a_groups_where_that_is_said(spark, tmp_path):
     store.createIn("job-1/2/b").commit()
     assert modes(tmp_path) == {"directories": {"2770"}, "files": {"0660"}}
     assert {path.stat().st_gid for path in tmp_path.rglob("*")} == {tmp_path.stat().st_gid}
+
+
+def test_tasks_that_write_local_files_carry_no_settings_of_hadoop(spark, tmp_path):
+    jvm = Jvm.of(spark)
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    settings = jvm.java_class("org.apache.spark.util.SerializableConfiguration")(conf)
+    store = jvm.java_class("onager.store.Store")
+
+    def size(root: str) -> int:
+        return len(jvm.java_class("onager.values.Serialization").encode(store(root, settings)))
+
+    assert size(str(tmp_path)) < 1_000
+    assert size(f"file://{tmp_path}") < 1_000
+    assert size("hdfs://cluster/exchange") > 10_000

@@ -11,7 +11,7 @@ __all__ = ["end", "free_port", "free_ports", "start"]
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now, and that is given to no connection."""
+    """Return a port that nobody has, and that is given to no connection."""
     return free_ports(1)[0]
 
 

@@ -19,6 +19,8 @@ from onager.execution_graph import (
     LaunchesRepeated,
     Pipeline,
     PipelineAbandoned,
+    ReplanBegun,
+    ReplanGivenUp,
     RetryLimits,
     SpeculationPolicy,
     StageInput,
@@ -37,6 +39,7 @@ from onager.execution_graph import (
 )
 from onager.execution_graph.stages import FailedStage, RunningStage
 from tests.unit.execution_graph.builder import Job, chain, failure, feed, new_graph, output, planned, stage, with_sink
+from tests.unit.execution_graph.test_replanning import begun, owing, replanned, swapped
 
 
 def unresolved_and_resolved() -> Job:
@@ -115,6 +118,19 @@ def pausing() -> Job:
     return job
 
 
+def replanned_twice() -> Job:
+    """A new plan, and a re-plan that took too long."""
+    job = owing()
+    begun(job)
+    job.launch("b", 1)
+    job.feed(replanned(job, *swapped(6), dropped=(2, 3, 4), result=7))
+    job.feed(
+        ReplanBegun(replan_id=8, basis=((1, 0),), finished=(1,), held=(6, 7), why="a try", at_ms=job.tick()),
+    )
+    job.feed(ReplanGivenUp(replan_id=8, reason="it took too long", at_ms=job.tick()))
+    return job
+
+
 def pipelined() -> Job:
     """Stages that run together."""
     job = planned(*chain(3), pipeline=Pipeline())
@@ -178,6 +194,7 @@ JOBS = [
     pipelined,
     abandoned,
     laid_out,
+    replanned_twice,
 ]
 
 
@@ -195,7 +212,7 @@ def test_every_state_survives_the_round_trip(make: type[Job]) -> None:
 
 def test_the_jobs_of_this_file_are_in_every_state() -> None:
     states = {s.state for make in JOBS for s in make().graph.stages}
-    assert states == {"unresolved", "resolved", "running", "successful", "failed", "fused"}
+    assert states == {"unresolved", "resolved", "running", "successful", "failed", "fused", "superseded"}
     outcomes = {make().graph.outcome.type for make in JOBS}
     assert outcomes == {"active", "succeeded", "failed", "cancelled"}
     stage_1 = running_with_everything().stage(1)
@@ -235,6 +252,7 @@ def test_every_event_survives_the_round_trip() -> None:
         *speculating().log,
         *abandoned().log,
         *laid_out().log,
+        *replanned_twice().log,
         *growing().log,
     ]
     job.lose("a")
@@ -262,7 +280,7 @@ def with_version(data: bytes, version: str) -> bytes:
     return re.sub(rb'"schema_version":"[0-9.]+"', f'"schema_version":"{version}"'.encode(), data, count=1)
 
 
-@pytest.mark.parametrize("version", ["6.0", "10.3"])
+@pytest.mark.parametrize("version", ["7.0", "10.3"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
     data = with_version(encode_graph(Job().graph), version)
     with pytest.raises(SchemaVersionError, match="start the version of Onager that wrote it"):
@@ -291,9 +309,10 @@ def test_unknown_fields_of_a_newer_minor_version_are_ignored() -> None:
 @pytest.mark.parametrize("make", JOBS)
 def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: type[Job]) -> None:
     job = make()
-    version = {speculating: b"2.6", pipelined: b"3.4", laid_out: b"4.0", growing: b"5.0"}.get(make, b"1.7")
+    newer = {speculating: b"2.7", laid_out: b"4.1", replanned_twice: b"5.0", growing: b"6.0"}
+    version = (newer | {pipelined: b"3.5"}).get(make, b"1.8")
     assert encode_graph(job.graph).startswith(b'{"schema_version":"%b",' % version)
-    version = {speculating: b"2.6", abandoned: b"3.4", laid_out: b"4.0", growing: b"5.0"}.get(make, b"1.7")
+    version = (newer | {abandoned: b"3.5"}).get(make, b"1.8")
     assert encode_batch(EventBatch(batch_id="b", events=tuple(job.log))).startswith(
         b'{"schema_version":"%b",' % version
     )
@@ -301,34 +320,34 @@ def test_only_what_an_older_reader_would_misunderstand_needs_a_newer_one(make: t
 
 def test_a_job_that_is_to_stream_is_news_until_it_has_ended_or_does_not() -> None:
     job = Job(graph=new_graph(pipeline=Pipeline()))
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.4",'), "others would plan it as they know it"
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.5",'), "others would plan it as they know it"
     job.launch("a")
     job.feed(job.plan(*chain(2)))
     job.finish()
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.7",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.8",')
     again = abandoned()
-    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.7",')
+    assert encode_graph(again.graph).startswith(b'{"schema_version":"1.8",')
 
 
 def test_a_job_that_needed_not_all_of_its_rows_is_news_when_it_has_ended_too() -> None:
     job = pipelined()
     job.succeed(3, 0, 1)
     assert not job.graph.is_active
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.4",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"3.5",')
 
 
 def test_a_straggler_that_waits_for_its_second_attempt_is_news_already() -> None:
     job = planned(stage(1, 4), speculation=SpeculationPolicy(min_task_runtime_ms=0))
     job.launch("a")
     job.succeed(1, 0, 1, 2)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.7",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"1.8",')
     (found,) = find_stragglers(job.graph, ["a", "b"], job.now_ms + 9_999)
     job.feed(found)
-    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.6",')
-    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.6",')
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"2.7",')
+    assert encode_batch(EventBatch(batch_id="b", events=(found,))).startswith(b'{"schema_version":"2.7",')
 
 
-@pytest.mark.parametrize("version", ["1.8", "2.7", "3.5", "4.1"])
+@pytest.mark.parametrize("version", ["1.9", "2.8", "3.6", "4.2", "5.1", "6.1"])
 def test_what_cannot_be_read_of_a_newer_minor_version_is_not_called_damaged(version: str) -> None:
     batch = b'{"schema_version":"1.0","batch_id":"b","events":[{"type":"invented_later"}]}'
     with pytest.raises(StateCorruptError):

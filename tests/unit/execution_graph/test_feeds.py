@@ -13,6 +13,8 @@ from onager.execution_graph import (
     Portion,
     RunningStage,
     SpeculationPolicy,
+    StageInput,
+    StageSpec,
     StageWork,
     SuccessfulStage,
     available_tasks,
@@ -21,12 +23,14 @@ from onager.execution_graph import (
     decode_graph,
     encode_batch,
     encode_graph,
+    find_replan,
     lay_out,
     stage_fed_by,
     violations,
 )
 from onager.execution_graph.graph import AdaptivePolicy
 from tests.unit.execution_graph.builder import Job, feed, planned, stage
+from tests.unit.execution_graph.test_replanning import adaptive, begun, done, joining, replanned
 
 POLICY = AdaptivePolicy(fuse_bytes=10_000)
 
@@ -222,9 +226,9 @@ def test_its_records_are_of_a_version_of_their_own() -> None:
     job.launch(limit=1)
     events = (job.found(1, 3), job.found(1, 0, is_last=True), *job.log)
     for event in events[:2]:
-        assert encode_batch(EventBatch(batch_id="b", events=(event,))).startswith(b'{"schema_version":"5.')
+        assert encode_batch(EventBatch(batch_id="b", events=(event,))).startswith(b'{"schema_version":"6.')
     planned_event = next(event for event in job.log if event.type == "job_planned")
-    assert encode_batch(EventBatch(batch_id="b", events=(planned_event,))).startswith(b'{"schema_version":"5.')
+    assert encode_batch(EventBatch(batch_id="b", events=(planned_event,))).startswith(b'{"schema_version":"6.')
     assert decode_batch(encode_batch(EventBatch(batch_id="b", events=events))).events == events
     job.feed(events[0])
     assert encode_graph(job.graph).startswith(f'{{"schema_version":"{FEED_MAJOR}.'.encode())
@@ -255,3 +259,98 @@ def test_graphs_that_count_a_portion_twice_or_end_early_are_told() -> None:
     )
     graph = replace(job.graph, stages=(*job.graph.stages[:2], early, *job.graph.stages[3:]))
     assert any("before its feed has ended" in why for why in violations(graph))
+
+
+# ---------------------------------------------------------------- and a plan that is made again
+
+
+def joined() -> Job:
+    """Return a job that owes a re-plan: stage 1, a side, is done, the other has not begun, and comes of stage 3."""
+    job = adaptive(
+        stage(1), feed(2), stage(3, 4, fed_by=2), stage(4, reads=(3,)), joining(5, 1, 4, kind="result"), most=1_000
+    )
+    done(job, 1)
+    return job
+
+
+def over_what_grows(first: int = 7) -> StageSpec:
+    """Return a plan of one stage: a broadcast join that reads the growing stage."""
+    inputs = (StageInput(1, "all"), StageInput(3, "bucket"))
+    return replace(stage(first, 2, kind="result"), inputs=inputs)
+
+
+def test_a_growing_stage_goes_on_during_a_re_plan_and_the_new_plan_reads_it_once_its_feed_has_ended() -> None:
+    job = joined()
+    event = begun(job)
+    assert (event.basis, event.finished, event.held) == (((1, 0), (3, 0)), (1,), (4, 5)), "no task of it has begun"
+    assert job.launch("a", 1).stage_id == 6
+    assert job.launch("a", 1).stage_id == 2
+    assert job.launch("b").stage_id == 3
+    assert job.feed(job.found(2, 2))
+    assert job.feed(replanned(job, over_what_grows(), dropped=(4, 5), result=7))
+    assert job.graph.replans[0].is_taken
+    job.succeed(3, 0, 1, 2, 3)
+    assert job.states()[2:] == ["running", "superseded", "superseded", "successful", "unresolved"]
+    job.launch("a", 1)
+    job.feed(job.found(2, 0, is_last=True))
+    job.run(3, "b")
+    assert job.stage(7).state == "resolved"
+    job.finish()
+    assert job.graph.state == "successful"
+
+
+def test_what_a_growing_stage_is_a_side_of_is_not_planned_again_for_its_sake() -> None:
+    job = adaptive(stage(1), feed(2), stage(3, 4, fed_by=2), joining(4, 1, 3, kind="result"))
+    done(job, 1)
+    assert find_replan(job.graph, job.tick()) is None, "nothing would be saved: it counts as begun"
+
+
+def test_a_plan_that_does_without_a_growing_stage_does_without_its_feed() -> None:
+    job = joined()
+    begun(job)
+    for executor in ("a", "b", "c"):
+        job.launch(executor, 1)
+    found, late = job.found(2, 3), job.success(3, 0)
+    empty = stage(7, 1, kind="result")
+    assert job.feed(replanned(job, empty, dropped=(2, 3, 4, 5), result=7))
+    assert job.graph.replans[0].is_taken
+    assert [s.spec.feed for s in job.graph.stages] == [None] * 8
+    assert not job.feed(found)
+    assert not job.feed(late)
+    assert decode_graph(encode_graph(job.graph)) == job.graph
+    assert encode_graph(job.graph).startswith(b'{"schema_version":"6.'), "there is still a feed's stage"
+    job.finish()
+    assert job.graph.state == "successful"
+
+
+def test_a_feed_that_has_ended_stays_though_nobody_wants_what_it_found() -> None:
+    job = joined()
+    begun(job)
+    job.launch("a", 1)
+    job.launch("b", 1)
+    job.feed(job.found(2, 3, is_last=True))
+    assert job.feed(replanned(job, stage(7, 1, kind="result"), dropped=(3, 4, 5), result=7))
+    assert job.graph.replans[0].is_taken
+    assert [job.stage(i).state for i in (2, 3)] == ["successful", "superseded"]
+    job.finish()
+    assert job.graph.state == "successful"
+
+
+@pytest.mark.parametrize(
+    ("told", "stages", "dropped"),
+    [
+        ("nothing reads [2]", (stage(7, 1, kind="result"),), (3, 4, 5)),
+        ("something reads [2]", (over_what_grows(),), (2, 4, 5)),
+        ("stage 7 grows, or is a feed", (feed(7), stage(8, fed_by=7, kind="result")), (2, 3, 4, 5)),
+    ],
+)
+def test_a_plan_is_not_taken_that_parts_a_stage_from_its_feed_or_has_new_ones(
+    told: str, stages: tuple[StageSpec, ...], dropped: tuple[int, ...]
+) -> None:
+    job = joined()
+    begun(job)
+    job.launch("a", 1)
+    job.feed(replanned(job, *stages, dropped=dropped, result=stages[-1].stage_id))
+    assert told in job.graph.replans[0].decisions[0]
+    job.finish()
+    assert job.graph.state == "successful"

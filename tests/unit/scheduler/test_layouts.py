@@ -156,22 +156,25 @@ def test_people_are_told_how_a_stage_was_laid_out():
     ("conf", "policy"),
     [
         ({}, None),
-        ({"onager.adaptive": " ON "}, AdaptivePolicy()),
+        ({"onager.adaptive": " ON "}, AdaptivePolicy(replan="on")),
+        ({"onager.adaptive": "force"}, AdaptivePolicy(replan="force")),
         ({"onager.adaptive": "off"}, None),
         ({"onager.adaptive": "on", "onager.exchange": "streaming"}, None),
         (
             {"onager.adaptive": "on", "onager.adaptive.fuseBytes": "1k", "onager.shuffle.targetBytes": "2MiB"},
-            AdaptivePolicy(fuse_bytes=1024, target_bytes=2 << 20),
+            AdaptivePolicy(fuse_bytes=1024, target_bytes=2 << 20, replan="on"),
         ),
         (
             {"onager.adaptive": "on", "onager.adaptive.fuseBytes": "0", "onager.shuffle.targetBytes": "0"},
-            AdaptivePolicy(fuse_bytes=0, target_bytes=1),
+            AdaptivePolicy(fuse_bytes=0, target_bytes=1, replan="on"),
         ),
     ],
 )
 def test_the_settings_of_a_job_say_by_which_sizes(conf, policy):
     assert adaptive_of(pb.JobSpec(conf=conf)) == policy
     assert adaptive_of(pb.JobSpec(conf=conf), 3) is None, "some scheduler could not read it"
+    laid_out_alone = None if policy is None else replace(policy, replan="")
+    assert adaptive_of(pb.JobSpec(conf=conf), 4) == laid_out_alone, "some scheduler knows no re-plans"
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,6 @@ import scala.collection.immutable.Seq;
 
 /** Provides the inputs of a stage's plan: its own leaves, and the files and streams of other stages. */
 final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimit.Inputs {
-    /** The stored bytes of a broadcast's input that each task reads. */
-    private static final long BROADCAST_READ_BYTES = 4L << 20;
     /** The indexes of an input with more files are not read to decide how it is joined. */
     private static final int MOST_INDEXES = 64;
     /** The assumed ratio of uncompressed to stored size, if indexes are not read. */
@@ -197,7 +195,7 @@ final class StageInputs implements Binder.Leaves, HashJoins.Sizes, BroadcastLimi
         if (!input.readsAll()) {
             return spec.reads() == null ? files(input, Mode.BUCKET, input.partitions()) : RowFileInput.of(means.store, input, spec.reads());
         }
-        long pieces = 1 + input.bytes() / BROADCAST_READ_BYTES;
+        long pieces = 1 + input.bytes() / RowFileInput.SMALL_BYTES;
         long partitions = Math.max(1L, Math.min(pieces, Math.min(input.writers(), means.slots)));
         return files(input, Mode.SLICE, broadcast ? (int) partitions : input.partitions());
     }

@@ -36,6 +36,12 @@ public final class Feeds {
 
     /** A directory, and how it is listed; *session* is that in which it is planned or listed. */
     record Place(SparkSession session, Path path, Path qualified, Map<String, String> options, boolean isFlat) {
+        static Place of(SparkSession session, String root, Map<String, String> options, boolean isFlat) throws IOException {
+            var path = new Path(root);
+            var qualified = path.getFileSystem(Files.hadoop(session, options)).makeQualified(path);
+            return new Place(session, path, qualified, options, isFlat);
+        }
+
         Listing listing(String after) throws IOException {
             return new Listing(path, Files.hadoop(session, options), isFlat, after);
         }
@@ -44,9 +50,7 @@ public final class Feeds {
     /** What a feed finds files for: a scan without files, the filters that leave directories out, and how many it finds at a time. */
     private record Source(Leaves.FilesOf scan, boolean isFlat, List<Expression> partitionFilters, int most) implements Serializable {
         Place place(SparkSession session) throws IOException {
-            var path = new Path(scan.roots().get(0));
-            var qualified = path.getFileSystem(Files.hadoop(session, scan.options())).makeQualified(path);
-            return new Place(session, path, qualified, scan.options(), isFlat);
+            return Place.of(session, scan.roots().get(0), scan.options(), isFlat);
         }
     }
 

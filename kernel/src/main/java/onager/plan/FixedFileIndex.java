@@ -35,7 +35,13 @@ final class FixedFileIndex implements FileIndex {
 
     @Override
     public Seq<PartitionDirectory> listFiles(Seq<Expression> partitionFilters, Seq<Expression> dataFilters) {
-        return Seqs.seq(directories);
+        if (partitionFilters.isEmpty()) {
+            return Seqs.seq(directories);
+        }
+        var predicates = Seqs.list(partitionFilters).stream().map(each -> PrunedScanExec.predicate(each, partitionSchema)).toList();
+        return Seqs.seq(directories.stream()
+                .filter(directory -> predicates.stream().allMatch(each -> each == null || each.eval(directory.values())))
+                .toList());
     }
 
     @Override

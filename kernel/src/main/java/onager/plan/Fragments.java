@@ -86,12 +86,12 @@ public final class Fragments {
         return most < 0 ? child : Nodes.limit(most, child); // no limit, only an offset
     }
 
-    private static Seq<SortOrder> order(ShuffleExchangeExec exchange) {
+    private static Seq<SortOrder> order(SparkPlan exchange) {
         return ((RangePartitioning) exchange.outputPartitioning()).ordering();
     }
 
     /** Returns the Java serialisation of a range exchange's ordering. */
-    public static byte[] ordering(ShuffleExchangeExec exchange) throws IOException {
+    public static byte[] ordering(SparkPlan exchange) throws IOException {
         return Serialization.encode(order(exchange));
     }
 

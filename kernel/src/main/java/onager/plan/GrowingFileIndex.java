@@ -27,6 +27,7 @@ final class GrowingFileIndex implements FileIndex {
     private final Feeds.Place place;
     private final StructType partitionSchema;
     private final List<Listing.Found> first;
+    private final long bytes;
     private Listing rest;
     private List<Listing.Found> all;
 
@@ -35,7 +36,16 @@ final class GrowingFileIndex implements FileIndex {
         this.place = place;
         this.partitionSchema = partitionSchema;
         this.first = first;
+        this.bytes = Math.max(LARGER * first.stream().mapToLong(each -> each.file().getLen()).sum(), LEAST_BYTES);
         this.rest = rest;
+    }
+
+    /** The same in a plan that is made again, without any file: it reads what the growing stage gives. *bytes*: how large it counts. */
+    GrowingFileIndex(Feeds.Place place, StructType partitionSchema, long bytes) {
+        this.place = place;
+        this.partitionSchema = partitionSchema;
+        this.first = List.of();
+        this.bytes = bytes;
     }
 
     Feeds.Place place() {
@@ -54,9 +64,14 @@ final class GrowingFileIndex implements FileIndex {
         return first.size();
     }
 
+    /** Whether somebody asked for all files. */
+    synchronized boolean isListed() {
+        return all != null;
+    }
+
     /** Returns the position after which the feed goes on. */
     String after() {
-        return first.get(first.size() - 1).position();
+        return first.isEmpty() ? null : first.get(first.size() - 1).position();
     }
 
     /** Returns the first files, without the directories that *partitionFilters* leave out. */
@@ -102,7 +117,7 @@ final class GrowingFileIndex implements FileIndex {
 
     @Override
     public long sizeInBytes() {
-        return Math.max(LARGER * first.stream().mapToLong(each -> each.file().getLen()).sum(), LEAST_BYTES);
+        return bytes;
     }
 
     @Override

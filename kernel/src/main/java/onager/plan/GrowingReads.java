@@ -43,13 +43,9 @@ public final class GrowingReads extends Rule<LogicalPlan> {
         extensions.injectHintResolutionRule(session -> new GrowingReads((SparkSession) session));
     }
 
-    /** Let reads in *session* be growing ones from so many files on; 0: never. */
-    public static void from(SparkSession session, int files) {
-        if (files > 0) {
-            FROM_FILES.put(session, files);
-        } else {
-            FROM_FILES.remove(session);
-        }
+    /** Let reads in *session* be growing ones where there are *fromFiles* files or more. */
+    public static void enable(SparkSession session, int fromFiles) {
+        FROM_FILES.put(session, fromFiles);
     }
 
     @Override

@@ -20,7 +20,9 @@ import org.apache.spark.sql.execution.InputAdapter;
 import org.apache.spark.sql.execution.ReusedSubqueryExec;
 import org.apache.spark.sql.execution.RowToColumnarExec;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SubqueryExec;
 import org.apache.spark.sql.execution.WholeStageCodegenExec;
+import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
@@ -105,10 +107,15 @@ public final class Outline {
         return String.valueOf(scala).replace("$", "");
     }
 
-    private static String particulars(SparkPlan node) {
+    static String particulars(SparkPlan node) {
         if (node instanceof ShuffleExchangeExec exchange) {
             var partitioning = exchange.outputPartitioning();
             return plain(partitioning.getClass().getSimpleName()) + " " + partitioning.numPartitions() + " " + exchange.shuffleOrigin();
+        } else if (node instanceof ShuffleQueryStageExec stage) {
+            return plain(stage.outputPartitioning().getClass().getSimpleName()) + " " + stage.outputPartitioning().numPartitions() + " "
+                    + stage.shuffle().shuffleOrigin() + " " + stage.id();
+        } else if (node instanceof SubqueryExec subquery) {
+            return subquery.name();
         } else if (node instanceof ReusedExchangeExec reuse) {
             return reuse.child().id() + " " + reuse.child().getClass().getSimpleName();
         } else if (node instanceof ReusedSubqueryExec reuse) {

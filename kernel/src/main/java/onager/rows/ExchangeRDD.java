@@ -1,5 +1,7 @@
 package onager.rows;
 
+import java.util.ArrayList;
+import java.util.List;
 import java.util.NoSuchElementException;
 import onager.spark43.RowRDD;
 import org.apache.spark.Partition;
@@ -39,6 +41,21 @@ public final class ExchangeRDD extends RowRDD implements CountsRows {
         return input;
     }
 
+    /** Return all rows, which are few (`ExchangeInput.isSmall`), each an object of its own; read on this thread, by no Spark job. */
+    List<InternalRow> read() {
+        var found = new ArrayList<InternalRow>();
+        var source = input.open(0, null);
+        try {
+            var all = new Rows(source, fields, rows, null);
+            while (all.hasNext()) {
+                found.add(all.next().copy());
+            }
+        } finally {
+            source.close();
+        }
+        return found;
+    }
+
     @Override
     public Partition[] getPartitions() {
         return numbered(input.partitions());
@@ -61,7 +78,9 @@ public final class ExchangeRDD extends RowRDD implements CountsRows {
             this.rows = rows;
             this.context = context;
             this.row = new UnsafeRow(fields);
-            context.addTaskCompletionListener((TaskCompletionListener) ended -> source.close());
+            if (context != null) {
+                context.addTaskCompletionListener((TaskCompletionListener) ended -> source.close());
+            }
         }
 
         @Override

@@ -1,5 +1,6 @@
 package onager.rows;
 
+import java.util.List;
 import onager.spark43.Nodes;
 import onager.spark43.OwnExec;
 import onager.values.Seqs;
@@ -8,6 +9,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.execution.metric.SQLMetric;
+import scala.Tuple2;
+import scala.collection.Iterator;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
@@ -37,6 +40,29 @@ public final class ExchangeScanExec extends OwnExec {
     @Override
     public RDD<InternalRow> doExecute() {
         return rdd;
+    }
+
+    /** Return the rows if they are few: for a broadcast or a subquery, which then needs no Spark job and no slot; else null. */
+    private List<InternalRow> few() {
+        return rdd instanceof ExchangeRDD exchange && exchange.input().isSmall() ? exchange.read() : null;
+    }
+
+    @Override
+    public Tuple2<Object, Iterator<InternalRow>> executeCollectIterator() {
+        List<InternalRow> few = few();
+        return few == null ? super.executeCollectIterator() : new Tuple2<>((long) few.size(), Seqs.<InternalRow>seq(few).iterator());
+    }
+
+    @Override
+    public InternalRow[] executeCollect() {
+        List<InternalRow> few = few();
+        return few == null ? super.executeCollect() : few.toArray(InternalRow[]::new);
+    }
+
+    @Override
+    public InternalRow[] executeTake(int most) {
+        List<InternalRow> few = few();
+        return few == null ? super.executeTake(most) : few.stream().limit(most).toArray(InternalRow[]::new);
     }
 
     @Override

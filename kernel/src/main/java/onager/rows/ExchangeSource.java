@@ -21,13 +21,17 @@ public interface ExchangeSource {
     /** Stop reading, and tell the producers. Idempotent; never throws. */
     void close();
 
-    /** Return the next frame of *source* for a task, with exceptions that Spark expects. */
+    /** Return the next frame of *source* for a task (null: for none), with exceptions that Spark expects. */
     static Frame next(ExchangeSource source, TaskContext context) {
-        context.killTaskIfInterrupted();
+        if (context != null) {
+            context.killTaskIfInterrupted();
+        }
         try {
             return source.next();
         } catch (InterruptedException e) {
-            context.killTaskIfInterrupted();
+            if (context != null) {
+                context.killTaskIfInterrupted();
+            }
             throw new TaskKilledException("interrupted");
         } catch (IOException e) {
             throw new UncheckedIOException(e);

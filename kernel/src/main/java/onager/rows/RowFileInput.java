@@ -30,6 +30,9 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
         ALL
     }
 
+    /** So many stored bytes of a broadcast's input are read by the thread that builds it; of more, each task reads so many. */
+    public static final long SMALL_BYTES = 4L << 20;
+
     private final Store store;
     private final InputSpec spec;
     private final int partitions;
@@ -61,6 +64,11 @@ public final class RowFileInput implements ExchangeInput, SortedInput {
     @Override
     public int streamed() {
         return -1;
+    }
+
+    @Override
+    public boolean isSmall() {
+        return partitions == 1 && spec.bytes() <= SMALL_BYTES;
     }
 
     @Override

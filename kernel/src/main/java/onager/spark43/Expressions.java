@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode$;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
@@ -46,6 +47,11 @@ public final class Expressions {
     /** Return *column* with the name and the id of *as*. */
     public static Alias renamed(Attribute column, Attribute as) {
         return new Alias(column, as.name(), as.exprId(), as.qualifier(), Option.apply(as.metadata()), Seqs.seq());
+    }
+
+    /** Return an attribute that may be null. */
+    public static AttributeReference attribute(String name, DataType type, ExprId id) {
+        return new AttributeReference(name, type, true, Metadata.empty(), id, Seqs.seq());
     }
 
     /** Return an attribute that is never null. */

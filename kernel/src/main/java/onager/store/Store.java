@@ -40,6 +40,7 @@ public final class Store implements Serializable {
 
     private final String root;
     private final boolean local;
+    /** Null for local files. */
     private final SerializableConfiguration conf;
     private final String writer;
     private final boolean isOfGroup;
@@ -52,7 +53,7 @@ public final class Store implements Serializable {
     public Store(String root, SerializableConfiguration conf, String writer) {
         this.root = root.startsWith("file:") ? Path.of(URI.create(triple(root))).toString() : root;
         this.local = !this.root.contains(":/");
-        this.conf = conf;
+        this.conf = local ? null : conf; // else each task carries its thousand entries, which take milliseconds to write and to read
         this.writer = writer.isEmpty() ? "" : "." + writer;
         SparkEnv env = SparkEnv.get();
         this.isOfGroup = env != null && env.conf().get("spark.onager.exchangeAccess", "owner").equals("group");

@@ -1,0 +1,129 @@
+"""When the rest of a query is planned again: a finished stage has measured something that may change the plan.
+
+The planner marks what becomes a side of a join (`StageInput.side`). A re-plan is owed if the reader has not begun, and
+
+- the side has no rows: what the join gives may be known then, and what nobody needs is not computed;
+- the side of a shuffled join is small enough to be broadcast, and another input has not begun, whose exchange that
+  would save;
+- the side of a broadcast join is too large for it, and has four times as many rows as expected or more.
+
+Meanwhile, what has not begun waits, for `LIMIT_MS` at most. Pure functions of the graph, so that every scheduler
+decides alike.
+
+Source: Spark's `AdaptiveSparkPlanExec`, which plans again whenever a stage is done.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from onager.execution_graph.events import ReplanBegun, ReplanGivenUp
+from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.replanned import CHANGED, MOST_REPLANS, has_begun, is_as_it_was, is_open
+from onager.execution_graph.stages import Stage, StageInput, SuccessfulStage
+
+LIMIT_MS: Final = 2_000
+"""How long a re-plan may take, with its wait for a slot."""
+FORCED_LIMIT_MS: Final = 60_000
+"""The same where re-plans are forced, as in tests: there they shall happen."""
+_FACTOR_OFF: Final = 4
+"""An estimate is wrong if it is off by this factor."""
+
+
+def find_replan(graph: ExecutionGraph, at_ms: int) -> ReplanBegun | ReplanGivenUp | None:
+    """Return what begins the re-plan that *graph* owes, or ends one that has taken too long; None: neither."""
+    policy, plan = graph.adaptive, graph.plan
+    if policy is None or not policy.replan or plan is None or not graph.is_active or graph.pipeline is not None:
+        return None
+    if (replan := graph.replan) is not None:
+        if not is_as_it_was(graph, replan.basis):
+            reason = CHANGED
+        elif is_in_time(graph, at_ms):
+            return None
+        else:
+            reason = f"it took more than {limit_ms(graph) / 1000:g} s"
+        return ReplanGivenUp(replan_id=replan.replan_id, reason=reason, at_ms=at_ms)
+    if not plan.frame_digest or len(graph.replans) >= MOST_REPLANS:
+        return None
+    why = next(_reasons(graph), None)
+    if why is None:
+        return None
+    begun = [s for s in graph.stages if is_open(s) and has_begun(s)]
+    return ReplanBegun(
+        replan_id=len(graph.stages),
+        basis=tuple((s.spec.stage_id, s.attempt) for s in begun),
+        finished=tuple(s.spec.stage_id for s in begun if isinstance(s, SuccessfulStage)),
+        held=tuple(s.spec.stage_id for s in graph.stages if is_open(s) and not has_begun(s)),
+        why=why,
+        at_ms=at_ms,
+    )
+
+
+def limit_ms(graph: ExecutionGraph) -> int:
+    """Return how long a re-plan of *graph* may take."""
+    return FORCED_LIMIT_MS if graph.adaptive is not None and graph.adaptive.replan == "force" else LIMIT_MS
+
+
+def is_in_time(graph: ExecutionGraph, at_ms: int) -> bool:
+    """Return whether a re-plan is under way, and may go on.
+
+    It may not if the clock is behind that of its begin by more than it may take: the job would wait for that clock.
+    """
+    replan = graph.replan
+    return replan is not None and abs(at_ms - replan.begun_ms) < limit_ms(graph)
+
+
+def held_stages(graph: ExecutionGraph, at_ms: int) -> frozenset[int]:
+    """Return the stages that wait for a re-plan; this only advises whoever starts stages and launches tasks."""
+    replan = graph.replan
+    return frozenset(replan.held) if replan is not None and is_in_time(graph, at_ms) else frozenset()
+
+
+def _reasons(graph: ExecutionGraph) -> Iterator[str]:
+    """Yield why the rest shall be planned again, for each stage that is done since the last time."""
+    assert graph.adaptive is not None
+    known = {i for replan in graph.replans for i in replan.finished}
+    waiting = [s for s in graph.stages if is_open(s) and not has_begun(s)]
+    for reader in waiting:
+        for source in reader.spec.inputs:
+            stage = graph.stages[source.stage_id]
+            if not isinstance(stage, SuccessfulStage) or source.stage_id in known or not is_open(stage):
+                continue
+            if graph.adaptive.replan == "force":
+                yield f"stage {source.stage_id} is done, and re-plans are forced"
+            elif source.side:
+                yield from _reasons_of(graph, reader, source, stage)
+
+
+def _reasons_of(graph: ExecutionGraph, reader: Stage, source: StageInput, stage: SuccessfulStage) -> Iterator[str]:
+    assert graph.plan is not None
+    cost, most = stage.ledger.metrics, graph.plan.broadcast_bytes
+    if all(output.rows == 0 for output in stage.ledger.outputs.values()):
+        if is_repeatable(graph, source.stage_id):
+            yield f"stage {source.stage_id} has no rows"
+    elif source.side == "shuffled":
+        others = (each.stage_id for each in reader.spec.inputs if each.stage_id != source.stage_id)
+        if cost.bytes_out <= most and any(not has_begun(graph.stages[i]) for i in others):
+            size = f"{cost.rows_out:,} rows in {cost.bytes_out:,} bytes"
+            yield f"stage {source.stage_id} has {size}, few enough to be broadcast"
+    elif (
+        source.side == "broadcast"
+        and cost.bytes_out > most
+        and cost.rows_out >= _FACTOR_OFF * stage.spec.expected_rows > 0
+    ):
+        yield (
+            f"stage {source.stage_id} has {cost.rows_out:,} rows in {cost.bytes_out:,} bytes, too many to broadcast; "
+            f"{stage.spec.expected_rows:,} were expected"
+        )
+
+
+def is_repeatable(graph: ExecutionGraph, stage_id: int) -> bool:
+    """Return whether *stage_id* would give the same rows if it, and everything before it, ran again."""
+    seen, below = {stage_id}, [stage_id]
+    while below:
+        spec = graph.stages[below.pop()].spec
+        if not spec.is_deterministic:
+            return False
+        found = {source.stage_id for source in spec.inputs} - seen
+        seen |= found
+        below += found
+    return True

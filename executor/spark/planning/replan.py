@@ -1,0 +1,145 @@
+"""Plans what is left of a query again, by what the stages that have begun measured: a task of its own.
+
+It gives the stages of a new plan, which read what earlier ones have given or still give, or says why the plan is kept.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from onager.errors import UnsupportedPlanError
+from onager.executor.spark import plan_codec
+from onager.executor.spark.jvm import Jvm
+from onager.executor.spark.kernel import REFUSED, FrameTools, NewPlan, jvm_session
+from onager.executor.spark.planning.boundaries import BegunStages
+from onager.executor.spark.planning.cutter import Cut, Cutter
+from onager.executor.spark.planning.encoded import add_stages
+from onager.executor.spark.planning.frames import MOST_FRAME_BYTES, Frame
+from onager.executor.spark.planning.job_session import session_with
+from onager.ids import BlobDigest
+from onager.protocol import onager_pb2 as pb
+from onager.protocol.limits import MAX_PLAN_BYTES
+
+_FALSE_BY: Final = 1_000
+_TOLD: Final = {
+    "SortMergeJoinExec": "sort-merge joins",
+    "ShuffledHashJoinExec": "hash joins",
+    "BroadcastHashJoinExec": "broadcast joins",
+    "ShuffleExchangeExec": "exchanges",
+    "LocalTableScanExec": "local relations",
+    "EmptyRelationExec": "empty relations",
+}
+"""What is counted for people."""
+
+
+def replan(task: pb.ReplanTask, spark: SparkSession, blobs: Mapping[BlobDigest, bytes]) -> pb.PlanOutcome:
+    """Return the new plan of what is left, or, without stages, why the plan is kept."""
+    frame = Frame.decoded(blobs[BlobDigest(task.frame_digest)])
+    if frame.made_by != str(plan_codec.here()):
+        return _kept(f"the query was planned by {frame.made_by}, and this executor is {plan_codec.here()}")
+    with session_with(spark, frame.conf) as session, tempfile.TemporaryDirectory(prefix="onager-replan-") as scratch:
+        try:
+            new = FrameTools(Jvm.of(session)).replan(
+                jvm_session(session), frame.kernel, [_told(each, frame, task.falsify) for each in task.begun]
+            )
+            why = _why_kept(new, frame, task)
+            return _kept(why) if why else _taken(new, frame, task, session, Path(scratch))
+        except UnsupportedPlanError as e:
+            return _kept(f"the new plan cannot be distributed: {e}")
+        except Py4JJavaError as e:
+            if str(e.java_exception.getClass().getName()) != REFUSED:
+                raise
+            return _kept(str(e.java_exception.getMessage()))
+
+
+def _kept(why: str) -> pb.PlanOutcome:
+    return pb.PlanOutcome(decisions=[why])
+
+
+def _told(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]:
+    """Return what the kernel is told of a stage. If another run may give other rows, it is not told how many."""
+    rows, size = begun.rows if begun.repeatable else -1, begun.bytes
+    if falsify:
+        rows, size = _false(rows, size, f"{falsify} {begun.stage_id}")
+    return {
+        "stage": begun.stage_id,
+        "done": begun.finished,
+        "sorted": begun.stage_id in frame.sorted_stages,
+        "buckets": begun.buckets,
+        "bytes": size,
+        "rows": rows,
+    }
+
+
+def _false(rows: int, size: int, seed: str) -> tuple[int, int]:
+    """Return other numbers of rows and bytes than were measured.
+
+    That there are none stays true, and a number of rows is an upper limit: Spark's rules conclude from both.
+    """
+    if crc32(seed.encode()) % 2:
+        return (rows * _FALSE_BY if rows > 0 else rows), max(size, 1) * _FALSE_BY
+    return (-1 if rows else rows), size // _FALSE_BY
+
+
+def _why_kept(new: NewPlan, frame: Frame, task: pb.ReplanTask) -> str:
+    facts = new.facts()
+    begun = {each.stage_id for each in task.begun}
+    covered = {*facts["put_in"], *(i for i in frame.subqueries.values() if i in begun)}
+    below = list(covered)
+    while below:
+        found = set(frame.reads.get(below.pop(), ())) - covered
+        covered |= found
+        below += found
+    if astray := begun - covered:
+        return f"stage {min(astray)} has begun, and a new plan could not read it"
+    if task.falsify:
+        return ""
+    if facts["dearer"]:
+        return f"the new plan is dearer by Spark's measure: {_changes(facts['before'], facts['after'])}"
+    return "" if facts["changed"] else "what was measured makes no other plan"
+
+
+def _changes(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """Return how many operators of some kinds there were, and are."""
+    kinds = [kind for kind in _TOLD if before.get(kind, 0) != after.get(kind, 0)]
+    return (
+        ", ".join(f"{_TOLD[kind]} {before.get(kind, 0)} → {after.get(kind, 0)}" for kind in kinds) or "the same kinds"
+    )
+
+
+def _taken(new: NewPlan, frame: Frame, task: pb.ReplanTask, session: SparkSession, scratch: Path) -> pb.PlanOutcome:
+    terms = frame.terms
+    cutter = Cutter(
+        Jvm.of(session),
+        jvm_session(session),
+        new.plan,
+        conf=dict(frame.conf),
+        column_names=terms.column_names,
+        scratch=scratch,
+        parallel_sort_bytes=terms.parallel_sort_bytes,
+        metrics=terms.metrics,
+        first_stage_id=task.first_stage_id,
+        begun=BegunStages(frame.sorted_stages, {n: i for n, i in frame.subqueries.items() if i in _ids(task.begun)}),
+    )
+    cut = Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
+    facts = new.facts()
+    outcome = pb.PlanOutcome(decisions=[_changes(facts["before"], facts["after"])])
+    add_stages(outcome, cut.stages, pb.OutputLayout(kind="sink" if terms.is_sink else "result"))
+    target = scratch / "frame"
+    if not new.write(cut.exchanges, target):
+        content = frame.with_stages(cut, target.read_bytes()).encoded()
+        if len(content) <= MOST_FRAME_BYTES:
+            outcome.frame_digest = plan_codec.digest(content)
+            outcome.blobs.add(digest=outcome.frame_digest, content=content)
+    if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
+        return _kept(f"the new plan has {size:,} bytes, more than the {MAX_PLAN_BYTES:,} that fit a message")
+    return outcome
+
+
+def _ids(begun: Sequence[pb.BegunStage]) -> set[int]:
+    return {each.stage_id for each in begun}
