@@ -1,15 +1,16 @@
 """Bugs in growing stages; see `planted`."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from onager.execution_graph import Feed, Portion, Stage
+from onager.execution_graph import Feed, Portion, Stage, replanned, replanning
 from onager.scheduler.engine import stage_coordinator
 
 _last_portion = stage_coordinator._last_portion
+_has_begun = replanned.has_begun
 
 
 def _growing_stage_is_done_early() -> AbstractContextManager[Any]:
@@ -43,8 +44,24 @@ def _feed_begins_anew() -> AbstractContextManager[Any]:
     return mock.patch.object(stage_coordinator, "_last_portion", last_portion)
 
 
+@contextmanager
+def _growing_stage_comes_again() -> Iterator[None]:
+    """A new plan has a growing stage once more, fed by the same feed, and nobody looks whether it fits."""
+
+    def has_begun(stage: Any) -> bool:
+        return _has_begun(replace(stage, spec=replace(stage.spec, feed=None)))
+
+    with (
+        mock.patch.object(replanned, "has_begun", has_begun),
+        mock.patch.object(replanning, "has_begun", has_begun),
+        mock.patch.object(replanned, "why_not", return_value=None),
+    ):
+        yield
+
+
 OF_FEEDS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "growing-stage-done-early": _growing_stage_is_done_early,
     "portion-counts-twice": _portion_counts_twice,
     "feed-begins-anew": _feed_begins_anew,
+    "growing-stage-comes-again": _growing_stage_comes_again,
 }
