@@ -15,8 +15,9 @@ from onager.protocol import onager_pb2 as pb
 from tests.support.spark.adaptive_run import run_adaptively, told
 from tests.support.spark.one_executor import CUT, OneExecutor, as_multiset, rows_of
 
-FILES = 430
+FILES = 250
 FROM_FILES = 100
+FEW_TASKS = {"spark.sql.files.maxPartitionBytes": "1g"}
 
 
 def write(path: Path, n: int) -> None:
@@ -41,7 +42,7 @@ def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def partitioned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("partitioned")
-    for k in range(40):
+    for k in range(30, 54):
         directory = made / f"k={k}" / f"day=2026-01-{1 + k % 28:02}"
         directory.mkdir(parents=True)
         for n in range(10):
@@ -57,7 +58,12 @@ def plan(executor, flat, partitioned):
         executor.spark.read.parquet(view.path).createOrReplaceTempView(view.name)
 
     def planned(text: str, *, may_grow: bool = True, **conf: str) -> pb.PlanOutcome:
-        settings = CUT | {"onager.feed.fromFiles": str(FROM_FILES)} | {k.replace("_", "."): v for k, v in conf.items()}
+        settings = (
+            CUT
+            | FEW_TASKS
+            | {"onager.feed.fromFiles": str(FROM_FILES)}
+            | {k.replace("_", "."): v for k, v in conf.items()}
+        )
         spec = pb.JobSpec(sql=pb.SqlScript(text=text), views=views, conf=settings)
         return executor.plan(spec, may_grow=may_grow)
 
@@ -102,17 +108,12 @@ def names(found: list[Found]) -> list[bytes]:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT * FROM flat",
         "SELECT g, count(*), sum(n), min(text) FROM flat GROUP BY g",
-        "SELECT n, g FROM flat ORDER BY n DESC, g LIMIT 50",
         "SELECT n, g FROM flat ORDER BY n, g",
         "SELECT count(DISTINCT id) FROM (SELECT monotonically_increasing_id() AS id FROM flat)",
         "SELECT a.g, count(*) FROM flat a JOIN (SELECT DISTINCT g FROM flat WHERE n < 3) b ON a.g = b.g GROUP BY a.g",
         "SELECT /*+ BROADCAST(b) */ a.n, b.x FROM flat a JOIN (VALUES (1, 'one'), (2, 'two')) b(g, x) ON a.g = b.g",
-        "SELECT g FROM flat WHERE n > (SELECT avg(n) FROM flat)",
-        "SELECT k, day, sum(n) FROM partitioned GROUP BY k, day",
-        "SELECT * FROM partitioned WHERE k BETWEEN 30 AND 35 AND day > DATE'2026-01-05'",
-        "SELECT text, count(*) FROM partitioned WHERE k % 2 = 0 GROUP BY text",
+        "SELECT * FROM partitioned WHERE k BETWEEN 45 AND 51 AND day > DATE'2026-01-19'",
         "SELECT count(*) FROM partitioned WHERE k = 100",
     ],
 )
@@ -133,8 +134,7 @@ def test_a_feed_finds_every_other_file_once(executor, plan):
     assert (feed.work, feed.partitions, feed.name) == (pb.FEED, 1, "list flat0")
     assert stage.name == "scan flat0"
     found = found_by(executor, outcome, stage)
-    assert [each.files for each in found] == [100, 100, 100, 30]
-    assert [each.is_last for each in found] == [False, False, False, True]
+    assert [(each.files, each.is_last) for each in found] == [(100, False), (50, True)]
 
 
 def test_another_attempt_goes_on_at_the_same_place(executor, plan):
@@ -175,9 +175,9 @@ def rows_of_feed(executor, outcome):
 
 
 def test_a_directory_with_fewer_files_is_listed_as_always(executor, plan):
-    outcome = plan("SELECT count(*) FROM partitioned", onager_feed_fromFiles="401")
+    outcome = plan("SELECT count(*) FROM partitioned", onager_feed_fromFiles="241")
     assert not growing(outcome)
-    assert executor.run(outcome) == [(800,)]
+    assert executor.run(outcome) == [(480,)]
 
 
 def test_nothing_grows_where_nobody_asks_for_it_or_some_scheduler_does_not_know_it(executor, plan):
@@ -228,7 +228,7 @@ def test_the_number_of_files_is_checked(plan):
 ADAPTIVE = {"onager_adaptive": "on", "spark_sql_autoBroadcastJoinThreshold": "4k"}
 FEW = """
     SELECT count(*), sum(s.n) FROM (SELECT id FROM range(0, 100000, 1, 2) WHERE concat('c', id) LIKE '%c7777%') o
-    JOIN (SELECT g, count(*) AS n FROM flat GROUP BY g) s ON o.id = s.n + 7629"""
+    JOIN (SELECT g, count(*) AS n FROM flat GROUP BY g) s ON o.id = s.n + 7691"""
 
 
 def test_a_new_plan_reads_what_a_growing_stage_gives_and_nobody_lists_its_files(executor, plan):
