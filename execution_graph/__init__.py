@@ -1,15 +1,16 @@
 """The state of a job as a pure value: stages, tasks with attempts, events, and what follows from them.
 
 No I/O, no clock, no Spark: `graph` and `stages` are the values, `events` what can happen to them, `transitions` what
-each event changes (`attempts`, `speculation`, `outcomes`, `losses`, `laid_out`, `replanned`), `operators` what plans'
-operators measured, `rollback` what follows when something finished is lost, `pipelined` what is different where stages
-run together, `layout` how stages that start are laid out, `replanning` when the rest is planned again, `scheduling`
-what to do next.
+each event changes (`attempts`, `speculation`, `outcomes`, `fed`, `losses`, `laid_out`, `replanned`), `feeds` where the
+partitions of growing stages come from, `operators` what plans' operators measured, `rollback` what follows when
+something finished is lost, `pipelined` what is different where stages run together, `layout` how stages that start are
+laid out, `replanning` when the rest is planned again, `scheduling` what to do next.
 """
 
 from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
     ADAPTIVE_MAJOR,
+    FEED_MAJOR,
     PIPELINED_MAJOR,
     REPLANNED_MAJOR,
     SCHEMA_MAJOR,
@@ -26,10 +27,13 @@ from onager.execution_graph.codec import (
 from onager.execution_graph.events import (
     Event,
     ExecutorLost,
+    FeedEnded,
+    FeedEvent,
     JobCancelled,
     JobPlanned,
     LaunchesRepeated,
     LaunchEvent,
+    PartitionsAdded,
     PipelineAbandoned,
     PlanSummary,
     ReplanBegun,
@@ -46,6 +50,8 @@ from onager.execution_graph.events import (
     TaskSucceeded,
 )
 from onager.execution_graph.failures import Failure, FailureCause, FailureKind, FetchFailure, RetryLimits
+from onager.execution_graph.fed import stage_fed_by
+from onager.execution_graph.feeds import Feed, Portion
 from onager.execution_graph.graph import (
     PLAN_STAGE_ID,
     Active,
@@ -116,6 +122,7 @@ from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [
     "ADAPTIVE_MAJOR",
+    "FEED_MAJOR",
     "NO_METRICS",
     "PIPELINED_MAJOR",
     "PLAN_STAGE_ID",
@@ -136,6 +143,9 @@ __all__ = [
     "Failure",
     "FailureCause",
     "FailureKind",
+    "Feed",
+    "FeedEnded",
+    "FeedEvent",
     "FetchFailure",
     "FusedStage",
     "HeldTask",
@@ -148,10 +158,12 @@ __all__ = [
     "OperatorTotals",
     "Outcome",
     "OutputLayout",
+    "PartitionsAdded",
     "PausedTask",
     "Pipeline",
     "PipelineAbandoned",
     "PlanSummary",
+    "Portion",
     "Replan",
     "ReplanBegun",
     "ReplanGivenUp",
@@ -220,6 +232,7 @@ __all__ = [
     "revive",
     "running_count",
     "sizes_text",
+    "stage_fed_by",
     "streams_of",
     "submit",
     "violations",

@@ -12,6 +12,7 @@ version can still read records that use nothing new:
     3.4    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
     4.0    with stages that were laid out by what was measured (`layout`): a reader that does not know that would launch
            other tasks
+    5.0    with growing stages (`feeds`): a reader that does not know them would end them too early
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -30,6 +31,8 @@ from onager.errors import SchemaVersionError, StateCorruptError
 from onager.execution_graph.encoding import encoder
 from onager.execution_graph.events import (
     Event,
+    FeedEvent,
+    JobPlanned,
     PipelineAbandoned,
     ReplanBegun,
     ReplanGivenUp,
@@ -40,9 +43,9 @@ from onager.execution_graph.events import (
 )
 from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.maps import SPARSE
-from onager.execution_graph.stages import RunningStage, Stage, SuccessfulStage, TaskOutput
+from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 
-SCHEMA_MAJOR = 5
+SCHEMA_MAJOR = 6
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -52,7 +55,9 @@ ADAPTIVE_MAJOR = 4
 """The version of records with stages that were laid out by what was measured."""
 REPLANNED_MAJOR = 5
 """The version of records of jobs whose rest was planned again."""
-_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0}
+FEED_MAJOR = 6
+"""The version of records with growing stages."""
+_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -167,6 +172,8 @@ def _has_second_attempts(stage: Stage) -> bool:
 
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
+    if any(s.spec.work is StageWork.FEED for s in graph.stages):
+        return FEED_MAJOR
     if graph.replans:
         return REPLANNED_MAJOR
     if any(s.spec.layout is not None for s in graph.stages):
@@ -181,6 +188,8 @@ def _was_cut_short(stage: Stage) -> bool:
 
 
 def _major_of_event(event: Event) -> int:
+    if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
+        return FEED_MAJOR
     if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):
         return REPLANNED_MAJOR
     if isinstance(event, StageLaidOut):

@@ -225,6 +225,47 @@ class ReplanGivenUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsAdded:
+    """A task of a feed succeeded, and there is more to find: the stage that it feeds gets partitions.
+
+    A success like any other: it counts once, for the attempt that the graph gave to the executor.
+    """
+
+    stage_id: int
+    """The feed."""
+    stage_attempt: int
+    partition: int
+    task_attempt: int
+    executor_id: str
+    output: TaskOutput
+    """What the added partitions read, as its payload."""
+    added: int
+    """How many partitions the stage that it feeds gets, 0 or more."""
+    metrics: TaskMetrics
+    at_ms: int
+    type: Literal["partitions_added"] = "partitions_added"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedEnded:
+    """A task of a feed succeeded, and found the end: the stage that it feeds gets its last partitions."""
+
+    stage_id: int
+    """The feed."""
+    stage_attempt: int
+    partition: int
+    task_attempt: int
+    executor_id: str
+    output: TaskOutput
+    """What the added partitions read, as its payload."""
+    added: int
+    """How many partitions the stage that it feeds gets, 0 or more."""
+    metrics: TaskMetrics
+    at_ms: int
+    type: Literal["feed_ended"] = "feed_ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailed:
     """A task attempt ended without output."""
 
@@ -288,6 +329,9 @@ class JobCancelled:
     type: Literal["job_cancelled"] = "job_cancelled"
 
 
+FeedEvent = PartitionsAdded | FeedEnded
+"""The successes of tasks of feeds."""
+
 LaunchEvent = TasksLaunched | TasksSpeculated | LaunchesRepeated
 """The events that assign tasks to executors."""
 
@@ -303,6 +347,8 @@ Event = Annotated[
     | ReplanBegun
     | StageReplanned
     | ReplanGivenUp
+    | PartitionsAdded
+    | FeedEnded
     | TaskFailed
     | TasksLost
     | ExecutorLost

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from onager.execution_graph.graph import PLAN_STAGE_ID, ExecutionGraph, Failed, Succeeded
 from onager.execution_graph.laid_out import covers
 from onager.execution_graph.planning import check_stages
-from onager.execution_graph.settling import has_inputs
+from onager.execution_graph.settling import has_inputs, is_complete
 from onager.execution_graph.speculation import may_be_speculated
 from onager.execution_graph.stages import (
     FailedStage,
@@ -96,6 +96,8 @@ def _of_stage(graph: ExecutionGraph, stage: Stage) -> Iterator[str]:  # noqa: C9
     yield from _of_layout(graph, stage, name)
     if isinstance(stage, SupersededStage):
         yield from _of_superseded(graph, stage, name)
+    if stage.spec.feed is not None:
+        yield from _of_feed(stage, graph.stages[stage.spec.feed.stage_id], name)
     if isinstance(stage, RunningStage):
         yield from _of_running(stage, name)
         yield from _of_speculation(graph, stage, name)
@@ -131,9 +133,23 @@ def _of_superseded(graph: ExecutionGraph, stage: SupersededStage, name: str) -> 
         yield f"{name} is superseded, and something reads it"
 
 
+def _of_feed(stage: Stage, feeding: Stage, name: str) -> Iterator[str]:
+    feed, given = stage.spec.feed, feeding.ledger.outputs
+    if feed is None:
+        return
+    if isinstance(stage, SuccessfulStage) and not feed.has_ended:
+        yield f"{name} is successful before its feed has ended"
+    if feed.has_ended != isinstance(feeding, SuccessfulStage):
+        yield f"{name} has a feed that is {feeding.state}, and {'has' if feed.has_ended else 'has not'} ended"
+    if [given[p].payload_digest for p in sorted(given)] != [each.digest for each in feed.portions[feed.planned :]]:
+        yield f"{name} does not have the partitions that its feed gave, each once"
+    if len(given) != feeding.spec.partitions - (not feed.has_ended):
+        yield f"{name} has a feed of {feeding.spec.partitions} tasks, of which {len(given)} are done"
+
+
 def _of_running(stage: RunningStage, name: str) -> Iterator[str]:
     ledger, count = stage.ledger, stage.spec.partitions
-    if len(ledger.outputs) == count:
+    if is_complete(stage):
         yield f"{name} is running though every partition has its output"
     if any(p in ledger.outputs for p in stage.running):
         yield f"{name} runs a partition that has its output"

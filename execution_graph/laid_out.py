@@ -31,6 +31,7 @@ def may_be_laid_out(stage: Stage) -> bool:
         and stage.spec.work is StageWork.QUERY
         and stage.spec.plan_digest is not None
         and stage.spec.layout is None
+        and stage.spec.feed is None
         and not stage.ledger.attempts
         and not stage.ledger.outputs
     )

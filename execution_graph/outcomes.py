@@ -23,8 +23,8 @@ from onager.execution_graph.stages import (
     TaskOutput,
 )
 
-_PLANNING = (StageWork.PLAN, StageWork.REPLAN)
-"""Planning succeeds only by events of its own."""
+_BY_OWN_EVENTS = (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED)
+"""These succeed by events of their own."""
 _MESSAGE_CHARS = 300
 """How much of a failure's message is kept for each partition that waits for its retry."""
 
@@ -32,14 +32,14 @@ _MESSAGE_CHARS = 300
 def on_tasks_succeeded(graph: ExecutionGraph, events: Sequence[TaskSucceeded]) -> ExecutionGraph:
     """Apply consecutive successes of one attempt of one stage."""
     stage = running_stage(graph, events[0].stage_id, events[0].stage_attempt)
-    if stage is None or stage.spec.work in _PLANNING:
+    if stage is None or stage.spec.work in _BY_OWN_EVENTS:
         return graph
     outputs: dict[int, TaskOutput] = {}
     metrics: dict[int, TaskMetrics] = {}
     stopped: list[TaskMetrics] = []
     operators: list[OperatorReport] = []
     durations_ms: dict[int, int] | None = None if graph.speculation is None else {}
-    times: dict[int, TaskTimes] | None = {} if stage.spec.partitions > 1 else None
+    times: dict[int, TaskTimes] | None = {} if stage.spec.partitions > 1 or stage.spec.feed is not None else None
     at_ms = 0
     lies_nowhere = stage.spec.output.kind == "exchange" and is_streaming(graph, stage)
     for event in events:

@@ -14,9 +14,12 @@ def check_stages(stages: tuple[StageSpec, ...], unread: Collection[int] = ()) ->
     return next(_faults_of_stages(stages, unread), None)
 
 
-def check_plan(event: JobPlanned) -> str | None:
-    """Return why the stages, summary and fused output of *event* do not fit together, or None."""
-    return next(_faults_of_plan(event), None)
+def check_plan(event: JobPlanned, *, may_grow: bool = True) -> str | None:
+    """Return why the stages, summary and fused output of *event* do not fit together, or None.
+
+    No stage of it may be a growing one unless *may_grow*.
+    """
+    return next(_faults_of_plan(event, may_grow=may_grow), None)
 
 
 def _faults_of_stages(stages: tuple[StageSpec, ...], unread: Collection[int] = ()) -> Iterator[str]:
@@ -32,14 +35,38 @@ def _faults_of_stages(stages: tuple[StageSpec, ...], unread: Collection[int] = (
         for source in spec.inputs:
             if not 1 <= source.stage_id < spec.stage_id:
                 yield f"stage {spec.stage_id} reads stage {source.stage_id}, which is not an earlier one"
-    read = {source.stage_id for spec in stages for source in spec.inputs}
+    yield from _faults_of_feeds(stages, unread)
+    read = {stage_id for spec in stages for stage_id in spec.sources}
     for spec in stages[:-1]:
         if spec.stage_id not in read and spec.stage_id not in unread:
             yield f"stage {spec.stage_id} is read by no other, and is not the last"
 
 
-def _faults_of_plan(event: JobPlanned) -> Iterator[str]:
+def _faults_of_feeds(stages: tuple[StageSpec, ...], unread: Collection[int]) -> Iterator[str]:
+    feeds = {spec.stage_id for spec in stages if spec.work is StageWork.FEED}
+    fed = [spec.feed.stage_id for spec in stages if spec.feed is not None]
+    if len({*fed}) < len(fed) or not {*fed} <= feeds <= {*fed, *unread}:
+        yield f"the feeds are stages {sorted(feeds)}, and growing stages get partitions from stages {sorted(fed)}"
+    for spec in stages:
+        if spec.work is StageWork.FEED and spec.inputs:
+            yield f"stage {spec.stage_id} is a feed, and reads other stages"
+        if any(source.stage_id in feeds for source in spec.inputs):
+            yield f"stage {spec.stage_id} reads the output of a feed"
+        if spec.feed is not None and (spec.work is not StageWork.QUERY or spec.feed.stage_id >= spec.stage_id):
+            yield f"stage {spec.stage_id} cannot get partitions from stage {spec.feed.stage_id}"
+        if spec.feed is not None and spec.feed.partitions != spec.partitions:
+            yield f"stage {spec.stage_id} has {spec.partitions} partitions, and was given {spec.feed.partitions}"
+
+
+def _faults_of_plan(event: JobPlanned, *, may_grow: bool) -> Iterator[str]:
     yield from _faults_of_stages(event.stages)
+    if not may_grow and any(spec.feed is not None for spec in event.stages):
+        yield "a job whose stages run together cannot have growing ones"
+    for spec in event.stages:
+        if spec.work is StageWork.FEED and spec.partitions != 1:
+            yield f"stage {spec.stage_id} is a feed, and begins with {spec.partitions} tasks"
+        if spec.feed is not None and spec.feed.has_ended:
+            yield f"the feed of stage {spec.stage_id} has ended before it began"
     result = event.summary.result_stage_id
     if not 1 <= result <= len(event.stages) or event.stages[result - 1].work is not StageWork.QUERY:
         yield f"stage {result} cannot be the one with the result"

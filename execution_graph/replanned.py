@@ -35,11 +35,15 @@ CHANGED = "what it was based on has changed meanwhile"
 
 
 def has_begun(stage: Stage) -> bool:
-    """Return whether a task of *stage* was ever launched, or the stage was laid out: then a new plan builds on it."""
-    ledger = stage.ledger
+    """Return whether a task of *stage* was ever launched, or the stage was laid out: then a new plan builds on it.
+
+    A stage with a feed has begun from the start: what its feed finds is for this stage, and no plan could read it anew.
+    """
+    spec, ledger = stage.spec, stage.ledger
     is_in_hand = isinstance(stage, RunningStage) and bool(stage.running)
     is_over = isinstance(stage, SuccessfulStage | FailedStage)
-    return is_over or is_in_hand or stage.spec.layout is not None or bool(ledger.attempts or ledger.outputs)
+    is_settled = spec.layout is not None or spec.feed is not None
+    return is_over or is_in_hand or is_settled or bool(ledger.attempts or ledger.outputs)
 
 
 def is_open(stage: Stage) -> bool:
@@ -147,13 +151,15 @@ def _misfits(graph: ExecutionGraph, event: StageReplanned) -> Iterator[str]:
     dropped, known = {*event.dropped}, {stage.spec.stage_id: stage for stage in graph.stages}
     for i in event.dropped:
         stage = known.get(i)
-        works = (StageWork.QUERY, StageWork.PUBLISH_PLAN, StageWork.PUBLISH)
+        works = (StageWork.QUERY, StageWork.FEED, StageWork.PUBLISH_PLAN, StageWork.PUBLISH)
         may_go = stage is not None and isinstance(stage, UnresolvedStage | ResolvedStage | RunningStage)
         if stage is None or not may_go or stage.spec.work not in works or is_past_return(stage):
             yield f"stage {i} cannot be dropped"
     for expected, spec in enumerate(event.stages, start=len(graph.stages)):
         if spec.stage_id != expected or spec.partitions < 0 or spec.work in (StageWork.PLAN, StageWork.REPLAN):
             yield f"stage {spec.stage_id} stands where stage {expected} was expected"
+        if spec.work is StageWork.FEED or spec.feed is not None:
+            yield f"stage {spec.stage_id} grows, or is a feed"
         for source in spec.inputs:
             old = known.get(source.stage_id)
             is_there = source.stage_id not in dropped and old is not None and is_open(old)
@@ -174,10 +180,12 @@ def _unread(graph: ExecutionGraph, event: StageReplanned, dropped: Collection[in
         return
     reached, below = {last}, [last]
     while below:
-        found = {source.stage_id for source in by_id[below.pop()].inputs} & by_id.keys() - reached
+        found = by_id[below.pop()].sources & by_id.keys() - reached
         reached |= found
         below += found
     left = [s for s in graph.stages[1:] if not isinstance(s, SuccessfulStage | FusedStage | SupersededStage)]
     open_ids = {s.spec.stage_id for s in left if s.spec.work is not StageWork.REPLAN} - {*dropped}
     if astray := (open_ids | {spec.stage_id for spec in event.stages}) - reached:
         yield f"nothing reads {sorted(astray)}"
+    if lost := reached & {*dropped}:
+        yield f"something reads {sorted(lost)}"

@@ -75,7 +75,7 @@ def superseded(stage: Stage, at_ms: int) -> SupersededStage:
     """Return *stage* after nobody wants it any more; what it has done was in vain."""
     ledger = stage.ledger
     return SupersededStage(
-        spec=replace(stage.spec, partitions=0, inputs=()),
+        spec=replace(stage.spec, partitions=0, inputs=(), feed=None),
         attempt=stage.attempt,
         ended_ms=at_ms,
         ledger=TaskLedger(
@@ -99,6 +99,11 @@ def with_replan(graph: ExecutionGraph, replan: Replan) -> ExecutionGraph:
     return replace(graph, replans=(*graph.replans[:-1], replan))
 
 
+def is_complete(stage: Stage) -> bool:
+    """Return whether every partition of *stage* has an output, and no more of them can come."""
+    return len(stage.ledger.outputs) == stage.spec.partitions and not stage.spec.is_growing
+
+
 def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_pipelined: bool) -> bool:
     """Return whether a stage can run: its producers, all in *stages*, are successful.
 
@@ -110,7 +115,7 @@ def has_inputs(spec: StageSpec, stages: Sequence[Stage], *, is_pipelined: bool) 
 
 def _can_be_read(producer: Stage, *, may_read_early: bool) -> bool:
     if isinstance(producer, RunningStage):
-        return may_read_early and not producer.pending_count
+        return may_read_early and not producer.pending_count and not producer.spec.is_growing
     return isinstance(producer, SuccessfulStage)
 
 
@@ -125,7 +130,7 @@ def settled(graph: ExecutionGraph, at_ms: int) -> ExecutionGraph:
         after: Stage = stage
         if isinstance(after, UnresolvedStage) and has_inputs(after.spec, stages, is_pipelined=is_pipelined):
             after = ResolvedStage(spec=after.spec, attempt=after.attempt, ledger=after.ledger)
-        if isinstance(after, ResolvedStage | RunningStage) and len(after.ledger.outputs) == after.spec.partitions:
+        if isinstance(after, ResolvedStage | RunningStage) and is_complete(after):
             after = SuccessfulStage(
                 spec=after.spec,
                 attempt=after.attempt,

@@ -8,6 +8,7 @@ A stage is resolved once every producer is successful (in a pipelined job: once 
 launched, see `pipelined`). Back edges: a lost input takes Resolved (same attempt) and Running (attempt + 1) back to
 Unresolved; lost outputs that are still needed take Successful back to Running, or to Unresolved when its own inputs are
 gone, too (attempt + 1, surviving outputs kept). A stage without partitions goes from Resolved to Successful at once.
+A growing stage gets partitions in each state, and is not successful before its feed has ended (`feeds`).
 Unresolved and Resolved, of a stage that never launched a task, also lead to Fused: another stage's task computes it.
 Every state but Successful and Failed leads to Superseded: a new plan does without the stage (`replanned`).
 """
@@ -21,6 +22,7 @@ from immutables import Map
 from pydantic import Field
 
 from onager.execution_graph.failures import Failure
+from onager.execution_graph.feeds import Feed
 from onager.execution_graph.latencies import NO_LATENCIES, Latencies, TaskTimes
 from onager.execution_graph.maps import SPARSE, PartitionMap, without
 from onager.execution_graph.merging import MAX, SUM, merging
@@ -35,6 +37,8 @@ class StageWork(StrEnum):
     """Turn the job's spec into stages; stage 0 of every job, one task."""
     QUERY = "query"
     """Run one stage of the physical plan."""
+    FEED = "feed"
+    """Find partitions for a growing stage: each task goes on where the one before it stopped."""
     PUBLISH_PLAN = "publish_plan"
     """Write down every move that makes the staged files a dataset; one task."""
     PUBLISH = "publish"
@@ -95,15 +99,19 @@ class StageLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
-    """What a stage computes; changes once at most, when the stage is laid out, before any of its tasks is launched."""
+    """What a stage computes.
+
+    It changes once at most, when the stage is laid out, before any of its tasks is launched. Only a growing stage, and
+    the one that feeds it, get more partitions as they run.
+    """
 
     stage_id: int
     name: str
     work: StageWork
     plan_digest: str | None
-    """The encoded stage plan (QUERY), by content."""
+    """The encoded stage plan (QUERY), or the encoded source (FEED), by content."""
     partitions: int
-    """Tasks of the stage, 0 or more."""
+    """Tasks of the stage, 0 or more; of a growing stage those that are known."""
     inputs: tuple[StageInput, ...]
     output: OutputLayout
     is_deterministic: bool = True
@@ -118,6 +126,18 @@ class StageSpec:
     """How many rows Spark expected of it; 0 where it had no idea."""
     layout: Annotated[StageLayout | None, SPARSE] = None
     """Set once it is laid out; then `partitions` and `inputs` are those of the layout."""
+    feed: Annotated[Feed | None, SPARSE] = None
+    """Set for a growing stage: where its partitions come from."""
+
+    @property
+    def is_growing(self) -> bool:
+        """Return whether it may get more partitions."""
+        return self.feed is not None and not self.feed.has_ended
+
+    @property
+    def sources(self) -> frozenset[int]:
+        """Return the stages that it does not do without: those that it reads, and the one that feeds it."""
+        return frozenset({i.stage_id for i in self.inputs} | ({self.feed.stage_id} if self.feed else set()))
 
 
 @quick_dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,11 @@ from onager.execution_graph.attempts import held, on_launches_repeated, on_tasks
 from onager.execution_graph.events import (
     Event,
     ExecutorLost,
+    FeedEnded,
     JobCancelled,
     JobPlanned,
     LaunchesRepeated,
+    PartitionsAdded,
     PipelineAbandoned,
     ReplanBegun,
     ReplanGivenUp,
@@ -27,6 +29,7 @@ from onager.execution_graph.events import (
     TaskSucceeded,
 )
 from onager.execution_graph.failures import Failure, FailureKind
+from onager.execution_graph.fed import on_fed
 from onager.execution_graph.graph import PLAN_STAGE_ID, Cancelled, ExecutionGraph
 from onager.execution_graph.laid_out import on_stage_laid_out
 from onager.execution_graph.losses import on_executor_lost
@@ -70,6 +73,8 @@ def apply(graph: ExecutionGraph, event: Event) -> ExecutionGraph:  # noqa: C901,
             return on_stage_replanned(graph, event)
         case ReplanGivenUp():
             return on_replan_given_up(graph, event)
+        case PartitionsAdded() | FeedEnded():
+            return on_fed(graph, event)
         case TaskFailed():
             return on_task_failed(graph, event)
         case TasksLost():
@@ -120,7 +125,7 @@ def _on_job_planned(graph: ExecutionGraph, event: JobPlanned) -> ExecutionGraph:
     task = None if planning is None else held(planning, 0, event.task_attempt, event.executor_id)
     if planning is None or task is None:
         return graph
-    why = check_plan(event)
+    why = check_plan(event, may_grow=graph.pipeline is None)
     if why is not None:
         failure = Failure(kind=FailureKind.USER_ERROR, message=f"The plan of the job cannot be run: {why}")
         return failed(graph, planning, failure, event.at_ms)

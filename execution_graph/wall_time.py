@@ -22,7 +22,10 @@ from typing import Final, NamedTuple
 from onager.execution_graph.events import (
     Event,
     ExecutorLost,
+    FeedEnded,
+    FeedEvent,
     JobPlanned,
+    PartitionsAdded,
     PipelineAbandoned,
     ReplanBegun,
     ReplanGivenUp,
@@ -86,6 +89,7 @@ _WHOLE: Final = 1024
 _RUNNING: Final = {
     StageWork.PLAN: TimeUse.PLANNING,
     StageWork.REPLAN: TimeUse.PLANNING,
+    StageWork.FEED: TimeUse.PLANNING,
     StageWork.QUERY: TimeUse.RUNNING,
 }
 
@@ -114,6 +118,9 @@ class _Stage:
     live: Counter[int] = field(default_factory=Counter)
     failures: Counter[int] = field(default_factory=Counter)
     inputs: frozenset[int] = frozenset()
+    feed: int = 0
+    """The stage that finds its partitions; 0: it does not grow."""
+    has_begun: bool = False
     is_unread: bool = False
     """Whether it ended before its tasks, because all of its readers were done."""
 
@@ -179,6 +186,8 @@ class WallTime:
                 self._replanned(event)
             case ReplanGivenUp():
                 self._supersede((event.replan_id,))
+            case PartitionsAdded() | FeedEnded():
+                self._fed(event)
             case TaskFailed():
                 self._is_streaming = False
                 self._failed(event)
@@ -218,6 +227,7 @@ class WallTime:
 
     def _begin(self, stage_id: int) -> None:
         stage = self._stage(stage_id)
+        stage.has_begun = True
         if len(stage.done) < stage.partitions:
             self._open.add(stage_id)
 
@@ -238,7 +248,19 @@ class WallTime:
                 self._open.add(event.stage_id)
             self._pauses.pop((event.stage_id, partition), None)
 
-    def _succeeded(self, event: TaskSucceeded) -> None:
+    def _fed(self, event: FeedEvent) -> None:
+        if (event.stage_id, event.stage_attempt, event.partition, event.task_attempt) not in self._live:
+            return
+        feeding = self._stage(event.stage_id)
+        feeding.partitions += isinstance(event, PartitionsAdded)
+        for stage_id, stage in self._stages.items():
+            if stage.feed == event.stage_id:
+                stage.partitions += event.added
+                if stage.has_begun:
+                    self._begin(stage_id)
+        self._succeeded(event)
+
+    def _succeeded(self, event: TaskSucceeded | FeedEvent) -> None:
         key = (event.stage_id, event.stage_attempt, event.partition, event.task_attempt)
         launch = self._ended(key)
         if launch is None:
@@ -261,7 +283,8 @@ class WallTime:
         self._is_done(0, self._stages[0], 0)
         for spec in event.stages:
             inputs = frozenset(source.stage_id for source in spec.inputs)
-            self._stages[spec.stage_id] = _Stage(spec.work, spec.partitions, key[1], inputs=inputs)
+            feed = spec.feed.stage_id if spec.feed is not None else 0
+            self._stages[spec.stage_id] = _Stage(spec.work, spec.partitions, key[1], inputs=inputs, feed=feed)
         if event.fused_output is not None:
             self._is_done(1, self._stages[1], 0)
 
@@ -365,7 +388,7 @@ class WallTime:
             plan_ms = cost.plan_ms or end_ms - launch.at_ms - cost.queued_ms  # before 1.6 nobody told
             back(TimeUse.PLANNING, plan_ms - cost.function_ms)
             back(TimeUse.FUNCTION, min(plan_ms, cost.function_ms))
-        elif launch.work in (StageWork.PLAN, StageWork.REPLAN):
+        elif launch.work in (StageWork.PLAN, StageWork.REPLAN, StageWork.FEED):
             back(TimeUse.PLANNING, cost.run_ms - cost.function_ms)
             back(TimeUse.FUNCTION, min(cost.run_ms, cost.function_ms))
         elif launch.work is not StageWork.QUERY:

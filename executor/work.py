@@ -100,10 +100,12 @@ def blobs_needed(task_set: pb.TaskSet) -> tuple[BlobDigest, ...]:
             return (BlobDigest(task_set.spec_digest),)
         case pb.QUERY:
             fused = (stage.plan_digest for stage in task_set.fused)
-            digests = (task_set.plan_digest, task_set.inputs_digest, *fused)
+            digests = (task_set.plan_digest, task_set.inputs_digest, task_set.portion.digest, *fused)
             return tuple(BlobDigest(digest) for digest in digests if digest)
         case pb.REPLAN:
             return (BlobDigest(task_set.replan.frame_digest),)
+        case pb.FEED:
+            return tuple(BlobDigest(digest) for digest in (task_set.plan_digest, task_set.portion.digest) if digest)
         case pb.PUBLISH:
             manifests = (output.payload_digest for location in task_set.inputs for output in location.outputs)
             return tuple(BlobDigest(digest) for digest in manifests if digest)

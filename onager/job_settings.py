@@ -14,6 +14,8 @@ SHUFFLE_TARGET_BYTES: Final = "onager.shuffle.targetBytes"
 """The input that one task after an exchange shall get; schedulers read it, too, for what was measured."""
 SORT_PARALLEL_FROM_BYTES: Final = "onager.sort.parallelFromBytes"
 """From this much input on, several tasks sort it; 0: always."""
+FEED_FROM_FILES: Final = "onager.feed.fromFiles"
+"""From this many files on, a directory is read while it is still being listed; 0 (the default): never."""
 METRICS: Final = "onager.metrics"
 """What tasks report of their plan's operators: ``off``, ``rows`` (the default), or ``full``."""
 PLANNING_TIMEOUT: Final = "onager.planning.timeout"
@@ -40,7 +42,9 @@ SPECULATION_MULTIPLIER: Final = "onager.speculation.multiplier"
 SPECULATION_QUANTILE: Final = "onager.speculation.quantile"
 SPECULATION_MIN_RUNTIME: Final = "onager.speculation.min-task-runtime-ms"
 
-PLANNERS: Final = (FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, METRICS, PLANNING_TIMEOUT)
+PLANNERS: Final = (
+    FUSION_MAX_BYTES, SHUFFLE_TARGET_BYTES, SORT_PARALLEL_FROM_BYTES, FEED_FROM_FILES, METRICS, PLANNING_TIMEOUT,
+)  # fmt: skip
 """The settings that the planning task reads."""
 SCHEDULERS: Final = (
     WEIGHT, SESSION, SESSION_MAX_TASKS, EXCHANGE, TRACEPARENT, ADAPTIVE, ADAPTIVE_FUSE_BYTES,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from onager.clock import Clock
-from onager.execution_graph import ADAPTIVE_MAJOR, REPLANNED_MAJOR
+from onager.execution_graph import ADAPTIVE_MAJOR, FEED_MAJOR, REPLANNED_MAJOR
 from onager.ids import ExecutorId, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.security import ClientAccess, Role
@@ -126,6 +126,7 @@ class Replica:
             inputs=StageInputs(self.blobs, self.executors.fetches_inputs),
             may_lay_out=lambda: self.members.writes_major >= ADAPTIVE_MAJOR,
             may_replan=lambda: self.members.writes_major >= REPLANNED_MAJOR,
+            may_grow=lambda: self.members.writes_major >= FEED_MAJOR and self.executors.all_feed,
         )
         self.local = LocalDriver(
             self.jobs,

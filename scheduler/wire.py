@@ -23,6 +23,7 @@ from onager.protocol.field_limits import MAX_CONTEXT_CHARS, MAX_MESSAGE_CHARS, M
 WORK: Final = {
     StageWork.PLAN: pb.PLAN,
     StageWork.QUERY: pb.QUERY,
+    StageWork.FEED: pb.FEED,
     StageWork.PUBLISH_PLAN: pb.PUBLISH_PLAN,
     StageWork.PUBLISH: pb.PUBLISH,
     StageWork.REPLAN: pb.REPLAN,

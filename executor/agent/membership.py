@@ -157,5 +157,6 @@ class Membership:
             address=self._address,
             stream_address=self._identity.stream_address,
             fetches_inputs=True,
+            feeds=True,
             answered_by_call=bool(self._address),
         )

@@ -162,7 +162,8 @@ class TasksInHand:
         done: list[pb.TaskReport] = []
         while self._reported:
             report = self._reported.popleft()
-            if report.HasField("success") and not report.success.HasField("plan"):
+            success = report.success
+            if report.HasField("success") and not (success.HasField("plan") or success.HasField("feed")):
                 done.append(report)
             else:
                 self._judge(report)
@@ -172,9 +173,9 @@ class TasksInHand:
     def _judge(self, report: pb.TaskReport) -> None:
         """Accept a success as it is; a failure only once it is certain that the worker survived it."""
         if report.HasField("success") or report.failure.kind == "task_killed":
-            if report.success.HasField("plan"):
-                for blob in report.success.plan.blobs:  # the job's first tasks may well come here
-                    self._blobs.offer(BlobDigest(blob.digest), blob.content)
+            found = report.success.plan.blobs if report.success.HasField("plan") else report.success.blobs
+            for blob in found:  # the tasks that need them may well come here
+                self._blobs.offer(BlobDigest(blob.digest), blob.content)
             self._finish_all([report])
         elif report.failure.kind == "executor_lost":
             self._on_death(report.failure.message)

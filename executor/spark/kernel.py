@@ -387,12 +387,28 @@ class LeafTools:
 
     def __init__(self, jvm: Jvm) -> None:
         self._leaves = jvm.java_class("onager.plan.Leaves")
+        self._feeds = jvm.java_class("onager.plan.Feeds")
         self._sources = jvm.java_class("onager.plan.PartitionsScanExec")
 
     def describe_files(self, scan: JavaObject, target: Path) -> FileFacts:
         """Describe a scan of files in the file *target*."""
-        size, files, partitions, file_format, root = str(self._leaves.describeFiles(scan, str(target))).split("\t")
-        return FileFacts(int(size), int(files), int(partitions), file_format, root)
+        return _file_facts(self._leaves.describeFiles(scan, str(target)))
+
+    def describe_growing(self, scan: JavaObject, target: Path, source: Path, portion: Path) -> FileFacts | None:
+        """Describe a scan of files of which some are known, its feed, and these files; None if all are to be listed.
+
+        Each goes to the file that is given for it.
+        """
+        facts = self._feeds.describe(scan, str(target), str(source), str(portion))
+        return None if facts is None else _file_facts(facts)
+
+    def next_portion(self, session: JavaObject, source: bytes, before: bytes, target: Path) -> tuple[int, int, bool]:
+        """Find the files after the portion *before*; return how many tasks read them, how many they are, and the end.
+
+        The portion goes to the file *target*.
+        """
+        tasks, files, ended = str(self._feeds.next(session, source, before, str(target))).split("\t")
+        return int(tasks), int(files), ended == "1"
 
     def describe_source(self, scan: JavaObject, target: Path) -> tuple[int, int, str] | None:
         """Describe a scan of a data source; return bytes, partitions and name, or None if it waits for a subquery."""
@@ -416,6 +432,20 @@ class LeafTools:
     def rebuild(self, session: JavaObject, description: bytes) -> JavaObject:
         """Return the leaf that *description* describes, for plans that run in *session*."""
         return self._leaves.rebuild(description, session)
+
+    def rebuild_growing(self, session: JavaObject, description: bytes, portion: bytes, first: int) -> JavaObject:
+        """Return the leaf that *description* describes, over *portion*, whose first partition is *first*."""
+        return self._feeds.rebuild(description, portion, first, session)
+
+
+def read_growing(jvm: Jvm, session: JavaObject, from_files: int) -> None:
+    """Let reads in *session* be growing ones where a directory has at least *from_files* files."""
+    jvm.java_class("onager.plan.GrowingReads").enable(session, from_files)
+
+
+def _file_facts(facts: JavaObject) -> FileFacts:
+    size, files, partitions, file_format, root = str(facts).split("\t")
+    return FileFacts(int(size), int(files), int(partitions), file_format, root)
 
 
 def _two(facts: Any) -> tuple[int, int]:

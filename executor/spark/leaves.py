@@ -39,23 +39,37 @@ class DescribedLeaf:
     """A short label for the stage's name: ``scan lineitem``."""
     input_bytes: int
     partitions: int
-    """The number of tasks that read it under the conf of the session that described it."""
+    """The number of tasks that read it under the conf of the session that described it; an estimate if it grows."""
+    growth: "Growth | None" = None
+    """Set if more of it is found while the first tasks run."""
 
 
-def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> DescribedLeaf:
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A leaf of which a part is known."""
+
+    source: bytes
+    """What finds the rest, for `LeafTools.next_portion`."""
+    portion: bytes
+    """The part that is known."""
+    partitions: int
+    """How many tasks read that part."""
+
+
+GROWS_BY = 10
+"""How many times more tasks a leaf that grows is taken to have than are known."""
+
+
+def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path, *, may_grow: bool = False) -> DescribedLeaf:
     """Describe *leaf*, a JVM plan node of class *kind*; the rows of an RDD are computed here, once.
 
-    *scratch* is the path of a temporary file. Raises `UnsupportedPlanError` when the rows, or the partitions of a data
-    source, are larger than a plan may carry, and when a data source waits for a subquery.
+    If it *may_grow*, files that are not listed yet may be left to a feed. *scratch* is the path of a temporary file.
+    Raises `UnsupportedPlanError` when the rows, or the partitions of a data source, are larger than a plan may carry,
+    and when a data source waits for a subquery.
     """
     tools = LeafTools(jvm)
     if kind == FILE_LEAF:
-        scan = tools.describe_files(leaf, scratch)
-        label = (
-            f"{scan.file_format} {scan.root.removeprefix('file:')} ({scan.files} file{'' if scan.files == 1 else 's'})"
-        )
-        table = scan.root.rstrip("/").rpartition("/")[2].partition(".")[0]
-        return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", scan.input_bytes, scan.partitions)
+        return _files(tools, leaf, scratch, may_grow=may_grow)
     if kind == SOURCE_LEAF:
         source = tools.describe_source(leaf, scratch)
         if source is None:
@@ -82,6 +96,28 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path) -> Des
         rows = tools.describe_other(leaf, scratch)
     size, partitions = rows
     return DescribedLeaf(scratch.read_bytes(), _LABELS[kind], _LABELS[kind], size, partitions)
+
+
+def _files(tools: LeafTools, leaf: Any, scratch: Path, *, may_grow: bool) -> DescribedLeaf:
+    source, portion = (scratch.with_name(f"{scratch.name}-{part}") for part in ("source", "portion"))
+    growing = tools.describe_growing(leaf, scratch, source, portion) if may_grow else None
+    scan = growing or tools.describe_files(leaf, scratch)
+    files = f"{scan.files} file{'' if scan.files == 1 else 's'}{' and more' if growing else ''}"
+    label = f"{scan.file_format} {scan.root.removeprefix('file:')} ({files})"
+    table = scan.root.rstrip("/").rpartition("/")[2].partition(".")[0]
+    if growing is None:
+        return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", scan.input_bytes, scan.partitions)
+    growth = Growth(source.read_bytes(), portion.read_bytes(), scan.partitions)
+    estimate = max(2, GROWS_BY * scan.partitions)
+    return DescribedLeaf(scratch.read_bytes(), label, f"scan {table}", scan.input_bytes, estimate, growth)
+
+
+def rebuild_growing(jvm: Jvm, session: Any, description: bytes, portion: bytes, first_partition: int) -> Any:
+    """Return the leaf of a growing stage over *portion* of what its feed found, as `rebuild` does.
+
+    It has as many partitions as there are up to the portion's last one.
+    """
+    return LeafTools(jvm).rebuild_growing(session, description, portion, first_partition)
 
 
 def rebuild(jvm: Jvm, session: Any, description: bytes) -> Any:

@@ -143,7 +143,9 @@ def _source_to_json(source: StageSource, attach: Any) -> dict[str, Any]:
                 described |= {"kind": "ranges", "ordering": attach(source.ordering)}
             return described
         case LeafInput():
-            return {"kind": "leaf", "description": attach(source.description), "label": source.label}
+            # A separate kind: a version that does not know portions cannot read its description either.
+            kind = "growing" if source.grows else "leaf"
+            return {"kind": kind, "description": attach(source.description), "label": source.label}
 
 
 def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
@@ -155,7 +157,7 @@ def _source_from_json(source: dict[str, Any], attached: Any) -> StageSource:
         return ExchangeInput(
             source["stage_id"], source["reads_all"], source["partitions"], source["is_alone"], ordering
         )
-    return LeafInput(attached(source["description"]), source["label"])
+    return LeafInput(attached(source["description"]), source["label"], grows=source["kind"] == "growing")
 
 
 def _output_to_json(output: StageOutput, attach: Any) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class LeafInput:
     """Only `onager.executor.spark.leaves` writes and reads it."""
     label: str
     """For people: ``parquet /data/lineitem (12 files)``."""
+    grows: bool = False
+    """Whether what it reads is told with each task set (`portion`)."""
 
 
 StageSource = ExchangeInput | LeafInput

@@ -38,6 +38,7 @@ from onager.executor.spark.plan_codec import decode, digest
 from onager.executor.spark.plan_times import PlanTimes
 from onager.executor.spark.planning import FusedRun, cutter, plan_job, replan, sql_script
 from onager.executor.spark.planning.sizing import check_settings_known
+from onager.executor.spark.running.feed import find_more
 from onager.executor.spark.running.streams import StreamSettings
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
@@ -105,6 +106,7 @@ class SparkWorker:
             raise
         actions: dict[int, Action] = {
             pb.PLAN: self._plan,
+            pb.FEED: self._find_more,
             pb.PUBLISH_PLAN: self._plan_publish,
             pb.PUBLISH: self._publish,
             pb.REPLAN: self._replan,
@@ -149,7 +151,8 @@ class SparkWorker:
         fused = {
             StageId(stage.stage_id): decode(assignment.blobs[BlobDigest(stage.plan_digest)]) for stage in task_set.fused
         }
-        self._runner.run(task_set, plan, on_report, fused)
+        portion = assignment.blobs[BlobDigest(task_set.portion.digest)] if task_set.portion.digest else b""
+        self._runner.run(task_set, plan, on_report, fused, portion)
 
     def cancel(self, tasks: Collection[TaskKey]) -> None:
         """Stop *tasks*."""
@@ -269,6 +272,7 @@ class SparkWorker:
                 self._functions.called(job, session, key.job_id, cancellation)
             ),
             private=self._private,
+            may_grow=task_set.may_grow,
         )
         return times.success(outcome)
 
@@ -277,6 +281,13 @@ class SparkWorker:
     ) -> pb.TaskSuccess:
         del key, cancellation
         return pb.TaskSuccess(plan=replan(task_set.replan, self._spark, blobs))
+
+    def _find_more(
+        self, key: TaskKey, task_set: pb.TaskSet, blobs: Mapping[BlobDigest, bytes], cancellation: Cancellation
+    ) -> pb.TaskSuccess:
+        del key
+        cancellation.check()
+        return find_more(task_set, blobs, Jvm.of(self._spark), self._runner.binder, self._executor_id)
 
     def _arrow_schema(self, session: Any, plan: Any, column_names: Sequence[str]) -> bytes:
         return arrow_schema(session, Jvm.of(self._spark), plan, column_names)

@@ -52,6 +52,8 @@ def what(event: JobEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - one case a t
         case "job_planned":
             stages = len(fields["stages"])
             return f"{stages} stage{'s' * (stages != 1)}, by {fields['executor_id']}"
+        case "partitions_added" | "feed_ended":
+            return f"{_task(fields)}: {_added(fields['added'])}"
         case "replan_begun":
             return f"stage {fields['replan_id']}: {fields['why']}"
         case "stage_replanned":
@@ -78,6 +80,10 @@ def _laid_out(fields: Mapping[str, Any]) -> str:
     reads = fields["reads"]
     tasks, buckets = len(reads), reads[-1]["end_bucket"]
     return f"stage {fields['stage_id']}: reads {buckets} buckets in {tasks} task{'s' * (tasks != 1)}"
+
+
+def _added(count: int) -> str:
+    return f"{count or 'no'} more task{'s' * (count != 1)} for the stage that it feeds"
 
 
 def _replanned(fields: Mapping[str, Any]) -> str:

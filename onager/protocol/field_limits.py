@@ -229,6 +229,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "address": LINE,
         "stream_address": LINE,
         "fetches_inputs": PLAIN,
+        "feeds": PLAIN,
         "answered_by_call": PLAIN,
     },
     "HeartbeatRequest": {
@@ -300,7 +301,9 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "op_metrics": Bytes(8 * KIB),
         "bound_plan": ID,
         "bucket_sizes": Bytes(4 * KIB),
+        "feed": PART,
     },
+    "FeedOutcome": {"added": PLAIN, "ended": PLAIN},
     "TaskOutput": {
         "nonce": ID,
         "executor_id": ID,
@@ -360,6 +363,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "leaf_bytes": PLAIN,
         "may_fuse": PLAIN,
         "may_merge": PLAIN,
+        "feed_stage_id": PLAIN,
+        "portions": Many(10_000, PART),
     },
     "StageInput": {"stage_id": PLAIN, "read": WORD, "may_split": PLAIN, "side": WORD},
     "OutputLayout": {"kind": WORD, "buckets": PLAIN},
@@ -448,6 +453,8 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "fused": Many(MAX_STAGES, PART),
         "reads": Many(MAX_TASKS_OF_STAGE, PART),
         "replan": PART,
+        "portion": PART,
+        "may_grow": PLAIN,
     },
     "ReplanTask": {
         "frame_digest": ID,
@@ -464,6 +471,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
         "tasks": PLAIN,
         "buckets": PLAIN,
     },
+    "StagePortion": {"digest": ID, "first_partition": PLAIN, "partitions": PLAIN},
     "FusedStage": {"stage_id": PLAIN, "plan_digest": ID},
     "TaskRead": {
         "first_bucket": PLAIN,

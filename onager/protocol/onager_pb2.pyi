@@ -26,6 +26,7 @@ class Work(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PUBLISH_PLAN: _ClassVar[Work]
     PUBLISH: _ClassVar[Work]
     REPLAN: _ClassVar[Work]
+    FEED: _ClassVar[Work]
 JOB_STATE_UNSPECIFIED: JobState
 QUEUED: JobState
 PLANNING: JobState
@@ -40,6 +41,7 @@ QUERY: Work
 PUBLISH_PLAN: Work
 PUBLISH: Work
 REPLAN: Work
+FEED: Work
 
 class View(_message.Message):
     __slots__ = ("name", "path", "format", "options")
@@ -1065,7 +1067,7 @@ class OutputLayout(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., buckets: _Optional[int] = ...) -> None: ...
 
 class TaskSet(_message.Message):
-    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan")
+    __slots__ = ("job_id", "stage_id", "stage_attempt", "work", "spec_digest", "plan_digest", "partitions", "tasks", "inputs", "output", "sink", "cluster_slots", "reply_to", "pipelined", "streams", "inputs_digest", "fused", "reads", "replan", "portion", "may_grow")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     STAGE_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -1085,6 +1087,8 @@ class TaskSet(_message.Message):
     FUSED_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
     REPLAN_FIELD_NUMBER: _ClassVar[int]
+    PORTION_FIELD_NUMBER: _ClassVar[int]
+    MAY_GROW_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     stage_id: int
     stage_attempt: int
@@ -1104,7 +1108,9 @@ class TaskSet(_message.Message):
     fused: _containers.RepeatedCompositeFieldContainer[FusedStage]
     reads: _containers.RepeatedCompositeFieldContainer[TaskRead]
     replan: ReplanTask
-    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ...) -> None: ...
+    portion: StagePortion
+    may_grow: bool
+    def __init__(self, job_id: _Optional[str] = ..., stage_id: _Optional[int] = ..., stage_attempt: _Optional[int] = ..., work: _Optional[_Union[Work, str]] = ..., spec_digest: _Optional[str] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskAttempt, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[StageInputLocations, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., cluster_slots: _Optional[int] = ..., reply_to: _Optional[str] = ..., pipelined: _Optional[bool] = ..., streams: _Optional[_Iterable[_Union[StreamedInput, _Mapping]]] = ..., inputs_digest: _Optional[str] = ..., fused: _Optional[_Iterable[_Union[FusedStage, _Mapping]]] = ..., reads: _Optional[_Iterable[_Union[TaskRead, _Mapping]]] = ..., replan: _Optional[_Union[ReplanTask, _Mapping]] = ..., portion: _Optional[_Union[StagePortion, _Mapping]] = ..., may_grow: _Optional[bool] = ...) -> None: ...
 
 class ReplanTask(_message.Message):
     __slots__ = ("frame_digest", "begun", "first_stage_id", "falsify")
@@ -1176,6 +1182,16 @@ class StreamedTask(_message.Message):
     address: str
     def __init__(self, task_attempt: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
 
+class StagePortion(_message.Message):
+    __slots__ = ("digest", "first_partition", "partitions")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    first_partition: int
+    partitions: int
+    def __init__(self, digest: _Optional[str] = ..., first_partition: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
+
 class TaskId(_message.Message):
     __slots__ = ("job_id", "stage_id", "stage_attempt", "partition", "task_attempt")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1203,7 +1219,7 @@ class StageInput(_message.Message):
     def __init__(self, stage_id: _Optional[int] = ..., read: _Optional[str] = ..., may_split: _Optional[bool] = ..., side: _Optional[str] = ...) -> None: ...
 
 class PlannedStage(_message.Message):
-    __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan", "leaf_bytes", "may_fuse", "may_merge")
+    __slots__ = ("stage_id", "name", "work", "plan_digest", "partitions", "inputs", "output", "deterministic", "plan", "leaf_bytes", "may_fuse", "may_merge", "feed_stage_id", "portions")
     STAGE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     WORK_FIELD_NUMBER: _ClassVar[int]
@@ -1216,6 +1232,8 @@ class PlannedStage(_message.Message):
     LEAF_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAY_FUSE_FIELD_NUMBER: _ClassVar[int]
     MAY_MERGE_FIELD_NUMBER: _ClassVar[int]
+    FEED_STAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PORTIONS_FIELD_NUMBER: _ClassVar[int]
     stage_id: int
     name: str
     work: Work
@@ -1228,7 +1246,9 @@ class PlannedStage(_message.Message):
     leaf_bytes: int
     may_fuse: bool
     may_merge: bool
-    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[_Union[Work, str]] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., deterministic: _Optional[bool] = ..., plan: _Optional[str] = ..., leaf_bytes: _Optional[int] = ..., may_fuse: _Optional[bool] = ..., may_merge: _Optional[bool] = ...) -> None: ...
+    feed_stage_id: int
+    portions: _containers.RepeatedCompositeFieldContainer[StagePortion]
+    def __init__(self, stage_id: _Optional[int] = ..., name: _Optional[str] = ..., work: _Optional[_Union[Work, str]] = ..., plan_digest: _Optional[str] = ..., partitions: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[StageInput, _Mapping]]] = ..., output: _Optional[_Union[OutputLayout, _Mapping]] = ..., deterministic: _Optional[bool] = ..., plan: _Optional[str] = ..., leaf_bytes: _Optional[int] = ..., may_fuse: _Optional[bool] = ..., may_merge: _Optional[bool] = ..., feed_stage_id: _Optional[int] = ..., portions: _Optional[_Iterable[_Union[StagePortion, _Mapping]]] = ...) -> None: ...
 
 class Blob(_message.Message):
     __slots__ = ("digest", "content")
@@ -1281,7 +1301,7 @@ class PlanOutcome(_message.Message):
     def __init__(self, stages: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ..., arrow_schema: _Optional[bytes] = ..., schema_json: _Optional[str] = ..., plan: _Optional[str] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., sink: _Optional[_Union[Sink, _Mapping]] = ..., fused_output: _Optional[_Union[TaskOutput, _Mapping]] = ..., fused_metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., fused_inline_result: _Optional[bytes] = ..., fused_op_metrics: _Optional[bytes] = ..., fused_bound_plan: _Optional[str] = ..., estimates: _Optional[_Iterable[_Union[StageEstimate, _Mapping]]] = ..., frame_digest: _Optional[str] = ..., broadcast_bytes: _Optional[int] = ..., decisions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TaskSuccess(_message.Message):
-    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan", "bucket_sizes")
+    __slots__ = ("output", "metrics", "inline_result", "plan", "blobs", "op_metrics", "bound_plan", "bucket_sizes", "feed")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     INLINE_RESULT_FIELD_NUMBER: _ClassVar[int]
@@ -1290,6 +1310,7 @@ class TaskSuccess(_message.Message):
     OP_METRICS_FIELD_NUMBER: _ClassVar[int]
     BOUND_PLAN_FIELD_NUMBER: _ClassVar[int]
     BUCKET_SIZES_FIELD_NUMBER: _ClassVar[int]
+    FEED_FIELD_NUMBER: _ClassVar[int]
     output: TaskOutput
     metrics: TaskMetrics
     inline_result: bytes
@@ -1298,7 +1319,16 @@ class TaskSuccess(_message.Message):
     op_metrics: bytes
     bound_plan: str
     bucket_sizes: bytes
-    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., op_metrics: _Optional[bytes] = ..., bound_plan: _Optional[str] = ..., bucket_sizes: _Optional[bytes] = ...) -> None: ...
+    feed: FeedOutcome
+    def __init__(self, output: _Optional[_Union[TaskOutput, _Mapping]] = ..., metrics: _Optional[_Union[TaskMetrics, _Mapping]] = ..., inline_result: _Optional[bytes] = ..., plan: _Optional[_Union[PlanOutcome, _Mapping]] = ..., blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., op_metrics: _Optional[bytes] = ..., bound_plan: _Optional[str] = ..., bucket_sizes: _Optional[bytes] = ..., feed: _Optional[_Union[FeedOutcome, _Mapping]] = ...) -> None: ...
+
+class FeedOutcome(_message.Message):
+    __slots__ = ("added", "ended")
+    ADDED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    added: int
+    ended: bool
+    def __init__(self, added: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
 
 class TaskReport(_message.Message):
     __slots__ = ("task", "started_ms", "ended_ms", "success", "failure", "failed_metrics")
@@ -1355,7 +1385,7 @@ class ExchangeFiles(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., writers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterExecutorRequest(_message.Message):
-    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call")
+    __slots__ = ("executor_id", "incarnation", "host", "pid", "slots", "protocol_version", "spark_version", "python_version", "exchange_dir", "running", "mode", "address", "stream_address", "fetches_inputs", "answered_by_call", "feeds")
     EXECUTOR_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -1371,6 +1401,7 @@ class RegisterExecutorRequest(_message.Message):
     STREAM_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FETCHES_INPUTS_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_BY_CALL_FIELD_NUMBER: _ClassVar[int]
+    FEEDS_FIELD_NUMBER: _ClassVar[int]
     executor_id: str
     incarnation: str
     host: str
@@ -1386,7 +1417,8 @@ class RegisterExecutorRequest(_message.Message):
     stream_address: str
     fetches_inputs: bool
     answered_by_call: bool
-    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ...) -> None: ...
+    feeds: bool
+    def __init__(self, executor_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., slots: _Optional[int] = ..., protocol_version: _Optional[int] = ..., spark_version: _Optional[str] = ..., python_version: _Optional[str] = ..., exchange_dir: _Optional[str] = ..., running: _Optional[_Iterable[_Union[TaskId, _Mapping]]] = ..., mode: _Optional[str] = ..., address: _Optional[str] = ..., stream_address: _Optional[str] = ..., fetches_inputs: _Optional[bool] = ..., answered_by_call: _Optional[bool] = ..., feeds: _Optional[bool] = ...) -> None: ...
 
 class RegisterExecutorResponse(_message.Message):
     __slots__ = ("scheduler_id", "lease_ttl_ms")

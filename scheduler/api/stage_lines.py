@@ -62,7 +62,7 @@ def _told_name(stage: Stage, replans: Sequence[Replan]) -> str:
     if isinstance(stage, FusedStage):
         return f"{name} (fused into stage {stage.into})"
     if layout is None:
-        return name
+        return f"{name} (more tasks may come)" if stage.spec.is_growing else name
     if layout.fused:
         told = ", ".join(map(str, layout.fused[:_MOST_TOLD]))
         more = f" and {len(layout.fused) - _MOST_TOLD} more" if len(layout.fused) > _MOST_TOLD else ""

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from onager.errors import PlanningError, UnsupportedPlanError
 from onager.execution_graph import (
     ExecutionGraph,
+    Feed,
+    FeedEnded,
+    FeedEvent,
     FusedStage,
     JobPlanned,
     OutputLayout,
+    PartitionsAdded,
     PlanSummary,
+    Portion,
     Replan,
     StageInput,
     StageReplanned,
@@ -20,6 +25,7 @@ from onager.execution_graph import (
     SupersededStage,
     check_stages,
     metrics_text,
+    stage_fed_by,
 )
 from onager.ids import BlobDigest, TaskKey
 from onager.protocol import onager_pb2 as pb
@@ -121,6 +127,33 @@ def replanned(
     )
 
 
+def fed(graph: ExecutionGraph, task: TaskKey, executor_id: str, success: pb.TaskSuccess, at_ms: int) -> FeedEvent:
+    """Return the event for a FEED task that succeeded.
+
+    `PlanningError` when it says nothing of use, `UnsupportedPlanError` when the stage would get too many tasks.
+    """
+    if not success.HasField("feed") or not success.output.payload_digest:
+        raise PlanningError("the task found partitions, and did not say which")
+    outcome, stage = success.feed, stage_fed_by(graph, task.stage_id)
+    known = 0 if stage is None else stage.spec.partitions
+    if (count := known + outcome.added) > MAX_TASKS_OF_STAGE:
+        raise _too_many(f"a stage of {count:,} partitions, more than {MAX_TASKS_OF_STAGE:,}")
+    if (count := sum(s.spec.partitions for s in graph.stages) + outcome.added) > MAX_TASKS_OF_JOB:
+        raise _too_many(f"a job of {count:,} tasks, more than {MAX_TASKS_OF_JOB:,}")
+    kind = FeedEnded if outcome.ended else PartitionsAdded
+    return kind(
+        stage_id=task.stage_id,
+        stage_attempt=task.stage_attempt,
+        partition=task.partition,
+        task_attempt=task.task_attempt,
+        executor_id=executor_id,
+        output=wire.output_from(success.output, task.task_attempt, executor_id),
+        added=outcome.added,
+        metrics=wire.metrics_from(success.metrics),
+        at_ms=at_ms,
+    )
+
+
 def _replan_of(graph: ExecutionGraph, task: TaskKey) -> Replan:
     if graph.replan is None or graph.replan.replan_id != task.stage_id:
         raise PlanningError("nobody waits for this plan any more")
@@ -129,10 +162,10 @@ def _replan_of(graph: ExecutionGraph, task: TaskKey) -> Replan:
 
 def _dropped(graph: ExecutionGraph, stages: Sequence[StageSpec]) -> tuple[int, ...]:
     """Return the stages that are not done, and that *stages*, of which the last ends the job, do without."""
-    inputs = {spec.stage_id: spec.inputs for spec in (*(s.spec for s in graph.stages), *stages)}
+    sources = {spec.stage_id: spec.sources for spec in (*(s.spec for s in graph.stages), *stages)}
     needed, below = {stages[-1].stage_id}, [stages[-1].stage_id]
     while below:
-        found = {source.stage_id for source in inputs.get(below.pop(), ())} - needed
+        found = sources.get(below.pop(), frozenset()) - needed
         needed |= found
         below += found
     over = (SuccessfulStage, FusedStage, SupersededStage)
@@ -191,7 +224,7 @@ def _publishing(result_stage_id: int) -> tuple[StageSpec, StageSpec]:
 
 
 def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
-    if stage.work not in (pb.QUERY, pb.WORK_UNSPECIFIED):
+    if stage.work not in (pb.QUERY, pb.FEED, pb.WORK_UNSPECIFIED):
         raise PlanningError(f"the planner returned stage {stage.stage_id} of other work than a query's")
     kind = stage.output.kind or "result"
     if kind not in _KINDS:
@@ -203,7 +236,7 @@ def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
     return StageSpec(
         stage_id=stage.stage_id,
         name=stage.name or f"stage {stage.stage_id}",
-        work=StageWork.QUERY,
+        work=StageWork.FEED if stage.work == pb.FEED else StageWork.QUERY,
         plan_digest=stage.plan_digest or None,
         partitions=stage.partitions,
         inputs=tuple(StageInput(s.stage_id, s.read, s.may_split, s.side) for s in stage.inputs),  # type: ignore[arg-type]
@@ -213,4 +246,10 @@ def _stage(stage: pb.PlannedStage, expected_rows: int) -> StageSpec:
         may_fuse=stage.may_fuse,
         may_merge=stage.may_merge,
         expected_rows=expected_rows,
+        feed=_feed(stage) if stage.feed_stage_id else None,
     )
+
+
+def _feed(stage: pb.PlannedStage) -> Feed:
+    portions = tuple(Portion(digest=each.digest, partitions=each.partitions) for each in stage.portions)
+    return Feed(stage_id=stage.feed_stage_id, portions=portions, planned=len(portions))

@@ -67,6 +67,8 @@ class Cluster:
     """Returns whether every scheduler knows stages that are laid out by what was measured."""
     may_replan: Callable[[], bool] = lambda: True
     """Returns whether every scheduler knows plans that are made again."""
+    may_grow: Callable[[], bool] = lambda: True
+    """Returns whether every scheduler, and every executor that takes work, knows growing stages."""
 
 
 class QueryCoordinator:
@@ -204,10 +206,11 @@ class QueryCoordinator:
                 if inputs is not None and graph.stages[event.stage_id].spec.work is StageWork.QUERY:
                     coordinator.inputs_digest = await inputs.digest(self.job_id, coordinator.inputs)
             fetches = inputs is not None and inputs.fetches(event.executor_id)
-            task_set = coordinator.task_set(event, fetches_inputs=fetches)
-            if task_set.work == pb.PLAN:
-                task_set.cluster_slots = self._cluster.slots()
-            launches.append(Launch(event.executor_id, task_set))
+            for task_set in coordinator.task_sets(graph, event, fetches_inputs=fetches):
+                if task_set.work == pb.PLAN:
+                    task_set.cluster_slots = self._cluster.slots()
+                    task_set.may_grow = graph.pipeline is None and self._cluster.may_grow()
+                launches.append(Launch(event.executor_id, task_set))
         return launches
 
 

@@ -220,6 +220,8 @@ def _succeeded(
     blobs = _checked(success.blobs) if success.blobs else ()
     if output.payload_digest and output.payload_digest not in {blob.digest for blob in success.blobs}:
         raise _Unusable(f"the task did not send what it left ({output.payload_digest[:200]!r})")
+    if stage.spec.work is StageWork.FEED:
+        return planning.fed(graph, key, executor.executor_id, success, at_ms), blobs, None
     inline = _inline(key.job_id, key.partition, output, success.inline_result)
     sizes = _bucket_sizes(graph, stage.spec, success.bucket_sizes)
     op_metrics, bound_plan = known.operators(stage, success)
@@ -264,8 +266,10 @@ def _planned(
     blobs = [*_checked(outcome.blobs), explanation]
     sent = {digest_of(content) for content in blobs}
     for stage in event.stages:
-        if stage.plan_digest is not None and stage.plan_digest not in sent:
-            raise _Unusable(f"the planner did not send the plan of stage {stage.stage_id} ({stage.plan_digest})")
+        named = [] if stage.feed is None else [portion.digest for portion in stage.feed.portions]
+        named += [] if stage.plan_digest is None else [stage.plan_digest]
+        if missing := [digest for digest in named if digest not in sent]:
+            raise _Unusable(f"the planner did not send the plan of stage {stage.stage_id} ({missing[0]})")
     inline = None
     if outcome.HasField("fused_output"):
         inline = _inline(key.job_id, 0, outcome.fused_output, outcome.fused_inline_result)

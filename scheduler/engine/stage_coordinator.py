@@ -1,14 +1,19 @@
 """Drives one stage: makes the task sets that executors are sent."""
 
+from collections.abc import Iterable, Iterator
+
 from onager.execution_graph import (
     ExecutionGraph,
+    Feed,
     LaunchEvent,
+    Portion,
     Stage,
     StageWork,
     TaskRead,
     UnresolvedStage,
     is_repeatable,
     is_streaming,
+    stage_fed_by,
 )
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler import wire
@@ -54,13 +59,37 @@ class StageCoordinator:
 
     def task_set(self, launch: LaunchEvent, *, fetches_inputs: bool = False) -> pb.TaskSet:
         """Return the message for the executor of *launch*; if it *fetches_inputs*, large inputs are named by digest."""
+        return self._task_set(launch.tasks, fetches_inputs=fetches_inputs)
+
+    def task_sets(
+        self, graph: ExecutionGraph, launch: LaunchEvent, *, fetches_inputs: bool = False
+    ) -> list[pb.TaskSet]:
+        """Return the messages for the executor of *launch*: one, or one for each portion of a growing stage."""
+        spec = graph.stages[launch.stage_id].spec
+        if spec.feed is not None:
+            return [self._of_portion(*part, fetches_inputs=fetches_inputs) for part in _by_portion(spec.feed, launch)]
+        task_set = self.task_set(launch, fetches_inputs=fetches_inputs)
+        if spec.work is StageWork.FEED and (known := _last_portion(graph, launch.stage_id)) is not None:
+            task_set.portion.CopyFrom(known)
+        return [task_set]
+
+    def _of_portion(
+        self, first: int, portion: Portion, tasks: list[tuple[int, int]], *, fetches_inputs: bool
+    ) -> pb.TaskSet:
+        task_set = self._task_set(tasks, fetches_inputs=fetches_inputs)
+        task_set.portion.digest = portion.digest
+        task_set.portion.first_partition, task_set.portion.partitions = first, portion.partitions
+        task_set.partitions = first + portion.partitions
+        return task_set
+
+    def _task_set(self, tasks: Iterable[tuple[int, int]], *, fetches_inputs: bool) -> pb.TaskSet:
         task_set = pb.TaskSet()
         task_set.CopyFrom(self._template)
         if fetches_inputs and self.inputs_digest:
             task_set.inputs_digest = self.inputs_digest
         else:
             task_set.MergeFrom(self.inputs)
-        task_set.tasks.extend(pb.TaskAttempt(partition=p, task_attempt=a) for p, a in launch.tasks)
+        task_set.tasks.extend(pb.TaskAttempt(partition=p, task_attempt=a) for p, a in tasks)
         return task_set
 
 
@@ -89,6 +118,24 @@ def _begun(graph: ExecutionGraph, stage_id: int, *, is_finished: bool) -> pb.Beg
         tasks=spec.partitions,
         buckets=spec.output.buckets,
     )
+
+
+def _by_portion(feed: Feed, launch: LaunchEvent) -> Iterator[tuple[int, Portion, list[tuple[int, int]]]]:
+    """Yield the tasks of *launch* by the portion that they read, with its first partition."""
+    left = list(launch.tasks)
+    while left:
+        first, portion = feed.portion_of(left[0][0])
+        count = sum(partition < first + portion.partitions for partition, _ in left)
+        yield first, portion, left[:count]
+        left = left[count:]
+
+
+def _last_portion(graph: ExecutionGraph, stage_id: int) -> pb.StagePortion | None:
+    """Return the portion after which the running task of a feed goes on; its tasks run one after the other."""
+    fed = stage_fed_by(graph, stage_id)
+    if fed is None or fed.spec.feed is None or not fed.spec.feed.portions:
+        return None
+    return pb.StagePortion(digest=fed.spec.feed.portions[-1].digest, first_partition=fed.spec.partitions)
 
 
 def _fused(stage: Stage) -> pb.FusedStage:

@@ -129,6 +129,12 @@ class ExecutorManager:
         found = self._registry.find(executor_id)
         return found is not None and found.fetches_inputs
 
+    @property
+    def all_feed(self) -> bool:
+        """Whether every executor that takes work knows growing stages, by the store as last seen."""
+        now_ms = self._clock.now_ms()
+        return all(record.feeds for record in self._registry if record.takes_work(now_ms))
+
     def takes_work(self, session: ExecutorSession) -> bool:
         """Return whether tasks may be assigned to the executor."""
         return session.record.takes_work(self._clock.now_ms())
@@ -201,6 +207,7 @@ class ExecutorManager:
                 address=request.address,
                 stream_address=request.stream_address,
                 fetches_inputs=request.fetches_inputs,
+                feeds=request.feeds,
             )
             result = await self._backend.put_txn(
                 [

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 import structlog
 
 from onager.clock import Clock
-from onager.execution_graph import Event, ExecutorSlot, JobPlanned, TaskFailed, TaskSucceeded
+from onager.execution_graph import (
+    Event,
+    ExecutorSlot,
+    FeedEnded,
+    JobPlanned,
+    PartitionsAdded,
+    TaskFailed,
+    TaskSucceeded,
+)
 from onager.ids import JobId
 from onager.scheduler import timing
 from onager.scheduler.executors.manager import ExecutorManager
@@ -52,7 +60,7 @@ class Quarantine:
             match event:
                 case TaskFailed() if event.failure.kind.is_counted:
                     self._health.failed(life, Work(job_id, event.stage_id, event.partition), now_s)
-                case TaskSucceeded():
+                case TaskSucceeded() | PartitionsAdded() | FeedEnded():
                     self._health.succeeded(life, Work(job_id, event.stage_id, event.partition), now_s)
                 case JobPlanned():
                     self._health.succeeded(life, Work(job_id, 0, 0), now_s)

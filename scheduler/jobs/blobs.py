@@ -385,6 +385,8 @@ def blobs_of(graph: ExecutionGraph) -> set[BlobDigest]:
     for stage in graph.stages:
         if stage.spec.plan_digest:
             digests.add(stage.spec.plan_digest)
+        if stage.spec.feed is not None:
+            digests |= {portion.digest for portion in stage.spec.feed.portions}
         digests |= {o.payload_digest for o in stage.ledger.outputs.values() if o.payload_digest}
         digests |= {totals.bound_plan for totals in stage.ledger.operators}
     return {BlobDigest(d) for d in digests}

@@ -20,6 +20,8 @@ _MOST_ATTEMPTS: Final = 10_000
 """Of one job."""
 _MOST_OF_A_TASK: Final = 0.99
 """A task that runs is not done."""
+_MOST_OF_A_GROWING_STAGE: Final = 0.5
+"""As long as it is not known how many tasks a stage will have, it counts as no more than half done."""
 _TOLD_FROM: Final = 0.1
 """How much must be done before anything is said of the rest."""
 _EARLIER: Final = 0.75
@@ -99,11 +101,14 @@ class LiveProgress:
         if not tasks:
             return None
         done = sum(p.fraction * s.spec.partitions for p, s in zip(parts[1:], graph.stages[1:], strict=True)) / tasks
+        growing = next((stage.spec for stage in graph.stages if stage.spec.is_growing), None)
         if done >= job.top:
             job.top, job.fell = done, ""
+        elif growing is not None and not job.fell:
+            job.fell = f"stage {growing.stage_id} ({growing.name}) has got more tasks: its source is still being listed"
         begun = [s.started_ms for s in graph.stages[1:] if isinstance(s, RunningStage | SuccessfulStage)]
         left = [*_by_pace(done, now_ms - min(begun, default=now_ms)), *_by_tasks(graph, parts)]
-        return Far(done, tuple(parts), _range(done, left), job.fell)
+        return Far(done, tuple(parts), None if growing is not None else _range(done, left), job.fell)
 
     def _far_whole(self, graph: ExecutionGraph, job: _Job, now_ms: int) -> Far | None:
         """Return how far a query is that runs where it is planned: as far as its executor says."""
@@ -120,6 +125,8 @@ class LiveProgress:
 
     def _stage(self, graph: ExecutionGraph, stage: Stage, job: _Job) -> StageFar:
         stage_id, partitions = stage.spec.stage_id, stage.spec.partitions
+        if stage.spec.is_growing and not partitions:
+            return StageFar(0.0, 0, 0)
         if isinstance(stage, SuccessfulStage) or not partitions:
             job.stages[stage_id] = (stage.attempt, 1.0)
             return StageFar(1.0, 0, 0)
@@ -134,6 +141,8 @@ class LiveProgress:
                     part = reading.permille / 1000 or (reading.size / expected if expected else 0.0)
                     done += min(_MOST_OF_A_TASK, part)
         fraction = done / partitions
+        if stage.spec.is_growing:
+            fraction = min(fraction, _MOST_OF_A_GROWING_STAGE)
         attempt, most = job.stages.get(stage_id, (stage.attempt, 0.0))
         if attempt == stage.attempt:
             fraction = max(fraction, most)

@@ -15,6 +15,7 @@ from onager.execution_graph import (
     Failed,
     FailureCause,
     FailureKind,
+    FeedEvent,
     JobPlanned,
     JobState,
     RunningStage,
@@ -71,6 +72,8 @@ class CommitMetrics(CommitObserver):
                 succeeded[event.stage_id, event.stage_attempt].append(event)
             elif isinstance(event, JobPlanned):
                 self._planned(graph, event)
+            elif isinstance(event, FeedEvent):
+                self._fed(graph, event)
             elif isinstance(event, TasksLaunched):
                 if _is_first_launch(event):
                     self._to_first_task.observe((event.at_ms - graph.submitted_ms) * _MS)
@@ -135,6 +138,12 @@ class CommitMetrics(CommitObserver):
         if event.fused_output is None:
             self._planning.observe(event.metrics.run_ms * _MS)
         self._count(event.metrics)
+
+    def _fed(self, graph: ExecutionGraph, event: FeedEvent) -> None:
+        stage = _running(graph, event.stage_id, event.stage_attempt)
+        if stage is not None and _holds(stage, event.partition, event.task_attempt):
+            self._tasks_ended.add(stage.spec.work.value, _SUCCESSFUL)
+            self._run.observe(event.metrics.run_ms * _MS)
 
     def _task_failed(self, graph: ExecutionGraph, event: TaskFailed, *, goes_on: bool) -> None:
         stage = _running(graph, event.stage_id, event.stage_attempt)

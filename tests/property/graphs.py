@@ -5,9 +5,27 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from onager.execution_graph import StageInput, StageSpec, StageWork
-from tests.unit.execution_graph.builder import stage
+from tests.unit.execution_graph.builder import feed, stage
 
 PARTITIONS = [1, 2, 2, 3, 4, 0]
+
+
+def with_feeds(stages: list[StageSpec], grow: set[int]) -> list[StageSpec]:
+    """Return *stages* with those in *grow* fed by stages before them, and all ids as they are then."""
+    ids: dict[int, int] = {}
+    made: list[StageSpec] = []
+    for spec in stages:
+        fed_by = 0
+        if spec.stage_id in grow:
+            fed_by = len(made) + 1
+            made.append(feed(fed_by))
+        ids[spec.stage_id] = len(made) + 1
+        inputs = tuple(replace(source, stage_id=ids[source.stage_id]) for source in spec.inputs)
+        given = stage(ids[spec.stage_id], spec.partitions, fed_by=fed_by).feed
+        made.append(
+            replace(spec, stage_id=ids[spec.stage_id], name=f"stage {len(made) + 1}", inputs=inputs, feed=given)
+        )
+    return made
 
 
 @st.composite
@@ -38,6 +56,8 @@ def plans(draw: st.DrawFn, max_stages: int = 5) -> tuple[StageSpec, ...]:
         )
         for stage_id in range(1, count + 1)
     ]
+    stages = with_feeds(stages, draw(st.sets(st.integers(1, count), max_size=2)) if draw(st.booleans()) else set())
+    count = len(stages)
     if draw(st.sampled_from([False] * 6 + [True])):  # fused: only the planning task can run it
         stages, count = [stage(1, 1, plan_digest=None)], 1
     if draw(st.booleans()):

@@ -20,11 +20,14 @@ from onager.execution_graph import (
     FailedStage,
     FailureCause,
     FailureKind,
+    FeedEnded,
+    FeedEvent,
     FetchFailure,
     HeldTask,
     JobCancelled,
     JobPlanned,
     JobState,
+    PartitionsAdded,
     Pipeline,
     ReplanBegun,
     ReplanGivenUp,
@@ -124,6 +127,8 @@ class World(RuleBasedStateMachine):
         """Nonces of outputs written while stages streamed."""
         self.finished: set[tuple[int, int]] = set()
         """Each (stage, partition) that was successful at some time."""
+        self.portions = 1
+        """How many tasks of a feed find more, before the one that finds the end."""
         self.is_prompt, self.slots = True, 1
         """Whether a layout is applied when it is decided; else it arrives late, or never."""
 
@@ -143,6 +148,7 @@ class World(RuleBasedStateMachine):
         broken = violations(self.graph)
         assert not broken, broken
         self.outputs_are_what_was_written()
+        self.what_was_found_is_there_once()
         self.nothing_needed_lies_on_a_dead_executor()
         self.what_is_being_published_stands(before)
         self.streaming_is_given_up_once_and_whole(before)
@@ -260,6 +266,8 @@ class World(RuleBasedStateMachine):
             return plan
         if stage.spec.work is StageWork.REPLAN:
             return self.replanned_by(task)
+        if stage.spec.work is StageWork.FEED:
+            return self.found_by(stage, partition, task)
         success = TaskSucceeded(
             stage_id=stage.spec.stage_id,
             stage_attempt=stage.attempt,
@@ -276,6 +284,35 @@ class World(RuleBasedStateMachine):
         self.writers[success.output.nonce] = (task.executor_id, task.incarnation)
         self.rows[success.output.nonce] = self.rows_of(stage.spec, partition, success.output.nonce)
         return success
+
+    def found_by(self, stage: RunningStage, partition: int, task: RunningTask) -> FeedEvent:
+        """Return what a task of a feed finds: the same in each attempt, as a source that goes on at a place does."""
+        added, is_last = (partition * 7 + stage.spec.stage_id) % 3, partition >= self.portions
+        output = replace(self.new_output(), payload_digest=f"{stage.spec.stage_id}: {partition}", is_inline=False)
+        self.writers[output.nonce] = (task.executor_id, task.incarnation)
+        return (FeedEnded if is_last else PartitionsAdded)(
+            stage_id=stage.spec.stage_id,
+            stage_attempt=stage.attempt,
+            partition=partition,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            output=output,
+            added=added,
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+
+    def what_was_found_is_there_once(self) -> None:
+        """Every portion up to the feed's last one is in the stage that it feeds, in order, once."""
+        for stage in self.graph.stages[1:]:
+            feed = stage.spec.feed
+            if feed is None:
+                continue
+            found = feed.portions[feed.planned :]
+            assert [each.digest for each in found] == [f"{feed.stage_id}: {n}" for n in range(len(found))]
+            assert [each.partitions for each in found] == [(n * 7 + feed.stage_id) % 3 for n in range(len(found))]
+            if isinstance(stage, SuccessfulStage):
+                assert len(found) == self.portions + 1, "the stage is done before its feed is"
 
     @staticmethod
     def sizes_of(stage: RunningStage, partition: int) -> str:
@@ -321,12 +358,17 @@ class World(RuleBasedStateMachine):
             metrics=METRICS,
             at_ms=self.tick(),
         )
-        gone = [s.spec for s in self.graph.stages[1:] if not has_begun(s) and s.spec.work is not StageWork.REPLAN]
+        stays = (StageWork.REPLAN, StageWork.FEED)
+        below = self.below_growing_stages()
+        gone = [s.spec for s in self.graph.stages[1:] if not has_begun(s) and s.spec.work not in stays]
         gone = [
-            spec for spec in gone if self.graph.stages[spec.stage_id].state in ("unresolved", "resolved", "running")
+            spec
+            for spec in gone
+            if self.graph.stages[spec.stage_id].state in ("unresolved", "resolved", "running")
+            and spec.stage_id not in below
         ]
         is_gone = {spec.stage_id for spec in gone}
-        if not gone or self.graph.last_stage.spec.stage_id not in is_gone or not set(replan.held) <= is_gone:
+        if not gone or self.graph.last_stage.spec.stage_id not in is_gone or not set(replan.held) <= is_gone | below:
             return event
         first = len(self.graph.stages)
         number = {spec.stage_id: first + n for n, spec in enumerate(gone)}
@@ -347,6 +389,14 @@ class World(RuleBasedStateMachine):
             event, dropped=tuple(sorted(is_gone)), stages=stages, result_stage_id=result, frame_digest="frame"
         )
 
+    def below_growing_stages(self) -> set[int]:
+        """Return what growing stages read, at any distance."""
+        found: set[int] = set()
+        for stage in reversed(self.graph.stages):
+            if stage.spec.feed is not None or stage.spec.stage_id in found:
+                found |= {source.stage_id for source in stage.spec.inputs}
+        return found
+
     def send(self, event: Event, *, arrives: bool) -> None:
         self.reports.append(event)
         if arrives:
@@ -366,6 +416,7 @@ class World(RuleBasedStateMachine):
         replans=st.sampled_from(["", "on", "force", "force"]),
         is_prompt=st.sampled_from([True, True, True, False]),
         slots=st.integers(1, 4),
+        portions=st.integers(0, 3),
     )
     def submitted(
         self,
@@ -381,16 +432,17 @@ class World(RuleBasedStateMachine):
         replans: Literal["", "on", "force"],
         is_prompt: bool,
         slots: int,
+        portions: int,
     ) -> None:
         policy = SpeculationPolicy(multiplier=1.0, quantile=0.3, min_task_runtime_ms=0) if speculates else None
         limits = replace(PATIENT if is_patient else RetryLimits(), retry_pauses_ms=pauses_ms)
         self.start = self.graph = new_graph(
             limits,
             policy,
-            Pipeline() if streams else None,
+            Pipeline() if streams and not any(spec.feed for spec in specs) else None,
             None if fuse_bytes is None else AdaptivePolicy(fuse_bytes=fuse_bytes, replan=replans),
         )
-        self.is_prompt, self.slots = is_prompt, slots
+        self.is_prompt, self.slots, self.portions = is_prompt, slots, portions
         self.plain = as_before(self.graph)
         self.specs, self.is_shared = specs, is_shared
         self.is_fused = specs[0].plan_digest is None
@@ -626,7 +678,7 @@ class World(RuleBasedStateMachine):
             has_changed = self.feed(event)
             if has_changed and isinstance(event, StageLaidOut):
                 self.nothing_of_it_was_launched(event)
-            if has_changed and isinstance(event, TaskSucceeded):
+            if has_changed and isinstance(event, TaskSucceeded | FeedEvent):
                 assert event.partition not in before.stages[event.stage_id].ledger.outputs
                 self.finished.add((event.stage_id, event.partition))
 
@@ -697,6 +749,14 @@ class World(RuleBasedStateMachine):
                 stages=tuple(replace(spec, stage_id=partition) for spec in self.specs[:1]),
                 result_stage_id=partition,
                 at_ms=some["at_ms"],
+            ),
+            PartitionsAdded(
+                **(some | {"executor_id": "nobody"}),
+                partition=partition,
+                task_attempt=attempt,
+                output=replace(output("?"), payload_digest="?"),
+                added=partition,
+                metrics=METRICS,
             ),
             TasksLost(**some, tasks=tasks, reason=FailureKind.TASK_KILLED),
             TasksSpeculated(**some, incarnation="?", list_number=1, tasks=tasks),

@@ -35,6 +35,25 @@ class StagePlan:
     may_merge: bool = False
     may_split: bool = False
     """Whether several tasks may read a bucket of its first input."""
+    fed_by: int = 0
+    """The stage that finds its partitions; 0: all are known."""
+    adds: tuple[int, ...] = ()
+    """How many partitions that one finds at a time, after the first ones: those that are in no portion."""
+    is_feed: bool = False
+
+    @property
+    def planned(self) -> int:
+        """How many partitions planning finds."""
+        return self.partitions - sum(self.adds)
+
+    def place(self, partition: int) -> list[int]:
+        """Return the portion of *partition*, and its place there; nothing if the stage does not grow."""
+        first = 0
+        for portion, count in enumerate((self.planned, *self.adds) if self.fed_by else ()):
+            if partition < first + count:
+                return [portion, partition - first]
+            first += count
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +68,48 @@ class JobPlan:
     is_inline: bool = True
     """Whether the result comes in reports."""
     family: int = 0
+    growth: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Which stages can grow, and how many partitions they get at a time after the planned ones, ascending."""
 
     def text(self) -> str:
         plain = [
             [s.partitions, list(s.inputs), s.is_deterministic, s.buckets, s.may_fuse, s.may_merge, s.may_split]
+            + ([s.fed_by, list(s.adds), s.is_feed] if s.fed_by or s.is_feed else [])
             for s in self.stages
         ]
-        return json.dumps([plain, self.is_fused, self.has_sink, self.is_shared, self.is_inline, self.family])
+        growth = [[[number, list(adds)] for number, adds in self.growth]] if self.growth else []
+        return json.dumps([plain, self.is_fused, self.has_sink, self.is_shared, self.is_inline, self.family, *growth])
+
+    def growing(self) -> "JobPlan":
+        """Return the plan with a feed before each stage that can grow."""
+        adds = dict(self.growth)
+        ids: dict[int, int] = {}
+        made: list[StagePlan] = []
+        for number, stage in enumerate(self.stages, start=1):
+            if number in adds:
+                made.append(StagePlan(len(adds[number]), (), is_deterministic=False, is_feed=True))
+            inputs = tuple(ids[i] for i in stage.inputs)
+            if number in adds:
+                total = stage.partitions + sum(adds[number])
+                stage = replace(stage, partitions=total, fed_by=len(made), adds=adds[number], may_fuse=False)  # noqa: PLW2901
+            ids[number] = len(made) + 1
+            made.append(replace(stage, inputs=inputs))
+        return replace(self, stages=tuple(made), growth=())
 
     @staticmethod
     def parse(text: str) -> "JobPlan":
-        stages, is_fused, has_sink, is_shared, is_inline, family = json.loads(text)
+        stages, is_fused, has_sink, is_shared, is_inline, family, *growth = json.loads(text)
         return JobPlan(
-            tuple(StagePlan(n, tuple(inputs), *rest) for n, inputs, *rest in stages),
+            tuple(
+                StagePlan(n, tuple(inputs), *(tuple(each) if isinstance(each, list) else each for each in rest))
+                for n, inputs, *rest in stages
+            ),
             is_fused,
             has_sink,
             is_shared,
             is_inline,
             family,
+            tuple((number, tuple(adds)) for found in growth for number, adds in found),
         )
 
     @property
@@ -78,7 +121,9 @@ class JobPlan:
         values: dict[int, list[int]] = {}
         for number, stage in enumerate(self.stages, start=1):
             read = [values[i] for i in stage.inputs]
-            values[number] = [value_of(job_id, number, p, read, "") for p in range(stage.partitions)]
+            values[number] = [
+                value_of(job_id, number, p, _with_place(read, stage, p), "") for p in range(stage.partitions)
+            ]
         return [rows_of(value) for value in values[len(self.stages)]]
 
 
@@ -102,6 +147,22 @@ def draw_plan(rng: random.Random, family: int, *, scale: int = 1) -> JobPlan:
     return JobPlan(
         stages, has_sink=has_sink, is_shared=is_shared, is_inline=rng.random() < 0.5 or not is_shared, family=family
     )
+
+
+def with_growth(plan: JobPlan, rng: random.Random) -> JobPlan:
+    """Return *plan* with some stages that can grow."""
+    numbers = [number for number in range(1, len(plan.stages) + 1) if rng.random() < 0.5]
+    if plan.is_fused:
+        return plan
+    return replace(
+        plan,
+        growth=tuple((n, tuple(rng.choice((0, 1, 1, 2, 3)) for _ in range(rng.choice((1, 2, 4))))) for n in numbers),
+    )
+
+
+def _with_place(read: Iterable[Sequence[int]], stage: StagePlan, partition: int) -> list[Sequence[int]]:
+    place = stage.place(partition)
+    return [*read, place] if place else list(read)
 
 
 def _measured(stages: tuple[StagePlan, ...], rng: random.Random) -> tuple[StagePlan, ...]:
@@ -151,10 +212,12 @@ def value_in(
     nonce: str,
     fused: Collection[int] = (),
     part: Read | None = None,
+    place: Sequence[int] | None = None,
 ) -> int:
     """Return the value of *task* (job, stage, partition), made of the values of each stage that it reads.
 
-    Stages in *fused* are computed by it, too; of what it reads, *part* counts if it is given.
+    Stages in *fused* are computed by it, too; of what it reads, *part* counts if it is given. *place*: its portion and
+    place there, in a stage that grows; None: by the plan.
     """
     job_id, number, partition = task
 
@@ -176,6 +239,8 @@ def value_in(
             for i, values in zip(plan.stages[number - 1].inputs, found, strict=True)
         ]
         found.append([first, end])
+    stage = plan.stages[number - 1]
+    found = _with_place(found, stage, partition) if place is None else [*found, place]
     return value_of(job_id, number, partition, found, salt(number))
 
 
@@ -201,6 +266,11 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def portion_of(stage_id: int, portion: int, partitions: int) -> bytes:
+    """Return what a feed leaves of a portion: whose it is, which, and how many partitions it has."""
+    return json.dumps(["portion", stage_id, portion, partitions]).encode()
+
+
 def outcome_of(plan: JobPlan) -> pb.PlanOutcome:
     """Return what planning reports; a fused output is added by who ran it."""
     outcome = pb.PlanOutcome(arrow_schema=SCHEMA.serialize().to_pybytes(), schema_json="{}", plan="a plan")
@@ -214,12 +284,12 @@ def add_stages(outcome: pb.PlanOutcome, plan: JobPlan, first: int = 1) -> None:
     """Add the stages of *plan* to *outcome*, from *first* on."""
     for number, stage in list(enumerate(plan.stages, start=1))[first - 1 :]:
         is_last = number == len(plan.stages)
-        kind = ("sink" if plan.has_sink else "result") if is_last else "exchange"
         sides = random.Random(f"sides {plan.family} {stage.inputs}")
+        kind = ("sink" if plan.has_sink else "result") if is_last else "control" if stage.is_feed else "exchange"
         planned = outcome.stages.add(
             stage_id=number,
-            work=pb.QUERY,
-            partitions=stage.partitions,
+            work=pb.FEED if stage.is_feed else pb.QUERY,
+            partitions=1 if stage.is_feed else stage.planned,
             output=pb.OutputLayout(kind=kind, buckets=1 if is_last else stage.buckets),
             deterministic=stage.is_deterministic,
             inputs=[
@@ -231,6 +301,7 @@ def add_stages(outcome: pb.PlanOutcome, plan: JobPlan, first: int = 1) -> None:
                 )
                 for i in stage.inputs
             ],
+            feed_stage_id=stage.fed_by,
             leaf_bytes=0 if stage.inputs else LEAF_BYTES,
             may_fuse=stage.may_fuse and not plan.is_fused,
             may_merge=stage.may_merge,
@@ -239,6 +310,10 @@ def add_stages(outcome: pb.PlanOutcome, plan: JobPlan, first: int = 1) -> None:
             content = f"{plan.text()} stage {number}".encode()
             planned.plan_digest = digest(content)
             outcome.blobs.add(digest=planned.plan_digest, content=content)
+        if stage.fed_by:
+            content = portion_of(number, 0, stage.planned)
+            planned.portions.add(digest=digest(content), partitions=stage.planned)
+            outcome.blobs.add(digest=digest(content), content=content)
 
 
 @dataclass(slots=True)

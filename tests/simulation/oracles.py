@@ -2,7 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
-from onager.execution_graph import Cancelled, ExecutionGraph, Failed, FailureKind, JobState, StageWork, Succeeded
+from onager.execution_graph import (
+    Cancelled,
+    ExecutionGraph,
+    Failed,
+    FailureKind,
+    JobState,
+    StageWork,
+    Succeeded,
+    SupersededStage,
+)
 from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.audit import AuditRecord
@@ -80,16 +89,23 @@ class Oracles:
             raise Violation(f"{job.job_id} failed without cause: {kind}: {message}")
 
     def _check_result(self, client: SimulatedClient, job: SeenJob, graph: ExecutionGraph, plan: JobPlan) -> None:
+        if any(stage.spec.work is StageWork.FEED for stage in graph.stages):
+            plan = plan.growing()
+            self._world.observer.counts["jobs that grew"] += 1
         values: dict[int, list[Any]] = {}
         result = graph.result_stage
         plan = self._world.observer.plans.get((result and result.spec.plan_digest) or "", plan)
         for number in range(1, len(plan.stages) + 1):
-            if graph.stages[number].spec.work is not StageWork.QUERY:
+            stage, spec = plan.stages[number - 1], graph.stages[number].spec
+            grew = (stage.fed_by or stage.is_feed) and not isinstance(graph.stages[number], SupersededStage)
+            if grew and spec.partitions != stage.partitions:
+                raise Violation(f"{job.job_id}/{number} has {spec.partitions} partitions")
+            if spec.work is not StageWork.QUERY:
                 continue
-            layout = graph.stages[number].spec.layout
+            layout = spec.layout
             fused = () if layout is None else layout.fused
             reads = () if layout is None else layout.reads
-            made = [self._made(job.job_id, graph, number, p) for p in range(graph.stages[number].spec.partitions)]
+            made = [self._made(job.job_id, graph, number, p) for p in range(spec.partitions)]
             values[number] = [value for value, _ in made]
             for p, (value, nonce) in enumerate(made):
                 part = part_of(reads[p]) if reads else None

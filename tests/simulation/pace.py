@@ -230,7 +230,8 @@ class Pace:
 
 def _is_new(graph: ExecutionGraph) -> bool:
     """Return whether schedulers of the version before may be unable to read the job, or know less of it."""
-    return (graph.speculation or graph.pipeline or graph.adaptive) is not None
+    has_more = (graph.speculation or graph.pipeline or graph.adaptive) is not None
+    return has_more or any(stage.spec.feed is not None for stage in graph.stages)
 
 
 def _slot(agent: Agent) -> ExecutorSlot:

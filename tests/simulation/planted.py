@@ -48,6 +48,7 @@ from onager.state_backend import (
     Put,
 )
 from onager.state_backend.kept_lease import KeptLease
+from tests.simulation.planted_feeds import OF_FEEDS
 from tests.simulation.planted_layouts import OF_LAYOUTS
 from tests.simulation.planted_pipelines import OF_PIPELINES
 from tests.simulation.planted_records import OF_RECORDS
@@ -491,6 +492,7 @@ PLANTED: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     **OF_PIPELINES,
     **OF_WATCHES,
     **OF_LAYOUTS,
+    **OF_FEEDS,
     **OF_RECORDS,
     **OF_REPLANS,
 }

@@ -1,6 +1,7 @@
 """Tasks without Spark: they take virtual time, succeed, fail and lose outputs as the seed says."""
 
 import asyncio
+import json
 import random  # noqa: TID251 seeded
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +23,7 @@ from tests.simulation.data import (
     arrow_stream,
     digest,
     outcome_of,
+    portion_of,
     rows_of,
     sizes_of,
     value_in,
@@ -240,6 +242,7 @@ class SimulatedWorker:
         match task_set.work:
             case pb.PLAN:
                 plan = JobPlan.parse(decode_spec(assignment.blobs[task_set.spec_digest]).sql.text)
+                plan = plan.growing() if task_set.may_grow else plan
                 success.plan.CopyFrom(outcome_of(plan))
                 if has_frame(plan):
                     frame(success.plan, plan)
@@ -255,10 +258,13 @@ class SimulatedWorker:
                     self._ledger.replanned(outcome.stages[-1].plan_digest, new)
             case pb.QUERY:
                 plan = self._plan_of(assignment)
-                success.inline_result = self._write(key, plan, read, success.output, task_set)
+                place = _place(key, assignment) if task_set.portion.digest else None
+                success.inline_result = self._write(key, plan, read, success.output, task_set, place)
                 buckets = task_set.output.buckets
                 if task_set.output.kind == "exchange" and buckets > 1 and self._rng_of_sizes(key).random() < _TELLING:
                     success.bucket_sizes = sizes_of(key.job_id, key.stage_id, key.partition, buckets)
+            case pb.FEED:
+                self._feed(key, assignment, success)
             case pb.PUBLISH_PLAN:
                 names = [output.nonce for location in task_set.inputs for output in location.outputs]
                 content = (f"{key.job_id} " + " ".join(names)).encode()
@@ -270,6 +276,18 @@ class SimulatedWorker:
                 success.output.nonce, success.output.shared = secrets.token_hex(8), True
                 self._ledger.publishes(self._life, key, content.decode().split()[1:])
         return report
+
+    def _feed(self, key: TaskKey, assignment: Assignment, success: pb.TaskSuccess) -> None:
+        """Find what comes after the last portion that is known."""
+        fed = key.stage_id + 1
+        adds = self._plan_of(assignment).stages[fed - 1].adds
+        _, stage_id, before, _ = json.loads(assignment.blobs[assignment.task_set.portion.digest])
+        assert (stage_id, before) == (fed, key.partition), "the feed goes on elsewhere than where it stopped"
+        content = portion_of(fed, before + 1, adds[before])
+        success.output.nonce, success.output.shared = secrets.token_hex(8), True
+        success.output.payload_digest = digest(content)
+        success.blobs.add(digest=digest(content), content=content)
+        success.feed.added, success.feed.ended = adds[before], before + 1 == len(adds)
 
     def _plan_of(self, assignment: Assignment) -> JobPlan:
         content = assignment.blobs[assignment.task_set.plan_digest]
@@ -290,13 +308,14 @@ class SimulatedWorker:
         read: Mapping[int, Sequence[Any]],
         output: pb.TaskOutput,
         task_set: pb.TaskSet | None = None,
+        place: Sequence[int] | None = None,
     ) -> bytes:
         """Leave an output behind; return its inline result."""
         is_streaming = task_set is not None and task_set.pipelined
         fused = [] if task_set is None else [each.stage_id for each in task_set.fused]
         part = None if task_set is None or not task_set.reads else part_of(task_set.reads[key.partition])
         nonce = self._exchange.streams[key].nonce if is_streaming else secrets.token_hex(8)
-        value = value_in(plan, _task(key), read, nonce, fused, part)
+        value = value_in(plan, _task(key), read, nonce, fused, part, place)
         is_result = key.stage_id == len(plan.stages) and not plan.has_sink
         is_staged = key.stage_id == len(plan.stages) and plan.has_sink
         is_streamed = is_streaming and not (is_result or is_staged)
@@ -312,6 +331,15 @@ class SimulatedWorker:
             self._exchange.lose(nonce, "a disk lost it")
             self._ledger.trace(f"the file {nonce} is lost")
         return arrow_stream(rows_of(value)) if output.inline else b""
+
+
+def _place(key: TaskKey, assignment: Assignment) -> list[int]:
+    """Return the portion that a task reads, and its place there, as its task set says."""
+    told = assignment.task_set.portion
+    _, stage_id, portion, partitions = json.loads(assignment.blobs[told.digest])
+    assert stage_id == key.stage_id, "a portion of another stage is read"
+    assert told.partitions == partitions > key.partition - told.first_partition >= 0, "another portion is read"
+    return [portion, key.partition - told.first_partition]
 
 
 def part_of(read: "pb.TaskRead | TaskRead") -> Read:

@@ -22,7 +22,7 @@ from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
-from tests.simulation.data import Exchange, draw_plan
+from tests.simulation.data import Exchange, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
 from tests.simulation.network import Channel, Network
 from tests.simulation.observer import SET_ASIDE_S, Observer, Violation
@@ -44,6 +44,8 @@ _SETTLE_S = 150.0
 _ORPHAN_AGE_S = 2
 _LATE = {Kind.STORM: 0.15, Kind.ONE_FAULT: 0.3, Kind.CALM: 0.0}
 """How many of the replicas and executors come later."""
+_GROWING = 5
+"""Of so many worlds one has jobs whose stages can grow."""
 _HARMLESS_ERRORS = frozenset({"report_unusable"})
 
 
@@ -273,6 +275,8 @@ class World:
             self.clients.append(client)
             for n in range(self.rng.choice((1, 2, 3))):
                 plan = self.rng.choice(shapes) if families < 100 else draw_plan(self.rng, n, scale=scale)
+                if self.seed % _GROWING == 1:
+                    plan = with_growth(plan, random.Random(f"growth {self.seed} {number} {n}"))
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
         return span_s
 

@@ -84,6 +84,21 @@ class CutStage:
     """The stages of which several tasks may read a bucket, each some producers' part."""
     sides: Mapping[int, JoinSide] = field(default_factory=dict)
     """How what stages give, by their ids, becomes a side of a join that may be planned otherwise."""
+    feed: "CutFeed | None" = None
+    """Set if it gets more partitions while it runs."""
+    is_feed: bool = False
+    """Whether it finds partitions for another stage; then its plan's fragment is the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutFeed:
+    """Where a stage gets its partitions from."""
+
+    stage_id: int
+    portion: bytes
+    """What its first tasks read."""
+    partitions: int
+    """The number of these."""
 
 
 def cut_plan(
@@ -93,6 +108,7 @@ def cut_plan(
     *,
     parallel_sort_bytes: int,
     metrics: MetricsWanted = "rows",
+    may_grow: bool = False,
 ) -> "Cut":
     """Return the stages of *plan*, which *session* made under its current settings; see `Cutter.cut`."""
     with tempfile.TemporaryDirectory(prefix="onager-plan-") as scratch:
@@ -105,6 +121,7 @@ def cut_plan(
             scratch=Path(scratch),
             parallel_sort_bytes=parallel_sort_bytes,
             metrics=metrics,
+            may_grow=may_grow,
         )
         return Cut(cutter.cut(), cutter.exchanges(), cutter.subqueries())
 
@@ -130,6 +147,8 @@ class _Draft:
     arriving: set[int] = field(default_factory=set)
     """Indexes of nodes that another stage computes although they are not exchanges."""
     input_bytes: int = 0
+    growing: leaves.DescribedLeaf | None = None
+    """The leaf of which more is found while the stage runs."""
 
 
 class Cutter:
@@ -148,11 +167,13 @@ class Cutter:
         metrics: MetricsWanted = "rows",
         first_stage_id: int = 1,
         begun: BegunStages = NOTHING_BEGUN,
+        may_grow: bool = False,
     ) -> None:
         """Prepare to cut *plan*, which the JVM session *session* made.
 
         A sort that reads at least *parallel_sort_bytes* runs in several tasks; *scratch* is an empty directory. Stages
-        are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*.
+        are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. Those whose files are
+        not all listed get the rest while they run, if they *may_grow*.
         """
         self._jvm = jvm
         self._session = session
@@ -165,6 +186,7 @@ class Cutter:
         self._metrics = metrics
         self._first_stage_id = first_stage_id
         self._begun = begun
+        self._may_grow = growing_leaves(self._outline) if may_grow else frozenset()
         self._described: dict[int, leaves.DescribedLeaf] = {}
         self._partitions: dict[int, int] = {}
         self._produced: dict[int, int] = {}
@@ -239,8 +261,7 @@ class Cutter:
         is_sorted = isinstance(output, SortedOutput)
         if exchange is not None and is_sorted:
             fragment = self._tools.sorted(self._outline.handle(exchange), fragment)
-        stage_id = self._first_stage_id + len(self.stages)
-        written = self._scratch / f"fragment-{stage_id}"
+        written = self._scratch / f"fragment-{len(self.stages)}"
         text = self._tools.finish(fragment, written)
         plan = StagePlan(
             fragment=written.read_bytes(),
@@ -254,6 +275,8 @@ class Cutter:
         marks = marks_of(
             self._outline, root, output, partitions=plan.partitions, exchange=exchange, arriving=draft.arriving
         )
+        feed = self._feed(draft.growing) if draft.growing is not None else None
+        stage_id = self._next_stage_id
         self.stages.append(
             CutStage(
                 stage_id=stage_id,
@@ -263,13 +286,29 @@ class Cutter:
                 text=text,
                 input_bytes=draft.input_bytes,
                 expected_rows=-1 if limit is not None else self._tools.expected_rows(self._outline.handle(root)),
-                may_fuse=marks.may_fuse,
+                may_fuse=marks.may_fuse and feed is None,
                 may_merge=marks.may_merge,
+                feed=feed,
                 may_split=frozenset(self._produce(self._outline.nodes[index]) for index in marks.may_split),
                 sides={self._produce(self._outline.nodes[index]): side for index, side in marks.sides.items()},
             )
         )
         return stage_id
+
+    @property
+    def _next_stage_id(self) -> int:
+        return self._first_stage_id + len(self.stages)
+
+    def _feed(self, leaf: leaves.DescribedLeaf) -> CutFeed:
+        """Append the stage that finds more of *leaf*."""
+        assert leaf.growth is not None
+        stage_id = self._next_stage_id
+        plan = StagePlan(leaf.growth.source, (), SingleOutput(), 1, (), self._conf, "off")
+        text = f"lists what is left of {leaf.label}"
+        self.stages.append(
+            CutStage(stage_id, f"list {leaf.name.removeprefix('scan ')}", plan, False, text, 0, is_feed=True)
+        )
+        return CutFeed(stage_id, leaf.growth.portion, leaf.growth.partitions)
 
     def _name(self, root: PlanNode, draft: _Draft, limit: PlanNode | None, *, is_sorted: bool) -> str:
         name = stage_name(self._outline, root, self._described, limit=limit, arriving=draft.arriving)
@@ -375,7 +414,9 @@ class Cutter:
     def _replace_leaf(self, node: PlanNode, draft: _Draft) -> None:
         described = self._describe(node)
         draft.input_bytes += described.input_bytes
-        leaf = self._placeholder(draft, node, LeafInput(described.description, described.label))
+        grows = described.growth is not None
+        draft.growing = described if grows else draft.growing
+        leaf = self._placeholder(draft, node, LeafInput(described.description, described.label, grows=grows))
         if node.subqueries and node.kind == leaves.FILE_LEAF:
             # Partition filters that wait for a subquery are evaluated when the stage is bound. Such filters of other
             # sources may be ignored, since the join applies them, too.
@@ -421,7 +462,10 @@ class Cutter:
         if node.index not in self._described:
             handle = self._outline.handle(node)
             target = self._scratch / f"leaf-{node.index}"
-            self._described[node.index] = leaves.describe(self._jvm, self._session, node.kind, handle, target)
+            may_grow = node.index in self._may_grow
+            self._described[node.index] = leaves.describe(
+                self._jvm, self._session, node.kind, handle, target, may_grow=may_grow
+            )
         return self._described[node.index]
 
     # ------------------------------------------------------------ partitions
@@ -454,6 +498,35 @@ class Cutter:
             )
         most = int(node.particulars) if rule is Tasks.COALESCED else 0
         return combined(rule, counts, most)
+
+
+def growing_leaves(outline: Outline) -> frozenset[int]:
+    """Return the scans of files of which a stage may get more partitions, one task each, while it runs.
+
+    That is where each operator of the stage above the scan gives a partition for one of its input.
+    """
+    found: set[int] = set()
+    tops = [outline.root, *(child for node in outline.nodes if _begins_stages(node) for child in node.children)]
+    tops += [subquery for node in outline.nodes for subquery in node.subqueries]
+    for top in tops:
+        node: PlanNode | None = top
+        while node is not None and node.kind not in EXCHANGES | leaves.LEAVES:
+            node = _sole_input(outline, node)
+        if node is not None and node.kind == leaves.FILE_LEAF and not node.subqueries:
+            found.add(node.index)
+    return frozenset(found)
+
+
+def _begins_stages(node: PlanNode) -> bool:
+    return node.kind in EXCHANGES | LIMITS_TO_ONE or node.looks_at_all_partitions or node.kind in SUBQUERIES
+
+
+def _sole_input(outline: Outline, node: PlanNode) -> PlanNode | None:
+    """Return the child of which *node* gives a partition for each, or None."""
+    rule = None if node.looks_at_all_partitions or node.kind not in KNOWN else KNOWN[node.kind].tasks
+    if rule is Tasks.CHILD:
+        return node.child
+    return streamed_child(outline, node) if rule is Tasks.STREAMED else None
 
 
 def _cannot_travel(error: Py4JJavaError) -> bool:

@@ -18,6 +18,8 @@ def add_stages(outcome: pb.PlanOutcome, stages: Sequence[CutStage], result: pb.O
         encoded = plan_codec.encode(stage.plan)
         digest = plan_codec.digest(encoded)
         blobs[digest] = encoded
+        if stage.feed is not None:
+            blobs[plan_codec.digest(stage.feed.portion)] = stage.feed.portion
         outcome.stages.append(_planned(stage, digest, result))
         if stage.expected_rows >= 0:
             outcome.estimates.add(stage_id=stage.stage_id, rows=stage.expected_rows)
@@ -35,12 +37,12 @@ def _planned(stage: CutStage, digest: str, result: pb.OutputLayout) -> pb.Planne
             layout = result
         case output:
             layout = pb.OutputLayout(kind="exchange", buckets=buckets_of(output))
-    return pb.PlannedStage(
+    planned = pb.PlannedStage(
         stage_id=stage.stage_id,
         name=stage.name,
-        work=pb.Work.QUERY,
+        work=pb.Work.FEED if stage.is_feed else pb.Work.QUERY,
         plan_digest=digest,
-        partitions=stage.plan.partitions,
+        partitions=stage.plan.partitions if stage.feed is None else stage.feed.partitions,
         inputs=[
             pb.StageInput(
                 stage_id=stage_id,
@@ -50,13 +52,17 @@ def _planned(stage: CutStage, digest: str, result: pb.OutputLayout) -> pb.Planne
             )
             for stage_id, read in sorted(reads.items())
         ],
-        output=layout,
+        output=pb.OutputLayout(kind="control") if stage.is_feed else layout,
         deterministic=stage.is_deterministic,
         plan=shortened(stage.text),
         leaf_bytes=stage.input_bytes,
         may_fuse=stage.may_fuse,
         may_merge=stage.may_merge,
     )
+    if stage.feed is not None:
+        planned.feed_stage_id = stage.feed.stage_id
+        planned.portions.add(digest=plan_codec.digest(stage.feed.portion), partitions=stage.feed.partitions)
+    return planned
 
 
 def shortened(text: str) -> str:

@@ -13,7 +13,7 @@ from onager.errors import PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import QueryTools, jvm_session
+from onager.executor.spark.kernel import QueryTools, jvm_session, read_growing
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
 from onager.executor.spark.planning.encoded import add_stages, shortened
 from onager.executor.spark.planning.formats import check_options, completed
@@ -24,7 +24,15 @@ from onager.executor.spark.planning.job_session import (
     planned_settings,
     register_views,
 )
-from onager.executor.spark.planning.sizing import CUT_SETTINGS, fuses, is_fused, metrics_wanted, setting_bytes, sizes
+from onager.executor.spark.planning.sizing import (
+    CUT_SETTINGS,
+    feed_from_files,
+    fuses,
+    is_fused,
+    metrics_wanted,
+    setting_bytes,
+    sizes,
+)
 from onager.executor.spark.planning.sql_script import plan_script
 from onager.executor.spark.stage_plan import ExchangeInput, MetricsWanted
 from onager.explain_analyze import marked_analyzed
@@ -92,8 +100,11 @@ def plan_job(
     run_fused: RunFused,
     call_function: CallFunction,
     private: PrivatePaths = NO_PATHS,
+    may_grow: bool = False,
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
+
+    If it *may_grow*, files of very large directories may be left to be listed while its first tasks run.
 
     A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
     determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. Raises
@@ -101,7 +112,10 @@ def plan_job(
     for a target that cannot be published or may not be replaced, and Spark's own exceptions.
     """
     metrics = metrics_wanted(spec.conf)
+    from_files = feed_from_files(spec.conf)
     with job_session(spec, spark) as session, _told_in_words(), ExitStack() as until_planned:
+        if may_grow and from_files:
+            read_growing(Jvm.of(session), jvm_session(session), from_files)
         query = _query(spec, session, call_function, until_planned, private)
         if query.is_analyzed and METRICS not in spec.conf:
             metrics = "full"
@@ -109,13 +123,14 @@ def plan_job(
         if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
         try:
-            stages = planning.cut(spec, cluster_slots)
+            stages = planning.cut(spec, cluster_slots, may_grow=may_grow and from_files > 0)
             _check_width(stages)
         except UnsupportedPlanError as e:
             if not e.runs_whole:
                 raise
             return planning.fused(run_fused, because_of=e)
-        if is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
+        grows = any(stage.feed is not None for stage in stages)
+        if not grows and is_fused(spec.conf, sum(stage.input_bytes for stage in stages)):
             return planning.fused(run_fused)
         outcome = planning.outcome(stages)
         if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
@@ -287,7 +302,7 @@ class _Planning:
             outcome.blobs.add(digest=digest, content=run.final_plan)
         return outcome
 
-    def cut(self, spec: pb.JobSpec, cluster_slots: int) -> list[CutStage]:
+    def cut(self, spec: pb.JobSpec, cluster_slots: int, *, may_grow: bool = False) -> list[CutStage]:
         """Return the query's stages, producers before consumers."""
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
@@ -302,6 +317,7 @@ class _Planning:
                     self._column_names,
                     parallel_sort_bytes=parallel_sort_bytes,
                     metrics=self._metrics,
+                    may_grow=may_grow,
                 )
                 if keeps_frame(spec.conf, cut.stages):
                     terms = FrameTerms(

@@ -8,14 +8,17 @@ from pyspark.sql import SparkSession
 from onager.errors import InvalidSettingError, VersionMismatchError
 from onager.executor.spark.stage_plan import MetricsWanted
 from onager.job_settings import (
+    FEED_FROM_FILES,
     FUSION_MAX_BYTES,
     METRICS,
     SHUFFLE_TARGET_BYTES,
     SORT_PARALLEL_FROM_BYTES,
     bytes_of,
+    whole_number,
 )
 
 MIB = 1024 * 1024
+_MOST_FILES = 1_000_000
 
 DEFAULTS: dict[str, int] = {
     FUSION_MAX_BYTES: 16 * MIB,
@@ -76,6 +79,18 @@ def metrics_wanted(conf: Mapping[str, str]) -> MetricsWanted:
             return wanted
         case _:
             raise InvalidSettingError(METRICS, conf[METRICS], "give off, rows or full")
+
+
+def feed_from_files(conf: Mapping[str, str]) -> int:
+    """Return from how many files on a directory is read while it is still being listed; 0: never.
+
+    Raises `InvalidSettingError` when it is not a number.
+    """
+    text = conf.get(FEED_FROM_FILES, "").strip() or "0"
+    found = whole_number(text, _MOST_FILES)
+    if found is None:
+        raise InvalidSettingError(FEED_FROM_FILES, text, f"give a whole number of files, up to {_MOST_FILES}; 0: never")
+    return found
 
 
 def shuffle_partitions(input_bytes: int, target_bytes: int, cluster_slots: int) -> int:

@@ -23,6 +23,8 @@ from onager.protocol import onager_pb2 as pb
 from onager.redaction import shown_text
 
 _MOST_SESSIONS = 16
+_MOST_PORTIONS = 2
+"""How many portions of a growing stage stay bound."""
 _TEXT_BYTES = 1024
 """How much is kept of an operator's text."""
 
@@ -40,6 +42,8 @@ class StageKey:
     stage_id: StageId
     stage_attempt: int
     inputs_digest: str
+    portion: int = 0
+    """The first partition of the portion that it reads, in a growing stage."""
 
     def __str__(self) -> str:
         """Return a short form."""
@@ -58,9 +62,14 @@ def stage_key(task_set: pb.TaskSet) -> StageKey:
         digest.update(f"{stream.stage_id}.{stream.stage_attempt}:{tasks};".encode())
     for stage in task_set.fused:
         digest.update(f"fused {stage.stage_id}:{stage.plan_digest};".encode())
+    if task_set.portion.digest:
+        digest.update(f"portion {task_set.portion.first_partition}:{task_set.portion.digest};".encode())
     for read in task_set.reads:
         digest.update(read.SerializeToString(deterministic=True) + b";")
-    return StageKey(JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest())
+    portion = task_set.portion.first_partition
+    return StageKey(
+        JobId(task_set.job_id), StageId(task_set.stage_id), task_set.stage_attempt, digest.hexdigest(), portion
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +131,11 @@ class Binder:
         plan: StagePlan,
         is_wanted: Callable[[], bool] = lambda: True,
         fused: FusedPlans = NOTHING_FUSED,
+        portion: bytes = b"",
     ) -> BoundStage:
         """Return the stage of *task_set*, bound; concurrent callers share one binding.
+
+        A growing stage is bound anew for each *portion*.
 
         Binding runs the stage's broadcasts and subqueries. Their errors are raised as py4j raises them, and the next
         call binds again. `cancel` ends it early if no caller's *is_wanted* returns true.
@@ -140,7 +152,7 @@ class Binder:
         if known is not None:
             return known.made.result()
         try:
-            made = self._bind(key, mine.group, task_set, plan, fused)
+            made = self._bind(key, mine.group, task_set, plan, fused, portion)
         except BaseException as e:
             with self._lock:
                 if self._bound.get(key) is mine:
@@ -202,14 +214,27 @@ class Binder:
         self._kernel.close_job(job_id)
 
     def _drop_before(self, key: StageKey) -> None:
-        """Forget the bound stages of earlier attempts."""
+        """Forget the bound stages of earlier attempts, and of portions before the last two: others hardly come back."""
         with self._lock:
-            for old, binding in list(self._bound.items()):
-                is_before = (old.job_id, old.stage_id) == (key.job_id, key.stage_id)
-                if is_before and old.stage_attempt < key.stage_attempt and binding.made.done():
+            mine = {
+                old: binding
+                for old, binding in self._bound.items()
+                if (old.job_id, old.stage_id) == (key.job_id, key.stage_id) and binding.made.done()
+            }
+            portions = sorted({old.portion for old in mine})[-_MOST_PORTIONS:]
+            for old in mine:
+                if old.stage_attempt < key.stage_attempt or old.portion < portions[0]:
                     del self._bound[old]
 
-    def _bind(self, key: StageKey, group: str, task_set: pb.TaskSet, plan: StagePlan, fused: FusedPlans) -> BoundStage:
+    def _bind(
+        self,
+        key: StageKey,
+        group: str,
+        task_set: pb.TaskSet,
+        plan: StagePlan,
+        fused: FusedPlans,
+        portion: bytes,
+    ) -> BoundStage:
         session = self.session(plan.conf)
         parts = [plan, *(fused[StageId(stage.stage_id)] for stage in task_set.fused)]
         sources = [source for part in parts for source in part.inputs]
@@ -223,13 +248,18 @@ class Binder:
             "metrics": plan.metrics,
             **_layout(task_set, parts),
         }
+        first = task_set.portion.first_partition
         rebuilt = [
-            leaves.rebuild(self._jvm, session, source.description) if isinstance(source, LeafInput) else None
-            for source in sources
+            self._leaf(session, source, portion, first) if isinstance(source, LeafInput) else None for source in sources
         ]
         bound = self._kernel.bind(session, plan.fragment, spec, rebuilt, [part.fragment for part in parts[1:]])
         nodes = self._kernel.operators(bound)
         return BoundStage(bound, None if nodes is None else bound_plan(nodes), self._kernel.codegen_ms(bound))
+
+    def _leaf(self, session: Any, source: LeafInput, portion: bytes, first: int) -> Any:
+        if source.grows:
+            return leaves.rebuild_growing(self._jvm, session, source.description, portion, first)
+        return leaves.rebuild(self._jvm, session, source.description)
 
     def _inputs(
         self, job_id: JobId, task_set: pb.TaskSet, sources: Sequence[StageSource]

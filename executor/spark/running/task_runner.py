@@ -65,6 +65,8 @@ class _Run:
     made_by: MadeBy | None
     """The versions that made the stage's plan."""
     fused: FusedPlans
+    portion: bytes = b""
+    """What its tasks read, in a growing stage."""
     open: dict[int, tuple[TaskKey, Nonce]] = field(default_factory=dict)
     """The tasks that have not been reported, by partition."""
     submitted: bool = False
@@ -131,15 +133,24 @@ class StageRunner:
         self._listener.start()
 
     def run(
-        self, task_set: pb.TaskSet, plan: StagePlan, on_report: OnReport, fused: FusedPlans = NOTHING_FUSED
+        self,
+        task_set: pb.TaskSet,
+        plan: StagePlan,
+        on_report: OnReport,
+        fused: FusedPlans = NOTHING_FUSED,
+        portion: bytes = b"",
     ) -> None:
-        """Start the tasks of *task_set*, which belong to the stage *plan*, into which *fused* are fused."""
+        """Start the tasks of *task_set*, which belong to the stage *plan*, into which *fused* are fused.
+
+        In a growing stage, they read *portion*.
+        """
         self._note_streams(task_set)
         with self._lock:
             self._count += 1
             stage = f"{task_set.job_id}/{task_set.stage_id}.{task_set.stage_attempt}"
             name = f"{self._name}/{stage}/{self._count}"
-            run = _Run(name, stage_key(task_set), task_set, on_report, self._clock.now_ms(), plan.made_by, fused)
+            started_ms = self._clock.now_ms()
+            run = _Run(name, stage_key(task_set), task_set, on_report, started_ms, plan.made_by, fused, portion)
             for task in task_set.tasks:
                 key = TaskKey(
                     JobId(task_set.job_id),
@@ -220,7 +231,9 @@ class StageRunner:
                 return
             self._expect_streams(run)
             begun_s = self._clock.monotonic_s()
-            bound = self.binder.bound(run.task_set, plan, is_wanted=lambda: bool(run.open), fused=run.fused)
+            bound = self.binder.bound(
+                run.task_set, plan, is_wanted=lambda: bool(run.open), fused=run.fused, portion=run.portion
+            )
             run.bind_ms = round(1000 * (self._clock.monotonic_s() - begun_s))
             run.codegen_ms = min(run.bind_ms, bound.codegen_ms)
             with self._lock:

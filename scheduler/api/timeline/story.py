@@ -21,9 +21,12 @@ from onager.execution_graph import (
     ExecutorLost,
     Failed,
     FailureKind,
+    FeedEnded,
+    FeedEvent,
     JobCancelled,
     JobPlanned,
     LaunchesRepeated,
+    PartitionsAdded,
     PipelineAbandoned,
     ReplanBegun,
     ReplanGivenUp,
@@ -251,6 +254,8 @@ class Story:
                 self._fail(event)
             case JobPlanned():
                 self._plan(event)
+            case PartitionsAdded() | FeedEnded():
+                self._close_successful(event)
             case JobCancelled():
                 by = f", by {event.principal}" if event.principal else ""
                 self._note(MarkKind.CANCELLED, event.at_ms, f"{event.reason}{by}")
@@ -272,14 +277,17 @@ class Story:
 
     def _on_successes(self, events: Sequence[TaskSucceeded]) -> None:
         for event in events:
-            attempt = self._find(event.stage_id, event.stage_attempt, event.partition, event.task_attempt)
-            if attempt is None:
-                continue
-            self._close(attempt, event.at_ms, Outcome.SUCCESSFUL, metrics=event.metrics)
-            for other in [*self._open.get(event.stage_id, {}).get(event.partition, ())]:
-                self._close(other, event.at_ms, Outcome.KILLED, kind="another_attempt_won")
+            self._close_successful(event)
         self.last_ms = max(self.last_ms, *(event.at_ms for event in events))
         self._go_on(events, events[-1].at_ms, "")
+
+    def _close_successful(self, event: TaskSucceeded | FeedEvent) -> None:
+        attempt = self._find(event.stage_id, event.stage_attempt, event.partition, event.task_attempt)
+        if attempt is None:
+            return
+        self._close(attempt, event.at_ms, Outcome.SUCCESSFUL, metrics=event.metrics)
+        for other in [*self._open.get(event.stage_id, {}).get(event.partition, ())]:
+            self._close(other, event.at_ms, Outcome.KILLED, kind="another_attempt_won")
 
     def _launch(self, event: TasksLaunched | TasksSpeculated, *, is_second: bool) -> None:
         lane = self._lane(event.executor_id)

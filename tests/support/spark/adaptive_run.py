@@ -1,4 +1,4 @@
-"""A job that adapts, run in one process: the graph decides, one executor works, nothing is in between."""
+"""A job that adapts or grows, run in one process: the graph decides, one executor works, nothing is in between."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -78,13 +78,13 @@ class AdaptiveRun:
         event = pop_next_tasks(self.graph, SLOT, self.slots, self.tick())
         assert event is not None, self.states()
         self._feed(event)
-        task_set = StageCoordinator(self.graph, event.stage_id, Streams()).task_set(event)
-        for success, key in self._run(task_set, planned):
-            came, blobs, _ = _succeeded(self.graph, key, SLOT, success, self.tick(), _BoundPlans())
-            self.blobs |= {plan_codec.digest(content): content for content in blobs}
-            self._feed(came)
-            if isinstance(came, TaskSucceeded) and success.inline_result:
-                self.blobs[f"{came.stage_id}/{came.partition}"] = success.SerializeToString()
+        for task_set in StageCoordinator(self.graph, event.stage_id, Streams()).task_sets(self.graph, event):
+            for success, key in self._run(task_set, planned):
+                came, blobs, _ = _succeeded(self.graph, key, SLOT, success, self.tick(), _BoundPlans())
+                self.blobs |= {plan_codec.digest(content): content for content in blobs}
+                self._feed(came)
+                if isinstance(came, TaskSucceeded):
+                    self.blobs[f"{came.stage_id}/{came.partition}"] = success.SerializeToString()
 
     def _feed(self, event: Any) -> None:
         self.graph = apply(self.graph, event)
@@ -100,10 +100,13 @@ class AdaptiveRun:
                 outcome = replan(task_set.replan, self.executor.spark, {frame: self.blobs[frame]})
                 self.outcomes.append(outcome)
                 return [(pb.TaskSuccess(plan=outcome), keys[0])]
+            case pb.FEED:
+                return [(self.executor.find_more(task_set, self.blobs), keys[0])]
         came: SimpleQueue[pb.TaskReport] = SimpleQueue()
         plan = plan_codec.decode(self.blobs[task_set.plan_digest])
         fused = {StageId(each.stage_id): plan_codec.decode(self.blobs[each.plan_digest]) for each in task_set.fused}
-        self.executor.runner.run(task_set, plan, came.put, fused)
+        portion = self.blobs[task_set.portion.digest] if task_set.portion.digest else b""
+        self.executor.runner.run(task_set, plan, came.put, fused, portion)
         reports = [came.get(timeout=100) for _ in keys]
         for report in reports:
             assert report.HasField("success"), report.failure

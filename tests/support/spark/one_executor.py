@@ -16,11 +16,12 @@ from onager.executor.spark.functions import FunctionCalls, FunctionProcesses
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema
 from onager.executor.spark.planning import FusedRun, plan_job
+from onager.executor.spark.running.feed import find_more
 from onager.executor.spark.running.task_runner import StageRunner
 from onager.executor.spark.running.whole import run_whole
 from onager.executor.spark.session import start_session
 from onager.executor.spark.stage_plan import MetricsWanted
-from onager.ids import JobId
+from onager.ids import BlobDigest, JobId
 from onager.protocol import onager_pb2 as pb
 from onager.testing.job import JobRun, result_table
 from onager.testing.layout import Layout, Marked, lay_out
@@ -63,7 +64,7 @@ class OneExecutor:
     def job_id(self) -> JobId:
         return JobId(f"job-{self.jobs}")
 
-    def plan(self, spec: pb.JobSpec, *, slots: int = 2) -> pb.PlanOutcome:
+    def plan(self, spec: pb.JobSpec, *, slots: int = 2, may_grow: bool = False) -> pb.PlanOutcome:
         return plan_job(
             spec,
             self.spark,
@@ -71,7 +72,13 @@ class OneExecutor:
             arrow_schema=self.arrow_schema,
             run_fused=self.run_fused,
             call_function=lambda job, session: self.functions.called(job, session, self.job_id, Cancellation()),
+            may_grow=may_grow,
         )
+
+    def find_more(self, task_set: pb.TaskSet, blobs: Mapping[str, bytes]) -> pb.TaskSuccess:
+        """Run a task of a feed."""
+        given = {BlobDigest(digest): content for digest, content in blobs.items()}
+        return find_more(task_set, given, Jvm.of(self.spark), self.runner.binder, "executor-1")
 
     def close(self) -> None:
         self.processes.close()

@@ -1,6 +1,6 @@
 """A job to play with: builds stages in a word or two, drives `apply`, and checks the invariants after every event."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from onager.execution_graph import (
@@ -11,11 +11,16 @@ from onager.execution_graph import (
     ExecutorSlot,
     Failure,
     FailureKind,
+    Feed,
+    FeedEnded,
+    FeedEvent,
     FetchFailure,
     JobPlanned,
     OutputLayout,
+    PartitionsAdded,
     Pipeline,
     PlanSummary,
+    Portion,
     RetryLimits,
     RunningStage,
     RunningTask,
@@ -53,18 +58,30 @@ def stage(
     is_deterministic: bool = True,
     plan_digest: str | None = "digest",
     kind: Literal["exchange", "result", "sink", "control"] = "exchange",
+    fed_by: int = 0,
 ) -> StageSpec:
-    """Return a stage that reads every bucket of *reads* and writes an exchange, or what *kind* says."""
+    """Return a stage that reads every bucket of *reads* and writes an exchange, or what *kind* says.
+
+    With *fed_by* it grows: planning has found its *partitions*, and that stage finds more.
+    """
     return StageSpec(
         stage_id=stage_id,
         name=f"stage {stage_id}",
         work=work,
-        plan_digest=plan_digest if work is StageWork.QUERY else None,
+        plan_digest=plan_digest if work in (StageWork.QUERY, StageWork.FEED) else None,
         partitions=partitions,
         inputs=tuple(StageInput(i, "bucket") for i in reads),
         output=OutputLayout(kind, 2 if kind == "exchange" else 1),
         is_deterministic=is_deterministic,
+        feed=Feed(stage_id=fed_by, portions=(Portion(digest="planned", partitions=partitions),), planned=1)
+        if fed_by
+        else None,
     )
+
+
+def feed(stage_id: int) -> StageSpec:
+    """Return a stage that finds partitions for another."""
+    return stage(stage_id, 1, work=StageWork.FEED, kind="control")
 
 
 def summary(result_stage_id: int, *, sink: SinkSpec | None = None, is_fused: bool = False) -> PlanSummary:
@@ -177,6 +194,23 @@ class Job:
             at_ms=self.tick(),
         )
 
+    def found(self, stage_id: int, added: int, *, is_last: bool = False, task: RunningTask | None = None) -> FeedEvent:
+        """Return the report that the running task of a feed has found *added* partitions."""
+        partition = self.stage(stage_id).spec.partitions - 1
+        task = task or self.held(stage_id, partition)
+        nonce = f"{stage_id}/{partition}.{task.attempt}"
+        return (FeedEnded if is_last else PartitionsAdded)(
+            stage_id=stage_id,
+            stage_attempt=self.stage(stage_id).attempt,
+            partition=partition,
+            task_attempt=task.attempt,
+            executor_id=task.executor_id,
+            output=replace(output(nonce), payload_digest=f"portion of {nonce}"),
+            added=added,
+            metrics=METRICS,
+            at_ms=self.tick(),
+        )
+
     def failed(
         self,
         stage_id: int,
@@ -250,7 +284,9 @@ class Job:
                 return
             for running in [s for s in self.graph.stages if isinstance(s, RunningStage)]:
                 for partition in sorted(running.running):
-                    self.feed(self.success(running.spec.stage_id, partition))
+                    is_feed = running.spec.work is StageWork.FEED
+                    stage_id = running.spec.stage_id
+                    self.feed(self.found(stage_id, 1, is_last=True) if is_feed else self.success(stage_id, partition))
             self.start()
             slot = ExecutorSlot(executor, executor + "1", 0, can_stream=True)
             event = pop_next_tasks(self.graph, slot, 1_000, self.tick())
@@ -303,7 +339,7 @@ def planned(
     """Return a job whose planning, on executor ``planner``, found *stages*."""
     job = Job(graph=new_graph(limits, speculation, pipeline, adaptive), is_shared=is_shared)
     job.launch("planner")
-    has_sink = any(s.work is not StageWork.QUERY for s in stages)
+    has_sink = any(s.work is StageWork.PUBLISH for s in stages)
     assert job.feed(job.plan(*stages, sink=SINK if has_sink else None))
     return job
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from onager.execution_graph import FailureKind, Pipeline, RetryLimits, StageLaidOut, TaskMetrics
 from onager.execution_graph.wall_time import WallTime
-from tests.unit.execution_graph.builder import SINK, Job, new_graph, output, stage, with_sink
+from tests.unit.execution_graph.builder import SINK, Job, feed, new_graph, output, stage, with_sink
 
 LIMITS = RetryLimits(retry_pauses_ms=(500,))
 
@@ -187,6 +187,19 @@ def test_tasks_that_a_layout_took_away_are_not_waited_for() -> None:
     assert story.job.states() == ["successful", "fused", "running"]
     story.succeed(800, 0, stage_id=3)
     assert story.shares(1_000).get("waiting", 0) < 110, "one task waited once for 100 ms, and none afterwards"
+
+
+def test_finding_partitions_is_planning_and_what_is_found_is_waited_for() -> None:
+    story = planned(feed(1), stage(2, 0, fed_by=1), planning=TaskMetrics(run_ms=98))
+    story.launch(100, limit=1)
+    story.at(1_100)
+    story.feed(replace(story.job.found(1, 1, is_last=True), metrics=TaskMetrics(run_ms=1_000)), 1_100)
+    story.launch(3_100, "b")
+    story.at(4_100)
+    story.succeed(4_100, 0, stage_id=2)
+    found = story.shares(4_100)
+    assert found["planning"] >= 990
+    assert 1_990 <= found["waiting"] <= 2_010
 
 
 def test_tasks_of_a_streaming_job_that_nobody_reads_any_more_are_over() -> None:

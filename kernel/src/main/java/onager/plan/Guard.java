@@ -19,7 +19,7 @@ import scala.runtime.BoxedUnit;
 
 /**
  * Restricts SQL in an executor's Spark: it must not read the paths in `spark.onager.privatePaths`, nor call Java methods (`reflect` and
- * similar functions) unless `spark.onager.reflect` is true.
+ * similar functions) unless `spark.onager.reflect` is true. It also brings the rule that reads very many files as growing ones.
  */
 public final class Guard extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     private static final String PATHS = "spark.onager.privatePaths";
@@ -36,6 +36,7 @@ public final class Guard extends AbstractFunction1<SparkSessionExtensions, Boxed
                 return BoxedUnit.UNIT;
             };
         });
+        GrowingReads.inject(extensions);
         if (!SparkEnv.get().conf().getBoolean(REFLECT, false)) {
             for (String name : List.of("reflect", "java_method", "try_reflect")) {
                 extensions.injectFunction(Lookups.replaced(name, arguments -> {

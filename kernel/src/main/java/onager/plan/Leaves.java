@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import onager.spark43.Files;
 import onager.spark43.Nodes;
 import onager.values.Seqs;
@@ -44,15 +45,29 @@ public final class Leaves {
         SparkPlan leaf(SparkSession session) throws ReflectiveOperationException;
     }
 
-    private record FilesOf(Seq<Attribute> output, StructType required, Seq<Expression> dataFilters, StructType partitionSchema,
+    record FilesOf(Seq<Attribute> output, StructType required, Seq<Expression> dataFilters, StructType partitionSchema,
             StructType dataSchema, String format, Map<String, String> options, List<String> roots, List<Directory> directories)
             implements Description {
+        /** *directories*: what *scan* reads. */
+        static FilesOf of(FileSourceScanExec scan, List<Directory> directories) {
+            HadoopFsRelation relation = scan.relation();
+            var roots = new ArrayList<>(Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).toList());
+            var options = new HashMap<>(scala.jdk.javaapi.CollectionConverters.asJava(relation.options()));
+            return new FilesOf(scan.output(), scan.requiredSchema(), Seqs.seq(planned(scan.dataFilters())), relation.partitionSchema(),
+                    relation.dataSchema(), relation.fileFormat().getClass().getName(), options, roots, new ArrayList<>(directories));
+        }
+
         @Override
         public SparkPlan leaf(SparkSession session) throws ReflectiveOperationException {
+            return scan(session, directories.stream().map(Directory::listed).toList());
+        }
+
+        /** The scan over *listed* instead of the directories that were described. */
+        FileSourceScanExec scan(SparkSession session, List<PartitionDirectory> listed) throws ReflectiveOperationException {
             var loader = Thread.currentThread().getContextClassLoader();
             var made = (FileFormat) Class.forName(format, true, loader).getConstructor().newInstance();
             Seq<Path> paths = Seqs.seq(roots.stream().map(Path::new).toList());
-            var index = new FixedFileIndex(paths, directories.stream().map(Directory::listed).toList(), partitionSchema);
+            var index = new FixedFileIndex(paths, listed, partitionSchema);
             return Files.scan(index, dataSchema, made, Seqs.map(options), session, output, required, dataFilters);
         }
     }
@@ -129,13 +144,9 @@ public final class Leaves {
                 files++;
             }
         }
-        var roots = new ArrayList<>(Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).toList());
-        var directories = new ArrayList<>(Seqs.list(listed).stream().map(Directory::of).toList());
-        var options = new HashMap<>(scala.jdk.javaapi.CollectionConverters.asJava(relation.options()));
-        Serialization.write(target, new FilesOf(scan.output(), scan.requiredSchema(), dataFilters, relation.partitionSchema(),
-                relation.dataSchema(), relation.fileFormat().getClass().getName(), options, roots, directories));
+        Serialization.write(target, FilesOf.of(scan, Seqs.list(listed).stream().map(Directory::of).toList()));
         bytes = (long) (bytes * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
-        String root = roots.isEmpty() ? "" : roots.get(0);
+        String root = Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).findFirst().orElse("");
         return bytes + "\t" + files + "\t" + Files.tasks(relation, listed) + "\t" + relation.fileFormat() + "\t" + root;
     }
 
@@ -207,12 +218,16 @@ public final class Leaves {
     }
 
     /** Returns the leaf that *description* describes, for plans that run in *session*. */
-    public static SparkPlan rebuild(byte[] description, SparkSession session)
-            throws IOException, ReflectiveOperationException {
+    public static SparkPlan rebuild(byte[] description, SparkSession session) throws Exception {
+        return within(session, () -> Serialization.<Description>decode(description).leaf(session));
+    }
+
+    /** Makes something while *session* is the active one. */
+    static <T> T within(SparkSession session, Callable<T> make) throws Exception {
         Option<org.apache.spark.sql.SparkSession> before = org.apache.spark.sql.SparkSession.getActiveSession();
         org.apache.spark.sql.SparkSession.setActiveSession(session);
         try {
-            return Serialization.<Description>decode(description).leaf(session);
+            return make.call();
         } finally {
             if (before.isDefined()) {
                 org.apache.spark.sql.SparkSession.setActiveSession(before.get());

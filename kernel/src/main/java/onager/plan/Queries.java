@@ -67,6 +67,9 @@ public final class Queries {
         if (plan instanceof LogicalRelation files && files.relation() instanceof HadoopFsRelation relation) {
             long bytes = relation.location().sizeInBytes();
             total = needed == null ? bytes : (long) (bytes * columnShare(relation, widths(plan.output(), needed)));
+            if (relation.location() instanceof GrowingFileIndex) {
+                total = Math.max(total, GrowingFileIndex.LEAST_BYTES); // however narrow its columns are
+            }
         } else if (plan instanceof Range range) {
             total = 8L * Math.max(0L, range.numElements().min(MOST_NUMBERS).toLong());
         } else if (!SIZELESS.contains(plan.getClass()) && plan.children().isEmpty() && plan.subqueries().isEmpty()

@@ -112,7 +112,7 @@ public final class Replanning {
     private LogicalPlan relation(StoredRelation stored) {
         try {
             return stored.relation(session);
-        } catch (ReflectiveOperationException e) {
+        } catch (IOException | ReflectiveOperationException e) {
             throw new IllegalStateException(e);
         }
     }

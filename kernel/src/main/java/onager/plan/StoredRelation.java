@@ -1,5 +1,6 @@
 package onager.plan;
 
+import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -13,13 +14,17 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** A relation of files in a logical plan that is stored: its files as they were listed once. It equals only itself. */
+/**
+ * A relation of files in a logical plan that is stored: its files as they were listed once, or, while they are being listed for a growing
+ * stage, how large it counts. It equals only itself.
+ */
 @SuppressWarnings("serial") // Scala's sequences are serialisable, and do not say so
 final class StoredRelation extends LogicalPlan implements Serializable {
     private final ArrayList<AttributeReference> output;
@@ -29,6 +34,9 @@ final class StoredRelation extends LogicalPlan implements Serializable {
     private final HashMap<String, String> options;
     private final ArrayList<String> roots;
     private final ArrayList<Leaves.Directory> directories;
+    private final Growing growing;
+
+    private record Growing(boolean isFlat, long bytes) implements Serializable {}
 
     StoredRelation(LogicalRelation of, HadoopFsRelation relation) {
         this.output = new ArrayList<>(Seqs.list(of.output()));
@@ -37,17 +45,29 @@ final class StoredRelation extends LogicalPlan implements Serializable {
         this.format = relation.fileFormat().getClass().getName();
         this.options = new HashMap<>(scala.jdk.javaapi.CollectionConverters.asJava(relation.options()));
         this.roots = new ArrayList<>(Seqs.list(relation.location().rootPaths()).stream().map(Path::toString).toList());
-        var listed = relation.location().listFiles(Seqs.seq(), Seqs.seq());
-        this.directories = new ArrayList<>(Seqs.list(listed).stream().map(Leaves.Directory::of).toList());
+        if (relation.location() instanceof GrowingFileIndex index && !index.isListed()) {
+            this.growing = new Growing(index.place().isFlat(), index.sizeInBytes());
+            this.directories = new ArrayList<>();
+        } else {
+            this.growing = null;
+            var listed = relation.location().listFiles(Seqs.seq(), Seqs.seq());
+            this.directories = new ArrayList<>(Seqs.list(listed).stream().map(Leaves.Directory::of).toList());
+        }
     }
 
     /** Returns the relation, for plans of *session*. */
-    LogicalPlan relation(SparkSession session) throws ReflectiveOperationException {
+    LogicalPlan relation(SparkSession session) throws IOException, ReflectiveOperationException {
         var loader = Thread.currentThread().getContextClassLoader();
         var made = (FileFormat) Class.forName(format, true, loader).getConstructor().newInstance();
+        return Adaptive.relation(files(session), dataSchema, made, Seqs.map(Map.copyOf(options)), session, output);
+    }
+
+    private FileIndex files(SparkSession session) throws IOException {
+        if (growing != null) {
+            return new GrowingFileIndex(Feeds.Place.of(session, roots.get(0), options, growing.isFlat), partitionSchema, growing.bytes);
+        }
         Seq<Path> paths = Seqs.seq(roots.stream().map(Path::new).toList());
-        var index = new FixedFileIndex(paths, directories.stream().map(Leaves.Directory::listed).toList(), partitionSchema);
-        return Adaptive.relation(index, dataSchema, made, Seqs.map(Map.copyOf(options)), session, output);
+        return new FixedFileIndex(paths, directories.stream().map(Leaves.Directory::listed).toList(), partitionSchema);
     }
 
     @Override

@@ -2,37 +2,51 @@ package onager.spark43;
 
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.List;
+import java.util.TreeSet;
+import java.util.stream.Stream;
 import onager.failure.RefusedException;
 import onager.values.Seqs;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.PartitionedFileUtil$;
+import org.apache.spark.sql.execution.datasources.DataSource$;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FilePartition$;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.PartitionSpec;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.PartitioningUtils$;
 import org.apache.spark.sql.execution.datasources.csv.CSVFileFormat;
 import org.apache.spark.sql.execution.datasources.json.JsonFileFormat;
 import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceRDD;
+import org.apache.spark.sql.execution.datasources.v2.FileDataSourceV2;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
+import scala.collection.immutable.Set$;
 
 /** Reads and writes files and data sources as Spark's scans and sinks do. */
 public final class Files {
@@ -83,6 +97,61 @@ public final class Files {
         };
         DataSourceUtils.verifySchema(made, schema, false);
         return made.prepareWrite(session, job, options, schema);
+    }
+
+    /** Return Hadoop's settings for a read with *options* in *session*. */
+    public static Configuration hadoop(SparkSession session, java.util.Map<String, String> options) {
+        return session.sessionState().newHadoopConfWithOptions(Seqs.map(options));
+    }
+
+    /** Return the format *name* of files if Spark's first interface reads it, else null. */
+    public static FileFormat format(SparkSession session, String name) {
+        var conf = session.sessionState().conf();
+        try {
+            boolean isSecond = DataSource$.MODULE$.lookupDataSourceV2(name, conf).isDefined();
+            Object made = isSecond ? null : DataSource$.MODULE$.lookupDataSource(name, conf).getConstructor().newInstance();
+            made = made instanceof FileDataSourceV2 files ? files.fallbackFileFormat().getConstructor().newInstance() : made;
+            return made instanceof FileFormat format ? format : null;
+        } catch (ReflectiveOperationException e) {
+            return null;
+        }
+    }
+
+    /** Whether a schema is merged from those of all files. */
+    public static boolean mergesSchemas(SparkSession session) {
+        var conf = session.sessionState().conf();
+        return conf.isParquetSchemaMergingEnabled() || conf.isOrcSchemaMergingEnabled();
+    }
+
+    /** Return the schema that *format* finds in *files*, or null. */
+    public static StructType inferred(SparkSession session, FileFormat format, java.util.Map<String, String> options,
+            List<FileStatus> files) {
+        return format.inferSchema(session, options(options), Seqs.seq(files)).getOrElse(() -> null);
+    }
+
+    /** Return *schema* without the columns that are in *others*, too. */
+    public static StructType without(SparkSession session, StructType schema, StructType others) {
+        boolean isExact = session.sessionState().conf().caseSensitiveAnalysis();
+        var names = new TreeSet<>(isExact ? Comparator.<String>naturalOrder() : String.CASE_INSENSITIVE_ORDER);
+        names.addAll(List.of(others.fieldNames()));
+        return new StructType(Stream.of(schema.fields()).filter(field -> !names.contains(field.name())).toArray(StructField[]::new));
+    }
+
+    /** Return the partitions that *directories* below *root* are, with the types of *types*; null: as their values look. */
+    public static PartitionSpec partitions(SparkSession session, Path root, List<Path> directories, StructType types) {
+        var conf = session.sessionState().conf();
+        return PartitioningUtils$.MODULE$.parsePartitions(Seqs.seq(directories), conf.partitionColumnTypeInferenceEnabled(),
+                Set$.MODULE$.<Path>empty().$plus(root), Option.apply(types), conf.caseSensitiveAnalysis(), conf.validatePartitionColumns(),
+                conf.sessionLocalTimeZone(), false);
+    }
+
+    /** Return a read of *files* as Spark resolves it. */
+    public static LogicalPlan relation(SparkSession session, FileIndex files, StructType dataSchema, FileFormat format,
+            java.util.Map<String, String> options) {
+        DataSourceUtils.verifySchema(format, dataSchema, true);
+        var relation = new HadoopFsRelation(files, files.partitionSchema(), dataSchema.asNullable(), Option.empty(), format,
+                options(options), session);
+        return LogicalRelation$.MODULE$.apply(relation, false);
     }
 
     /** Whether *format* is columnar. */

@@ -1,0 +1,148 @@
+package onager.plan;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.lang.ref.SoftReference;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import onager.spark43.Files;
+import onager.values.Seqs;
+import onager.values.Serialization;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.ExecSubqueryExpression;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Feeds of growing stages: finds the files of a directory portion by portion, each where the one before it stopped. A portion is what
+ * the tasks of a stage read, and says where to go on.
+ */
+public final class Feeds {
+    private static final int MOST_FILES = 2_000;
+    private static final long MOST_MS = 1_000;
+    private static final int MOST_OPEN = 8;
+
+    /** Listings that can go on here, by the name of the portion after which they do; any other is begun at its position. */
+    private static final Map<String, SoftReference<Listing>> OPEN = new LinkedHashMap<>();
+
+    private Feeds() {}
+
+    /** A directory, and how it is listed; *session* is that in which it is planned or listed. */
+    record Place(SparkSession session, Path path, Path qualified, Map<String, String> options, boolean isFlat) {
+        static Place of(SparkSession session, String root, Map<String, String> options, boolean isFlat) throws IOException {
+            var path = new Path(root);
+            var qualified = path.getFileSystem(Files.hadoop(session, options)).makeQualified(path);
+            return new Place(session, path, qualified, options, isFlat);
+        }
+
+        Listing listing(String after) throws IOException {
+            return new Listing(path, Files.hadoop(session, options), isFlat, after);
+        }
+    }
+
+    /** What a feed finds files for: a scan without files, the filters that leave directories out, and how many it finds at a time. */
+    private record Source(Leaves.FilesOf scan, boolean isFlat, List<Expression> partitionFilters, int most) implements Serializable {
+        Place place(SparkSession session) throws IOException {
+            return Place.of(session, scan.roots().get(0), scan.options(), isFlat);
+        }
+    }
+
+    /** Files that were found together; *after*: where to go on. */
+    private record Portion(String name, List<Leaves.Directory> directories, String after) implements Serializable {}
+
+    /** A leaf whose files are those of a portion. */
+    private record Growing(Leaves.FilesOf scan) implements Serializable {}
+
+    /**
+     * Describes a scan of the first files of a directory in the files *leaf*, for the stage, *source*, for its feed, and *portion*.
+     *
+     * @return "bytes files partitions format root", separated by tabs; null if all of its files are to be listed now
+     */
+    public static String describe(FileSourceScanExec scan, String leaf, String source, String portion) throws Exception {
+        var filters = Seqs.list(scan.partitionFilters());
+        if (!(scan.relation().location() instanceof GrowingFileIndex index)
+                || filters.stream().anyMatch(ExecSubqueryExpression::hasSubquery)) {
+            return null;
+        }
+        var relation = scan.relation();
+        var bare = Leaves.FilesOf.of(scan, List.of());
+        var first = index.first(filters);
+        Serialization.write(leaf, new Growing(bare));
+        Serialization.write(source, new Source(bare, index.place().isFlat(), new ArrayList<>(filters), Math.min(MOST_FILES, index.listed())));
+        Serialization.write(portion, keep(index.takeRest(), first, index.after()));
+        long bytes = (long) (index.sizeInBytes() * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
+        return bytes + "\t" + index.listed() + "\t" + Files.tasks(relation, Seqs.seq(first)) + "\t" + relation.fileFormat() + "\t"
+                + index.place().path();
+    }
+
+    /**
+     * Finds what comes after the portion *before*, for the feed of *source*, and writes it to the file *target*; *session* has the
+     * conf of the stage that is fed.
+     *
+     * @return "partitions files ended", separated by tabs
+     */
+    public static String next(SparkSession session, byte[] source, byte[] before, String target) throws Exception {
+        return Leaves.within(session, () -> found(session, source, before, target));
+    }
+
+    private static String found(SparkSession session, byte[] source, byte[] before, String target) throws Exception {
+        Source feed = Serialization.decode(source);
+        Portion last = Serialization.decode(before);
+        Place place = feed.place(session);
+        Listing listing = open(last.name());
+        listing = listing == null ? place.listing(last.after()) : listing;
+        var found = new ArrayList<Listing.Found>();
+        long until = System.nanoTime() + MOST_MS * 1_000_000L;
+        boolean hasEnded = false;
+        while (!hasEnded && found.size() < feed.most() && System.nanoTime() < until) {
+            var file = listing.next();
+            hasEnded = file == null;
+            if (!hasEnded) {
+                found.add(file);
+            }
+        }
+        StructType schema = feed.scan().partitionSchema();
+        var directories = Partitioned.directories(place, schema, found, feed.partitionFilters());
+        String after = found.isEmpty() ? last.after() : found.get(found.size() - 1).position();
+        Serialization.write(target, keep(hasEnded ? null : listing, directories, after));
+        int tasks = directories.isEmpty() ? 0 : Files.tasks(feed.scan().scan(session, directories).relation(), Seqs.seq(directories));
+        return tasks + "\t" + found.size() + "\t" + (hasEnded ? "1" : "0");
+    }
+
+    /** Returns the leaf that *description* describes, over *portion*, whose first partition is *first*. */
+    public static SparkPlan rebuild(byte[] description, byte[] portion, int first, SparkSession session) throws Exception {
+        Growing growing = Serialization.decode(description);
+        Portion found = Serialization.decode(portion);
+        return Leaves.within(session, () -> {
+            var directories = found.directories().stream().map(Leaves.Directory::listed).toList();
+            return new GrownScanExec(growing.scan().scan(session, directories), first);
+        });
+    }
+
+    private static Portion keep(Listing rest, List<PartitionDirectory> directories, String after) {
+        String name = UUID.randomUUID().toString();
+        synchronized (OPEN) {
+            if (rest != null) {
+                OPEN.put(name, new SoftReference<>(rest));
+            }
+            while (OPEN.size() > MOST_OPEN) {
+                OPEN.remove(OPEN.keySet().iterator().next());
+            }
+        }
+        return new Portion(name, new ArrayList<>(directories.stream().map(Leaves.Directory::of).toList()), after);
+    }
+
+    private static Listing open(String name) {
+        synchronized (OPEN) {
+            var kept = OPEN.remove(name);
+            return kept == null ? null : kept.get();
+        }
+    }
+}
