@@ -25,6 +25,8 @@ from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
 
+LARGER: Final = "larger"
+SMALLER: Final = "smaller"
 _FALSE_BY: Final = 1_000
 _TOLD: Final = {
     "SortMergeJoinExec": "sort-merge joins",
@@ -65,7 +67,7 @@ def _told(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]
     """Return what the kernel is told of a stage. If another run may give other rows, it is not told how many."""
     rows, size = begun.rows if begun.repeatable else -1, begun.bytes
     if falsify:
-        rows, size = _false(rows, size, f"{falsify} {begun.stage_id}")
+        rows, size = _false(rows, size, is_larger=_is_larger(falsify, begun.stage_id))
     return {
         "stage": begun.stage_id,
         "done": begun.finished,
@@ -76,12 +78,17 @@ def _told(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]
     }
 
 
-def _false(rows: int, size: int, seed: str) -> tuple[int, int]:
+def _is_larger(falsify: str, stage_id: int) -> bool:
+    """Return whether sizes are made larger, and not smaller; *falsify* says so, or is a seed to draw it with."""
+    return falsify == LARGER or (falsify != SMALLER and crc32(f"{falsify} {stage_id}".encode()) % 2 == 1)
+
+
+def _false(rows: int, size: int, *, is_larger: bool) -> tuple[int, int]:
     """Return other numbers of rows and bytes than were measured.
 
     That there are none stays true, and a number of rows is an upper limit: Spark's rules conclude from both.
     """
-    if crc32(seed.encode()) % 2:
+    if is_larger:
         return (rows * _FALSE_BY if rows > 0 else rows), max(size, 1) * _FALSE_BY
     return (-1 if rows else rows), size // _FALSE_BY
 
