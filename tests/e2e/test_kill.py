@@ -2,10 +2,13 @@
 
 import os
 import signal
+from collections.abc import Callable
 
 import psutil
 import pytest
 
+from onager.client import JobHandle
+from tests.chaos.kill_points import ADAPTIVE, FEW, FORCED, LAID_OUT, REPLANNED, Point, outcomes, ran_again
 from tests.e2e.conftest import JOBS, rows
 from tests.support.processes.cluster import Cluster, lives
 from tests.support.waiting import until
@@ -111,3 +114,42 @@ def test_jvm_killed_in_the_middle_of_a_query_that_was_not_cut(cluster, gate):
     tasks = cluster.tasks(job.id)
     assert_each_succeeded_once(tasks)
     assert tasks[(0, 0)]["attempts"] == 2, "nothing was committed, so planning and query are one task"
+
+
+def follow(job: JobHandle, point: Point, kill: Callable[[], object]) -> dict[int, list[str]]:
+    """Follow the log of *job* to its end, *kill* at *point*, and return what became of each re-plan."""
+    events, is_done = [], False
+    for event in job.events(follow=True):
+        events.append(event)
+        if not is_done and point.is_reached(events):
+            is_done = True
+            kill()
+    assert is_done, [event.type for event in events]
+    assert ran_again(events, job.detail().progress.stages) == []
+    return outcomes(events)
+
+
+@pytest.mark.parametrize(("event", "conf"), [(REPLANNED, FORCED), (LAID_OUT, ADAPTIVE)], ids=[REPLANNED, LAID_OUT])
+def test_scheduler_killed_when_a_plan_has_changed(cluster, tpch, spark, event, conf):
+    job = cluster.client.sql(FEW, views=tpch, conf=conf)
+
+    def kill():
+        cluster.scheduler.kill()
+        cluster.start_scheduler()
+
+    replans = follow(job, Point(event, "at"), kill)
+    assert {len(told) for told in replans.values()} <= {1}, replans
+    assert rows(job.to_arrow()) == rows(spark.sql(FEW).toArrow())
+
+
+def test_executor_killed_while_it_plans_the_rest_again(cluster, tpch, spark):
+    job = cluster.client.sql(FEW, views=tpch, conf=FORCED)
+
+    def kill():
+        cluster.the_executor().kill()
+        cluster.the_executor()
+
+    first, *others = follow(job, Point(REPLANNED, "before"), kill).values()
+    assert first == [], "it is not tried again"
+    assert ["taken"] in others, "when more was measured, the rest was planned again"
+    assert rows(job.to_arrow()) == rows(spark.sql(FEW).toArrow())
