@@ -1,7 +1,7 @@
 """``python -m tests.chaos.kills [--runs 30] [--seed N] [--json FILE]``: `kill -9` where a job's plan changes.
 
-A real cluster: three members of etcd, three schedulers, executors of Spark. For each kind of kill, *runs* jobs run, one
-after the other; the log of each is followed, and when it comes to a point that the seed has drawn, a process is killed:
+A real cluster: three members of etcd, three schedulers, executors of Spark. For each kind of kill, *runs* jobs run, all
+one after the other. The log of each is followed; when it comes to a point that the seed has drawn, a process is killed:
 
 | kind | who | around |
 |---|---|---|
@@ -189,9 +189,9 @@ def main() -> int:
     runs: list[Run] = []
     with cluster(directory / "cluster") as started:
         kills = Kills(started, tables, options.seed)
-        for victim, event in KINDS:
-            if options.only in (None, f"{victim} {event}"):
-                for number in range(options.runs):
+        for number in range(options.runs):
+            for victim, event in KINDS:
+                if options.only in (None, f"{victim} {event}"):
                     runs.append(kills.run(victim, event, number))
                     _say(runs[-1])
                     _write(options.json, options.seed, runs)
