@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+import structlog
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,8 @@ from onager.executor.spark.planning.job_session import session_with
 from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
+
+log = structlog.get_logger()
 
 LARGER: Final = "larger"
 SMALLER: Final = "smaller"
@@ -138,11 +141,13 @@ def _taken(new: NewPlan, frame: Frame, task: pb.ReplanTask, session: SparkSessio
     outcome = pb.PlanOutcome(decisions=[_changes(facts["before"], facts["after"])])
     add_stages(outcome, cut.stages, pb.OutputLayout(kind="sink" if terms.is_sink else "result"))
     target = scratch / "frame"
-    if not new.write(cut.exchanges, target):
-        content = frame.with_stages(cut, target.read_bytes()).encoded()
-        if len(content) <= MOST_FRAME_BYTES:
-            outcome.frame_digest = plan_codec.digest(content)
-            outcome.blobs.add(digest=outcome.frame_digest, content=content)
+    why_not = new.write(cut.exchanges, target)
+    content = b"" if why_not else frame.with_stages(cut, target.read_bytes()).encoded()
+    if why_not or len(content) > MOST_FRAME_BYTES:  # the rest is not planned again after this
+        log.info("frame_not_kept", why=why_not or f"it has {len(content):,} bytes")
+    else:
+        outcome.frame_digest = plan_codec.digest(content)
+        outcome.blobs.add(digest=outcome.frame_digest, content=content)
     if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
         return _kept(f"the new plan has {size:,} bytes, more than the {MAX_PLAN_BYTES:,} that fit a message")
     return outcome
