@@ -87,7 +87,10 @@ class Kills:
     def run(self, victim: str, event: str, number: int) -> Run:
         """Submit jobs until in one of them a process could be killed."""
         rng = random.Random(f"{self._seed} {victim} {event} {number}")
-        name, when = rng.choice(list(SAMPLES[event])), rng.choice(WHEN)
+        name = rng.choice(list(SAMPLES[event]))
+        when = rng.choice(
+            [each for each in WHEN if (name, each) != ("nothing", "after")]
+        )  # its job ends with that event
         is_repeated = name == "forced" or (event == LAID_OUT and when == "before")
         point = Point(event, when, rng.randrange(3) if is_repeated else 0)
         for _ in range(_TRIES):
