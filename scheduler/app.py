@@ -32,13 +32,13 @@ from onager.scheduler.engine.clean_ups import CleanUps
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.overdue_work import OverdueWork
 from onager.scheduler.engine.pipelines import Pipelines
 from onager.scheduler.engine.polls import Polls
 from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reconciliation import Reconciler
 from onager.scheduler.engine.reports import ReportReader
 from onager.scheduler.engine.retention import Retention
-from onager.scheduler.engine.speculation import Speculation
 from onager.scheduler.engine.stage_inputs import StageInputs
 from onager.scheduler.engine.streams import Streams
 from onager.scheduler.engine.task_manager import TaskManager
@@ -171,7 +171,7 @@ class Replica:
             driver_of=lambda job_id: self.forwarding.driver_of(job_id) or self.local,
             max_launches=settings.max_launches_per_append,
         )
-        self.speculation = Speculation(
+        self.overdue_work = OverdueWork(
             self.jobs,
             self.local,
             self.ownership,
@@ -310,7 +310,7 @@ class Replica:
             forwarding=self.forwarding.run(),
             member_watch=self.member_watch.run(),
             reconciler=self.reconciler.run(),
-            speculation=self.speculation.run(),
+            overdue_work=self.overdue_work.run(),
             pipelines=self.pipelines.run(),
             polls=self.polls.run(),
             quarantine=self.quarantine.run(),

@@ -118,8 +118,8 @@ class SchedulerSettings(ProcessSettings):
     """Fetch failures in this many attempts of a stage fail its job."""
 
     speculation_interval_ms: int = Field(default=250, ge=10)
-    """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`), and jobs
-    that want to stream (`onager.exchange`) while no executor can."""
+    """How often stragglers are looked for, in jobs that want second attempts of them (`onager.speculation`), re-plans
+    that take too long (`onager.adaptive`), and jobs that want to stream (`onager.exchange`) while no executor can."""
 
     set_aside_failures: int = Field(default=4, ge=0)
     """An executor is quarantined if it fails this many different tasks that succeed elsewhere, and hardly any of its

@@ -52,7 +52,7 @@ class Comparison:
         run = run_graph(self._frame, graph, config, plant)
         how = difference(run.table, expected, self._order, ordered=config.ordered, tolerance=config.relative_tolerance)
         if how is not None:
-            raise AssertionError(f"distributed, the query gives another result: {how}\n\n{graph}")
+            raise AssertionError(f"distributed, the query gives another result: {how}\n\n{run.graph}")
         return run
 
     @cached_property

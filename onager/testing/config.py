@@ -10,6 +10,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 Exchange = Literal["files", "streams"]
+Replanning = Literal["never", "larger", "smaller", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class HarnessConfig:
     """How stages are laid out, as far as their plans allow it: as a cluster does that finds them small or skewed.
     "merged": tasks read two neighbouring buckets; "split": two tasks read a bucket; "fused": stages that read others
     become one task; "fused whole": those that read none, too. Over files alone."""
+    replans: Replanning = "never"
+    """Whether the rest of the query is planned again whenever a stage is done, up to eight times, by sizes that are
+    1,000 times "larger" or "smaller" than measured; "mixed": some are larger and some smaller. Over files alone, and
+    as planned."""
     channel_frames: int = 16
     """Frames that a stream holds of a task for a bucket before its writer waits; 1 exposes code that relies on more."""
     frame_bytes: int = 32 * KIB
@@ -52,15 +57,20 @@ class HarnessConfig:
         for name in ("tasks", "executors", "channel_frames", "frame_bytes", "memory_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"HarnessConfig.{name} is {getattr(self, name)}: give 1 or more")
-        if self.layout not in get_args(Layout):
-            raise ValueError(f"HarnessConfig.layout is {self.layout!r}: give one of {', '.join(get_args(Layout))}")
-        if self.layout != "planned" and self.exchange == "streams":
-            raise ValueError(f"HarnessConfig.layout is {self.layout!r}: what streams runs as it was planned")
-        if self.exchange not in get_args(Exchange):
-            raise ValueError(f"HarnessConfig.exchange is {self.exchange!r}: give 'files' or 'streams'")
+        self._check_choices()
         if self.parallel_sort_bytes < 0:
             raise ValueError(f"HarnessConfig.parallel_sort_bytes is {self.parallel_sort_bytes}: give 0 or more")
         if not self.timeout_s > 0:
             raise ValueError(f"HarnessConfig.timeout_s is {self.timeout_s}: give a number of seconds above 0")
         if not 0 <= self.relative_tolerance < 1:
             raise ValueError(f"HarnessConfig.relative_tolerance is {self.relative_tolerance}: give 0 or more, below 1")
+
+    def _check_choices(self) -> None:
+        for name, choices in (("exchange", Exchange), ("layout", Layout), ("replans", Replanning)):
+            if getattr(self, name) not in get_args(choices):
+                given = getattr(self, name)
+                raise ValueError(f"HarnessConfig.{name} is {given!r}: give one of {', '.join(get_args(choices))}")
+        if self.layout != "planned" and self.exchange == "streams":
+            raise ValueError(f"HarnessConfig.layout is {self.layout!r}: what streams runs as it was planned")
+        if self.replans != "never" and (self.exchange == "streams" or self.layout != "planned"):
+            raise ValueError(f"HarnessConfig.replans is {self.replans!r}: that is for files, and stages as planned")

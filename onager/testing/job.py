@@ -19,6 +19,7 @@ from onager.executor.spark.stage_plan import ExchangeInput, ResultOutput, StageP
 from onager.ids import StageId
 from onager.protocol import onager_pb2 as pb
 from onager.testing.layout import Laid
+from onager.testing.replans import Measured, Replans
 
 _CAUSE_S = 3.0
 """How long after a reader has failed the failure of what it reads may come."""
@@ -74,10 +75,12 @@ class JobRun:
         *,
         streaming_slots: int = 0,
         sink: pb.Sink | None = None,
+        replans: Replans | None = None,
     ) -> None:
         """Run *stages*, encoded plans by id, producers before consumers; *streaming_slots*: 0 for files.
 
-        *laid*: the stages that run, as they are laid out; None: as they were planned. *sink*: None for a result.
+        *laid*: the stages that run, as they are laid out; None: as they were planned. *sink*: None for a result. With
+        *replans*, stages run one after the other, and after each these may plan the rest again.
         """
         self.reports: dict[Task, pb.TaskReport] = {}
         """Of tasks that have succeeded."""
@@ -85,6 +88,7 @@ class JobRun:
         self._stages = {stage_id: _decoded(stage_id, encoded, len(runners)) for stage_id, encoded in stages.items()}
         self._laid = laid or {each.stage_id: each.as_planned for each in self._stages.values()}
         self._sink = sink
+        self._replans = replans
         self._waiting = [(stage_id, p) for stage_id, each in self._laid.items() for p in range(each.tasks)]
         self._running: set[Task] = set()
         self._came: SimpleQueue[pb.TaskReport] = SimpleQueue()
@@ -114,6 +118,10 @@ class JobRun:
     # ------------------------------------------------------------ launching
 
     def _launch(self) -> None:
+        if self._replans is not None:
+            if self._running:
+                return
+            self._plan_again(self._replans)
         ready = self._waiting[: self._slots - len(self._running)] if self._slots else self._resolved()
         if not ready:
             return
@@ -130,7 +138,23 @@ class JobRun:
     def _resolved(self) -> list[Task]:
         """Return the tasks of stages whose producers are done."""
         left = Counter(stage_id for stage_id, _ in [*self._waiting, *self._running])
-        return [task for task in self._waiting if not any(left[read] for read in self._laid[task[0]].inputs)]
+        ready = [task for task in self._waiting if not any(left[read] for read in self._laid[task[0]].inputs)]
+        return ready if self._replans is None else [task for task in ready if task[0] == ready[0][0]]
+
+    def _plan_again(self, replans: Replans) -> None:
+        left = {stage_id for stage_id, _ in self._waiting}
+        done = {stage_id: self._measured(stage_id) for stage_id in self._laid if stage_id not in left}
+        new = replans.next_stages(done) if left and done else None
+        if new is None:
+            return
+        made = {stage_id: _decoded(stage_id, encoded, len(self._runners)) for stage_id, encoded in new.items()}
+        self._stages |= made
+        self._laid = {i: self._laid[i] for i in done} | {each.stage_id: each.as_planned for each in made.values()}
+        self._waiting = [(stage_id, p) for stage_id in made for p in range(self._laid[stage_id].tasks)]
+
+    def _measured(self, stage_id: int) -> Measured:
+        outputs = [self.reports[stage_id, p].success.output for p in range(self._laid[stage_id].tasks)]
+        return Measured(sum(output.rows for output in outputs), sum(output.bytes for output in outputs))
 
     def _place(self, stage_id: int, partition: int) -> int:
         # Stages of one task are not all with the first executor.

@@ -1,7 +1,7 @@
 """Runs a query distributed: on executors of its own in this process, over row files or over streams."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from onager.testing.config import HarnessConfig
 from onager.testing.executors import Executor, Executors, executors
 from onager.testing.job import DistributedRunError, JobRun
 from onager.testing.kernel import jvm_with_kernel
+from onager.testing.replans import Replans
 from onager.testing.stages import StageGraph, create_stages
 
 __all__ = ["DistributedRun", "DistributedRunError", "Plant", "TaskRun", "rows_of", "run_distributed", "run_graph"]
@@ -48,6 +49,9 @@ class DistributedRun:
     """The result, by task of the last stage."""
     spilled_bytes: int
     """Bytes of frames of streams for which there was no room in memory."""
+    replans: tuple[str, ...] = ()
+    """What came of each re-plan, for people. The graph has the stages of all plans; those that the last plan did
+    without have no tasks."""
 
     @property
     def rows(self) -> list[Row]:
@@ -90,9 +94,13 @@ def run_graph(frame: DataFrame, graph: StageGraph, config: HarnessConfig, plant:
         stages = {stage.stage_id: stage.encoded for stage in graph.stages}
         is_streamed = config.exchange == "streams"
         laid = graph.laid_out(config.layout)
-        job = JobRun(made.runners, made.job_id, stages, laid, streaming_slots=made.slots if is_streamed else 0)
+        replans = Replans(frame.sparkSession, graph, config.replans) if graph.frame else None
+        slots = made.slots if is_streamed else 0
+        job = JobRun(made.runners, made.job_id, stages, laid, streaming_slots=slots, replans=replans)
         job.run(config.timeout_s)
-        return _result(graph, made, job, is_streamed=is_streamed)
+        if replans is None:
+            return _result(graph, made, job, is_streamed=is_streamed)
+        return replace(_result(replans.graph, made, job, is_streamed=False), replans=tuple(replans.told))
 
 
 def _result(graph: StageGraph, made: Executors, job: JobRun, *, is_streamed: bool) -> DistributedRun:

@@ -11,6 +11,7 @@ from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
 from onager.executor.spark.kernel import arrow_schema, jvm_session
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
+from onager.executor.spark.planning.frames import FrameTerms, first_frame
 from onager.executor.spark.planning.job_session import changed_settings, own_settings
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
@@ -28,7 +29,9 @@ from onager.executor.spark.stage_plan import (
     RoundRobinOutput,
     SortedOutput,
     StageOutput,
+    StagePlan,
 )
+from onager.protocol import onager_pb2 as pb
 from onager.testing.config import HarnessConfig
 from onager.testing.kernel import jvm_with_kernel
 from onager.testing.layout import Laid, Layout, Marked, lay_out
@@ -72,6 +75,8 @@ class Stage:
     """Whether a task may read neighbouring buckets."""
     may_split: frozenset[int] = frozenset()
     """The stages of which several tasks may read a bucket."""
+    is_deterministic: bool = True
+    """Whether it gives the same rows whenever it reads the same."""
 
     @property
     def buckets(self) -> int:
@@ -87,6 +92,8 @@ class StageGraph:
     stages: tuple[Stage, ...]
     schema: bytes = field(repr=False)
     """The Arrow schema of the result, an IPC message."""
+    frame: bytes = field(default=b"", repr=False)
+    """What the rest of the query can be planned again from; empty where it is not, or cannot be."""
 
     @property
     def tasks(self) -> int:
@@ -159,30 +166,52 @@ def cut(frame: DataFrame, analyzed: Any, column_names: list[str], config: Harnes
 
 def _cut(session: SparkSession, jvm: Jvm, analyzed: Any, column_names: list[str], config: HarnessConfig) -> StageGraph:
     datasets = jvm.java_class("org.apache.spark.sql.classic.Dataset")
-    plan = datasets.ofRows(jvm_session(session), analyzed).queryExecution().executedPlan()
-    cut_stages = cut_plan(session, plan, column_names, parallel_sort_bytes=config.parallel_sort_bytes).stages
-    stages = tuple(_stage(stage) for stage in cut_stages)
-    return StageGraph(stages, arrow_schema(jvm_session(session), jvm, plan, column_names))
+    execution = datasets.ofRows(jvm_session(session), analyzed).queryExecution()
+    plan = execution.executedPlan()
+    terms = FrameTerms(tuple(column_names), config.parallel_sort_bytes, metrics="rows", is_sink=False)
+    found = cut_plan(session, plan, column_names, parallel_sort_bytes=terms.parallel_sort_bytes, metrics=terms.metrics)
+    stages = tuple(_stage(stage) for stage in found.stages)
+    has_frame = config.replans != "never" and len(stages) > 1
+    frame = first_frame(session, execution, plan, found, terms) if has_frame else None
+    schema = arrow_schema(jvm_session(session), jvm, plan, column_names)
+    return StageGraph(stages, schema, b"" if frame is None else frame.content)
 
 
 def _stage(stage: CutStage) -> Stage:
-    plan = stage.plan
-    reads = dict.fromkeys(
-        StageRead(source.stage_id, source.reads_all) for source in plan.inputs if isinstance(source, ExchangeInput)
-    )
     return Stage(
-        stage_id=stage.stage_id,
         name=stage.name,
-        tasks=plan.partitions,
-        inputs=tuple(reads),
-        sources=tuple(source.label for source in plan.inputs if isinstance(source, LeafInput)),
-        partitioning=_partitioning(plan.output),
         plan=stage.text,
-        encoded=plan_codec.encode(plan),
         may_fuse=stage.may_fuse,
         may_merge=stage.may_merge,
         may_split=stage.may_split,
+        is_deterministic=stage.is_deterministic,
+        **_of_plan(stage.stage_id, stage.plan, plan_codec.encode(stage.plan)),
     )
+
+
+def stage_of(planned: pb.PlannedStage, encoded: bytes) -> Stage:
+    """Return a stage that a planning task reports."""
+    return Stage(
+        name=planned.name,
+        plan=planned.plan,
+        may_fuse=planned.may_fuse,
+        may_merge=planned.may_merge,
+        may_split=frozenset(source.stage_id for source in planned.inputs if source.may_split),
+        is_deterministic=planned.deterministic,
+        **_of_plan(planned.stage_id, plan_codec.decode(encoded), encoded),
+    )
+
+
+def _of_plan(stage_id: int, plan: StagePlan, encoded: bytes) -> dict[str, Any]:
+    reads = [StageRead(each.stage_id, each.reads_all) for each in plan.inputs if isinstance(each, ExchangeInput)]
+    return {
+        "stage_id": stage_id,
+        "tasks": plan.partitions,
+        "inputs": tuple(dict.fromkeys(reads)),
+        "sources": tuple(source.label for source in plan.inputs if isinstance(source, LeafInput)),
+        "partitioning": _partitioning(plan.output),
+        "encoded": encoded,
+    }
 
 
 def _partitioning(output: StageOutput) -> str:

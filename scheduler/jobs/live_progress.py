@@ -2,7 +2,7 @@
 
 A stage is done to the part of its tasks that have succeeded, and those in part that run, where their executors tell how
 much of their input they have read. While a stage's attempt lasts, what is told of it never falls; when stages run
-again, the job's fraction does, and says why.
+again, or others take their place, the job's fraction may, and says why.
 """
 
 from collections import OrderedDict
@@ -27,6 +27,9 @@ _TOLD_FROM: Final = 0.1
 _EARLIER: Final = 0.75
 _LATER: Final = 1.5
 """How far the time that is left may be off, either way."""
+
+_COUNTED: Final = frozenset((StageWork.QUERY, StageWork.PUBLISH_PLAN, StageWork.PUBLISH))
+"""Planning is no part of what a job is to do."""
 
 _Key = tuple[int, int, int, int]
 """Stage, stage attempt, partition, task attempt."""
@@ -64,6 +67,8 @@ class _Job:
     """The attempt of each stage, and the largest fraction that was told of it."""
     top: float = 0.0
     fell: str = ""
+    replans: int = 0
+    """How many new plans had been taken when it was at the top."""
 
 
 class LiveProgress:
@@ -97,15 +102,18 @@ class LiveProgress:
             return self._far_whole(graph, job, now_ms)
         parts = [self._stage(graph, stage, job) for stage in graph.stages]
         job.readings = {key: job.readings[key] for key in job.readings if _runs(graph, key)}
-        tasks = sum(stage.spec.partitions for stage in graph.stages[1:])
+        counted = [(s.spec.partitions, p) for s, p in zip(graph.stages, parts, strict=True) if s.spec.work in _COUNTED]
+        tasks = sum(partitions for partitions, _ in counted)
         if not tasks:
             return None
-        done = sum(p.fraction * s.spec.partitions for p, s in zip(parts[1:], graph.stages[1:], strict=True)) / tasks
+        done = sum(part.fraction * partitions for partitions, part in counted) / tasks
         growing = next((stage.spec for stage in graph.stages if stage.spec.is_growing), None)
         if done >= job.top:
-            job.top, job.fell = done, ""
+            job.top, job.fell, job.replans = done, "", _taken(graph)
         elif growing is not None and not job.fell:
             job.fell = f"stage {growing.stage_id} ({growing.name}) has got more tasks: its source is still being listed"
+        elif not job.fell:
+            job.fell = _why_more_tasks(graph, job.replans)
         begun = [s.started_ms for s in graph.stages[1:] if isinstance(s, RunningStage | SuccessfulStage)]
         left = [*_by_pace(done, now_ms - min(begun, default=now_ms)), *_by_tasks(graph, parts)]
         return Far(done, tuple(parts), None if growing is not None else _range(done, left), job.fell)
@@ -163,6 +171,23 @@ class LiveProgress:
         else:
             self._jobs.move_to_end(job_id)
         return found
+
+
+def _taken(graph: ExecutionGraph) -> int:
+    return sum(replan.is_taken for replan in graph.replans)
+
+
+def _why_more_tasks(graph: ExecutionGraph, known: int) -> str:
+    """Return why there are more tasks than before, of which *known* new plans were a part."""
+    if _taken(graph) > known:
+        last = next(replan for replan in reversed(graph.replans) if replan.is_taken)
+        return f"the rest was planned again by stage {last.replan_id}, and has other tasks: {last.why}"
+    for stage in graph.stages:
+        layout, tasks = stage.spec.layout, stage.spec.partitions
+        if layout is not None and tasks > layout.planned_partitions:
+            stage_id, planned = stage.spec.stage_id, layout.planned_partitions
+            return f"stage {stage_id} ({stage.spec.name}) shares {planned} buckets among {tasks} tasks, by their sizes"
+    return ""
 
 
 def _place(key: TaskKey) -> _Key:

@@ -18,7 +18,7 @@ from tests.support.processes.tcp_proxy import TcpProxy
 EXECUTORS: Final = 3
 MARK: Final = "ONAGER_CHAOS_RUN"
 """A variable that all processes of a run have, and what they start: to be found when they are left behind."""
-_SPARK: Final = {
+SMALL_SPARK: Final = {
     "spark.driver.memory": "640m",
     # Short lives on few cores: what is compiled well is not worth its compilation.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -36,7 +36,7 @@ class ChaosCluster:
         self.links: dict[str, list[TcpProxy]] = {}
         """By whose connections they are: of a client or an executor to HAProxy, of a scheduler to each member of etcd,
         of peers to a scheduler, of schedulers to an executor in push mode."""
-        flags = [flag for name, value in _SPARK.items() for flag in ("--spark-conf", f"{name}={value}")]
+        flags = [flag for name, value in SMALL_SPARK.items() for flag in ("--spark-conf", f"{name}={value}")]
         executors = {f"executor-{n}": list(flags) for n in range(1, EXECUTORS + 1)}
         for n in range(EXECUTORS, EXECUTORS - pushed, -1):
             name, port = f"executor-{n}", free_ports(1)[0]

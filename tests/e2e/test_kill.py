@@ -2,10 +2,13 @@
 
 import os
 import signal
+from collections.abc import Callable
 
 import psutil
 import pytest
 
+from onager.client import JobHandle
+from tests.chaos.kill_points import ADAPTIVE, FEW, FORCED, LAID_OUT, REPLANNED, Point, outcomes, ran_again
 from tests.e2e.conftest import rows
 from tests.support.processes.cluster import Cluster, lives
 from tests.support.waiting import until
@@ -95,3 +98,29 @@ def test_python_worker_killed_in_the_middle_of_a_udf(cluster, gated_q18, gate, r
     again = repeated(before, after)
     assert again == running(before)
     assert {after[at]["failures"] for at in again} <= {0, 1}
+
+
+def follow(job: JobHandle, point: Point, kill: Callable[[], object]) -> dict[int, list[str]]:
+    """Follow the log of *job* to its end, *kill* at *point*, and return what became of each re-plan."""
+    events, is_done = [], False
+    for event in job.events(follow=True):
+        events.append(event)
+        if not is_done and point.is_reached(events):
+            is_done = True
+            kill()
+    assert is_done, [event.type for event in events]
+    assert ran_again(events, job.detail().progress.stages) == []
+    return outcomes(events)
+
+
+@pytest.mark.parametrize(("event", "conf"), [(REPLANNED, FORCED), (LAID_OUT, ADAPTIVE)], ids=[REPLANNED, LAID_OUT])
+def test_scheduler_killed_when_a_plan_has_changed(cluster, tpch, spark, event, conf):
+    job = cluster.client.sql(FEW, views=tpch, conf=conf)
+
+    def kill():
+        cluster.scheduler.kill()
+        cluster.start_scheduler()
+
+    replans = follow(job, Point(event, "at"), kill)
+    assert {len(told) for told in replans.values()} <= {1}, replans
+    assert rows(job.to_arrow()) == rows(spark.sql(FEW).toArrow())

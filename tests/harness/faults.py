@@ -88,8 +88,8 @@ def before(stage: int, do: Callable[[Any, pb.TaskSet], None]) -> Plant:
     return plant
 
 
-def in_files(stage: int, do: Callable[[list[Path]], None]) -> Plant:
-    """Return what does something to the row files of a stage once they are all there; the next stage reads them."""
+def in_files(stage: int, do: Callable[[list[Path]], None], *, reader: int = 0) -> Plant:
+    """Return what does something to the row files of a stage once they are all there; *reader*, or the next, reads."""
     done = []
 
     def once(executor: Any, task_set: pb.TaskSet) -> None:
@@ -98,7 +98,7 @@ def in_files(stage: int, do: Callable[[list[Path]], None]) -> Plant:
             directory = Path(executor._exchange_dir) / task_set.job_id / str(stage)
             do(sorted(path for path in directory.iterdir() if path.stat().st_size))
 
-    return before(stage + 1, once)
+    return before(reader or stage + 1, once)
 
 
 def told(executor: Any, task_set: pb.TaskSet, **wrong: Callable[[int], int]) -> None:

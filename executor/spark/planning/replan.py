@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+import structlog
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,10 @@ from onager.ids import BlobDigest
 from onager.protocol import onager_pb2 as pb
 from onager.protocol.limits import MAX_PLAN_BYTES
 
+log = structlog.get_logger()
+
+LARGER: Final = "larger"
+SMALLER: Final = "smaller"
 _FALSE_BY: Final = 1_000
 _TOLD: Final = {
     "SortMergeJoinExec": "sort-merge joins",
@@ -65,7 +70,7 @@ def _told(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]
     """Return what the kernel is told of a stage. If another run may give other rows, it is not told how many."""
     rows, size = begun.rows if begun.repeatable else -1, begun.bytes
     if falsify:
-        rows, size = _false(rows, size, f"{falsify} {begun.stage_id}")
+        rows, size = _false(rows, size, is_larger=_is_larger(falsify, begun.stage_id))
     return {
         "stage": begun.stage_id,
         "done": begun.finished,
@@ -76,12 +81,17 @@ def _told(begun: pb.BegunStage, frame: Frame, falsify: str) -> dict[str, object]
     }
 
 
-def _false(rows: int, size: int, seed: str) -> tuple[int, int]:
+def _is_larger(falsify: str, stage_id: int) -> bool:
+    """Return whether sizes are made larger, and not smaller; *falsify* says so, or is a seed to draw it with."""
+    return falsify == LARGER or (falsify != SMALLER and crc32(f"{falsify} {stage_id}".encode()) % 2 == 1)
+
+
+def _false(rows: int, size: int, *, is_larger: bool) -> tuple[int, int]:
     """Return other numbers of rows and bytes than were measured.
 
     That there are none stays true, and a number of rows is an upper limit: Spark's rules conclude from both.
     """
-    if crc32(seed.encode()) % 2:
+    if is_larger:
         return (rows * _FALSE_BY if rows > 0 else rows), max(size, 1) * _FALSE_BY
     return (-1 if rows else rows), size // _FALSE_BY
 
@@ -131,11 +141,13 @@ def _taken(new: NewPlan, frame: Frame, task: pb.ReplanTask, session: SparkSessio
     outcome = pb.PlanOutcome(decisions=[_changes(facts["before"], facts["after"])])
     add_stages(outcome, cut.stages, pb.OutputLayout(kind="sink" if terms.is_sink else "result"))
     target = scratch / "frame"
-    if not new.write(cut.exchanges, target):
-        content = frame.with_stages(cut, target.read_bytes()).encoded()
-        if len(content) <= MOST_FRAME_BYTES:
-            outcome.frame_digest = plan_codec.digest(content)
-            outcome.blobs.add(digest=outcome.frame_digest, content=content)
+    why_not = new.write(cut.exchanges, target)
+    content = b"" if why_not else frame.with_stages(cut, target.read_bytes()).encoded()
+    if why_not or len(content) > MOST_FRAME_BYTES:  # the rest is not planned again after this
+        log.info("frame_not_kept", why=why_not or f"it has {len(content):,} bytes")
+    else:
+        outcome.frame_digest = plan_codec.digest(content)
+        outcome.blobs.add(digest=outcome.frame_digest, content=content)
     if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
         return _kept(f"the new plan has {size:,} bytes, more than the {MAX_PLAN_BYTES:,} that fit a message")
     return outcome

@@ -40,6 +40,8 @@ class AdaptiveRun:
     executor: OneExecutor
     policy: AdaptivePolicy
     slots: int = 1
+    falsify: str = ""
+    """How sizes are made false, in place of what the scheduler draws by the job's id."""
     graph: ExecutionGraph = field(init=False)
     blobs: dict[str, bytes] = field(default_factory=dict)
     outcomes: list[pb.PlanOutcome] = field(default_factory=list)
@@ -97,6 +99,8 @@ class AdaptiveRun:
                 return [(pb.TaskSuccess(plan=planned), keys[0])]
             case pb.REPLAN:
                 frame = BlobDigest(task_set.replan.frame_digest)
+                if self.falsify:
+                    task_set.replan.falsify = f"{self.falsify} {keys[0].stage_id}"
                 outcome = replan(task_set.replan, self.executor.spark, {frame: self.blobs[frame]})
                 self.outcomes.append(outcome)
                 return [(pb.TaskSuccess(plan=outcome), keys[0])]
@@ -125,11 +129,17 @@ class AdaptiveRun:
 
 
 def run_adaptively(
-    executor: OneExecutor, planned: pb.PlanOutcome, *, mode: str = "on", slots: int = 1, fuse_bytes: int = 0
+    executor: OneExecutor,
+    planned: pb.PlanOutcome,
+    *,
+    mode: str = "on",
+    slots: int = 1,
+    fuse_bytes: int = 0,
+    falsify: str = "",
 ) -> tuple[list[tuple[Any, ...]], AdaptiveRun]:
     """Run what was *planned* with re-plans, and return the rows, and how it ran."""
     policy = replace(AdaptivePolicy(fuse_bytes=fuse_bytes), replan=mode)  # type: ignore[arg-type]
-    job = AdaptiveRun(executor, policy, slots)
+    job = AdaptiveRun(executor, policy, slots, falsify)
     return job.run(planned), job
 
 

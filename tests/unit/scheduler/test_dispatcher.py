@@ -14,9 +14,9 @@ from onager.scheduler.cluster.job_loads import JobLoads
 from onager.scheduler.engine.dispatcher import Dispatcher
 from onager.scheduler.engine.feasibility import Feasibility
 from onager.scheduler.engine.local_driver import LocalDriver
+from onager.scheduler.engine.overdue_work import OverdueWork
 from onager.scheduler.engine.query_coordinator import Cluster
 from onager.scheduler.engine.reports import ReportReader
-from onager.scheduler.engine.speculation import Speculation
 from onager.scheduler.engine.task_manager import TaskManager
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.job_writers import Decision, JobWriters
@@ -281,13 +281,11 @@ async def test_stragglers_are_found_only_in_jobs_that_this_replica_drives(hall):
     assert [(t.partition, t.task_attempt) for t in task_set.tasks] == [(3, 1)]
     hall.clock.advance(60_000)
     ownership = SimpleNamespace(followed=[])
-    speculation = Speculation(
-        hall.jobs, hall.local, ownership, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"}
-    )
-    await speculation.look()
+    overdue = OverdueWork(hall.jobs, hall.local, ownership, hall.clock, interval_s=1, executors=lambda: {"e1", "e2"})
+    await overdue.look()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (), "another replica acts"
     ownership.followed = hall.ownership.followed
-    await speculation.look()
+    await overdue.look()
     assert hall.jobs.cached(JOB).graph.stages[1].speculatable == (3,)
 
 

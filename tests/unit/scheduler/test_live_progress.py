@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from onager.execution_graph import JobCancelled, TaskMetrics
+from onager.execution_graph import AdaptivePolicy, JobCancelled, StageInput, StageLaidOut, TaskMetrics, TaskRead
 from onager.ids import JobId
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.jobs.job_writers import Decision
 from onager.scheduler.jobs.live_progress import LiveProgress
+from tests.unit.execution_graph import test_replanning as again
 from tests.unit.execution_graph.builder import Job, chain, output, planned, stage
 from tests.unit.scheduler.pair import HERE, THERE, job_of
 
@@ -87,6 +88,52 @@ def test_after_a_rollback_it_says_why_it_fell() -> None:
     again = live.far(job.graph, job.now_ms)
     assert again.fraction > before.fraction
     assert again.fell == ""
+
+
+def test_after_a_re_plan_it_says_why_it_fell() -> None:
+    job = again.owing()
+    live = LiveProgress()
+    assert live.far(job.graph, job.now_ms).fraction == 2 / 10
+    again.begun(job)
+    assert live.far(job.graph, job.now_ms).fraction == 2 / 10, "planning is nothing of what is to do"
+    job.launch("a")
+    join, last = again.swapped(6)
+    assert job.feed(again.replanned(job, replace(join, partitions=40), last, dropped=(2, 3, 4), result=7))
+    after = live.far(job.graph, job.now_ms)
+    assert after.fraction == 2 / 44
+    assert after.fell.startswith("the rest was planned again by stage 5, and has other tasks: stage 1 has 20 rows in ")
+    job.run(6)
+    assert live.far(job.graph, job.now_ms).fell == ""
+
+
+def test_a_kept_plan_changes_nothing_of_how_far_a_job_is() -> None:
+    job = again.owing()
+    live = LiveProgress()
+    before = live.far(job.graph, job.now_ms)
+    again.begun(job)
+    job.launch("a")
+    assert job.feed(again.replanned(job))
+    after = live.far(job.graph, job.now_ms)
+    assert (after.fraction, after.fell) == (before.fraction, "")
+
+
+def test_after_buckets_were_split_it_says_why_it_fell() -> None:
+    split = replace(stage(2, 2, reads=(1,)), inputs=(StageInput(1, "bucket", may_split=True),), may_merge=True)
+    job = planned(stage(1, 2), split, adaptive=AdaptivePolicy(fuse_bytes=0))
+    job.run(1)
+    live = LiveProgress()
+    assert live.far(job.graph, job.now_ms).fraction == 1 / 2
+    halves = tuple(
+        TaskRead(
+            first_bucket=bucket, end_bucket=bucket + 1, split_stage_id=1, first_producer=half, end_producer=half + 1
+        )
+        for bucket in (0, 1)
+        for half in (0, 1)
+    )
+    assert job.feed(StageLaidOut(stage_id=2, basis=((1, 0), (2, 0)), reads=halves, at_ms=job.tick()))
+    after = live.far(job.graph, job.now_ms)
+    assert after.fraction == 2 / 6
+    assert after.fell == "stage 2 (stage 2) shares 2 buckets among 4 tasks, by their sizes"
 
 
 def test_the_rest_is_a_range_once_a_tenth_is_done() -> None:

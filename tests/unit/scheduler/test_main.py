@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from onager.scheduler import main
-from onager.scheduler.engine.speculation import Speculation
+from onager.scheduler.engine.overdue_work import OverdueWork
 from onager.scheduler.settings import SchedulerSettings
 
 
@@ -25,6 +25,6 @@ def test_a_scheduler_of_which_a_loop_ends_exits_as_failed_and_says_which(setting
         if how == "is cut":
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(Speculation, "run", end)
+    monkeypatch.setattr(OverdueWork, "run", end)
     assert main.run(settings) == 1
-    assert "speculation has ended" in capsys.readouterr().err
+    assert "overdue_work has ended" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from onager.execution_graph import (
 )
 from onager.execution_graph.latencies import NO_LATENCIES
 from onager.scheduler.cluster.members import Members, SchedulerRecord
-from onager.scheduler.engine.speculation import Speculation
+from onager.scheduler.engine.overdue_work import OverdueWork
 from onager.scheduler.executors.records import ExecutorRecord
 from onager.scheduler.jobs.job_heads import JobHead
 from onager.scheduler.jobs.job_log import JobHeader
@@ -78,7 +78,7 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
     await members.refresh()
     assert members.writes_major == 1
     looked = []
-    speculation = Speculation(
+    overdue = OverdueWork(
         None,
         None,
         SimpleNamespace(followed=[]),
@@ -87,12 +87,12 @@ async def test_nothing_new_is_begun_while_a_scheduler_of_the_version_before_live
         executors=lambda: looked.append("for stragglers") or set(),
         writes_major=lambda: members.writes_major,
     )
-    await speculation.look()
+    await overdue.look()
     assert looked == []
     await backend.delete(Keyspace.Schedulers, "old")
     await members.refresh()
     assert members.writes_major == 6
-    await speculation.look()
+    await overdue.look()
     assert looked == ["for stragglers"]
 
 

@@ -16,8 +16,11 @@ from onager.scheduler.loops import every
 log = structlog.get_logger(__name__)
 
 
-class Speculation:
-    """Records in the log which tasks shall run twice; slots then find the second attempts like other tasks."""
+class OverdueWork:
+    """Records in the log which tasks shall run twice, and which re-plans are not waited for any longer.
+
+    Slots then find the second attempts, and the stages that waited, like other tasks.
+    """
 
     def __init__(
         self,

@@ -1,9 +1,10 @@
-"""`kill -9` of the JVM in the middle of a query that was not cut."""
+"""`kill -9` of the JVM in the middle of a query that was not cut, and of an executor that plans one again."""
 
 import pytest
 
-from tests.e2e.conftest import JOBS
-from tests.e2e.test_kill import assert_each_succeeded_once
+from tests.chaos.kill_points import FEW, FORCED, REPLANNED, Point
+from tests.e2e.conftest import JOBS, rows
+from tests.e2e.test_kill import assert_each_succeeded_once, follow
 from tests.support.processes.cluster import Cluster, lives
 from tests.support.waiting import until
 
@@ -29,3 +30,16 @@ def test_jvm_killed_in_the_middle_of_a_query_that_was_not_cut(cluster, gate):
     tasks = cluster.tasks(job.id)
     assert_each_succeeded_once(tasks)
     assert tasks[(0, 0)]["attempts"] == 2, "nothing was committed, so planning and query are one task"
+
+
+def test_executor_killed_while_it_plans_the_rest_again(cluster, tpch, spark):
+    job = cluster.client.sql(FEW, views=tpch, conf=FORCED)
+
+    def kill():
+        cluster.the_executor().kill()
+        cluster.the_executor()
+
+    first, *others = follow(job, Point(REPLANNED, "before"), kill).values()
+    assert first == [], "it is not tried again"
+    assert ["taken"] in others, "when more was measured, the rest was planned again"
+    assert rows(job.to_arrow()) == rows(spark.sql(FEW).toArrow())
