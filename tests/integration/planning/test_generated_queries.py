@@ -28,6 +28,8 @@ from tests.support.spark.one_spark import stop_with_its_jvm
 IN_THE_GATE = 5
 IN_THE_GATE_WITH_REPLANS = 3
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
+FIXED = settings(deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=RELAXED)
+"""Draws the same each time."""
 
 
 def holds(executor: OneExecutor, views: list[pb.View], query: DrawnQuery) -> None:
@@ -53,27 +55,13 @@ def plain_rows(spark: SparkSession, query: DrawnQuery) -> list[tuple[object, ...
     return rows_of(spark.sql(query.text).toArrow())
 
 
-@settings(
-    max_examples=IN_THE_GATE,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=RELAXED,
-)
+@settings(FIXED, max_examples=IN_THE_GATE)
 @given(query=queries())
 def test_a_drawn_query_gives_plain_sparks_rows(executor, tables, query):
     holds(executor, tables, query)
 
 
-@settings(
-    max_examples=IN_THE_GATE_WITH_REPLANS,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=RELAXED,
-)
+@settings(FIXED, max_examples=IN_THE_GATE_WITH_REPLANS)
 @given(query=queries())
 def test_a_drawn_query_that_is_planned_again_gives_plain_sparks_rows(executor, tables, query):
     holds_with_replans(executor, tables, query)
