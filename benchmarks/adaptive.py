@@ -6,7 +6,7 @@ plain Spark's ``local[2]`` with AQE; the best of *--runs* after one to warm up. 
 - ``skew``: a join of a table whose keys follow Zipf's law, one of them in 30 % of *--rows* rows, with all keys. Of the
   stage that joins, the JSON tells the longest task and the median, and their ratio.
 - ``few``: a join of that table with a filter that leaves one row of a million, which no statistics foretell. The JSON
-  tells the bytes that went through exchanges.
+  tells the bytes that went through exchanges, and the time from each re-plan's begin to its outcome in the log.
 """
 
 import argparse
@@ -112,7 +112,9 @@ def _told(job: JobHandle) -> dict[str, Any]:
     costs = job.task_costs()
     read = max(costs, key=lambda stage_id: sum(task.bytes_in for task in costs[stage_id]))
     run_ms = [task.run_ms for task in costs[read]]
-    events = [event.type for event in job.events()]
+    happened = list(job.events())
+    begun_ms = {e.fields["replan_id"]: e.at_ms for e in happened if e.type == "replan_begun"}
+    events = [event.type for event in happened]
     return {
         "stages": len(costs),
         "exchange_mb": round(sum(task.bytes_in for tasks in costs.values() for task in tasks) / 1e6, 1),
@@ -120,6 +122,7 @@ def _told(job: JobHandle) -> dict[str, Any]:
         "longest_to_median": round(max(run_ms) / median(run_ms), 2),
         "laid_out": events.count("stage_laid_out"),
         "replanned": events.count("stage_replanned"),
+        "replans_ms": [e.at_ms - begun_ms[e.fields["replan_id"]] for e in happened if e.type == "stage_replanned"],
     }
 
 

@@ -7,8 +7,9 @@ The planner marks what becomes a side of a join (`StageInput.side`). A re-plan i
   would save;
 - the side of a broadcast join is too large for it, and has four times as many rows as expected or more.
 
-Meanwhile, what has not begun waits, for `LIMIT_MS` at most. Pure functions of the graph, so that every scheduler
-decides alike.
+Meanwhile, what has not begun waits, for `LIMIT_MS` at most. So that there is an exchange to save, the large side of a
+shuffled join does not begin before the small one has ended, if both are read from files; for `LIMIT_MS` after the plan
+at most. Pure functions of the graph, so that every scheduler decides alike.
 
 Source: Spark's `AdaptiveSparkPlanExec`, which plans again whenever a stage is done.
 """
@@ -27,6 +28,8 @@ FORCED_LIMIT_MS: Final = 60_000
 """The same where re-plans are forced, as in tests: there they shall happen."""
 _FACTOR_OFF: Final = 4
 """An estimate is wrong if it is off by this factor."""
+_FACTOR_LARGER: Final = 4
+"""The larger side of a join waits for one that reads this many times less."""
 
 
 def find_replan(graph: ExecutionGraph, at_ms: int) -> ReplanBegun | ReplanGivenUp | None:
@@ -73,9 +76,46 @@ def is_in_time(graph: ExecutionGraph, at_ms: int) -> bool:
 
 
 def held_stages(graph: ExecutionGraph, at_ms: int) -> frozenset[int]:
-    """Return the stages that wait for a re-plan; this only advises whoever starts stages and launches tasks."""
-    replan = graph.replan
-    return frozenset(replan.held) if replan is not None and is_in_time(graph, at_ms) else frozenset()
+    """Return the stages that wait for a re-plan, or for what may lead to one.
+
+    This only advises whoever starts stages and launches tasks.
+    """
+    if (replan := graph.replan) is not None:
+        return frozenset(replan.held) if is_in_time(graph, at_ms) else frozenset()
+    since_ms = _sides_wait_since_ms(graph)
+    is_over = since_ms is None or abs(at_ms - since_ms) >= LIMIT_MS
+    return frozenset() if is_over else frozenset(_large_sides(graph))
+
+
+def held_until_ms(graph: ExecutionGraph) -> int:
+    """Return until when `held_stages` names some, unless something happens before."""
+    if (replan := graph.replan) is not None:
+        return replan.begun_ms + limit_ms(graph)
+    since_ms = _sides_wait_since_ms(graph)
+    return 0 if since_ms is None else since_ms + LIMIT_MS
+
+
+def _sides_wait_since_ms(graph: ExecutionGraph) -> int | None:
+    """Return since when large sides of joins wait for small ones: since *graph* was planned; None where none does."""
+    policy, plan, planning = graph.adaptive, graph.plan, graph.stages[0]
+    if policy is None or not policy.replan or plan is None or not plan.frame_digest or graph.pipeline is not None:
+        return None
+    return planning.ended_ms if isinstance(planning, SuccessfulStage) else None
+
+
+def _large_sides(graph: ExecutionGraph) -> Iterator[int]:
+    """Yield the leaves that have not begun and are joined with one that has not ended and reads much less."""
+    assert graph.adaptive is not None
+    for reader in graph.stages:
+        if not is_open(reader) or has_begun(reader) or not any(i.side == "shuffled" for i in reader.spec.inputs):
+            continue
+        leaves = [s for s in (graph.stages[i.stage_id] for i in reader.spec.inputs) if is_open(s) and s.spec.leaf_bytes]
+        awaited = [s.spec.leaf_bytes for s in leaves if not isinstance(s, SuccessfulStage)]
+        for stage in leaves:
+            size = stage.spec.leaf_bytes
+            is_large = size > graph.adaptive.fuse_bytes and size >= _FACTOR_LARGER * min(awaited, default=size)
+            if is_large and not has_begun(stage):
+                yield stage.spec.stage_id
 
 
 def _reasons(graph: ExecutionGraph) -> Iterator[str]:

@@ -12,7 +12,7 @@ from onager.execution_graph.attempts import held, running_stage
 from onager.execution_graph.events import LaunchesRepeated, StagesStarted, TasksLaunched, TasksLost, TasksSpeculated
 from onager.execution_graph.failures import FailureKind
 from onager.execution_graph.graph import ExecutionGraph
-from onager.execution_graph.replanning import held_stages, limit_ms
+from onager.execution_graph.replanning import held_stages, held_until_ms
 from onager.execution_graph.speculation import pop_speculative
 from onager.execution_graph.stages import (
     ExecutorLife,
@@ -98,13 +98,13 @@ def paused_tasks(graph: ExecutionGraph, at_ms: int) -> tuple[PausedTask, ...]:
 
 
 def held_tasks(graph: ExecutionGraph, at_ms: int) -> tuple[int, int]:
-    """Return how many pending tasks, of started stages and others, wait for a re-plan, and until when at most."""
-    if not graph.is_active or graph.replan is None or not (held := held_stages(graph, at_ms)):
+    """Return how many pending tasks, also of stages to start, wait as `held_stages` says, and until when at most."""
+    if not graph.is_active or not (held := held_stages(graph, at_ms)):
         return 0, 0
     stages = [graph.stages[i] for i in sorted(held)]
     started = sum(s.pending_count for s in stages if isinstance(s, RunningStage))
     resolved = sum(s.spec.partitions - len(s.ledger.outputs) for s in stages if isinstance(s, ResolvedStage))
-    return started + resolved, graph.replan.begun_ms + limit_ms(graph)
+    return started + resolved, held_until_ms(graph)
 
 
 def running_count(graph: ExecutionGraph) -> int:

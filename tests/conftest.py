@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
@@ -22,6 +23,8 @@ def pytest_configure() -> None:
     # handler is not handed down as an ignored signal is.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A coroutine that nobody awaited is found by a later test: its warning says where it was made.
+    sys.set_coroutine_origin_tracking_depth(3)
 
 
 @pytest.hookimpl(tryfirst=True)

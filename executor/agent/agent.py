@@ -466,11 +466,13 @@ class Agent:
         grace_s = self._settings.drain_grace_ms / 1000
         waits = (self._until_unneeded(), self._must_stop.wait(), self._is_pressed.wait())
         done, stop, pressed = (asyncio.create_task(wait) for wait in waits)
-        await asyncio.wait([done, stop, pressed], return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            await asyncio.wait([done, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-        for wait in (stop, pressed, done):
-            wait.cancel()
+        try:
+            await asyncio.wait([done, stop, pressed], return_when=asyncio.FIRST_COMPLETED)
+            if not done.done():
+                await asyncio.wait([done, stop], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in (stop, pressed, done):
+                wait.cancel()
         if self._empty.is_set():
             if jobs := self._worker.streamed_jobs():
                 self._log.warning("streams_given_up", jobs=sorted(jobs), grace_s=grace_s)

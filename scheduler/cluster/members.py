@@ -207,8 +207,10 @@ class Members:
             await self._put(lease)
             while not (lease.is_lost or self._leaving.is_set()):
                 looking = asyncio.create_task(self._look.wait())
-                await asyncio.wait([lost, looking], return_when=asyncio.FIRST_COMPLETED)
-                looking.cancel()
+                try:
+                    await asyncio.wait([lost, looking], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    looking.cancel()
                 self._look.clear()
                 if not (lease.is_lost or self._leaving.is_set()):
                     await self._put_if_gone(lease)

@@ -70,10 +70,10 @@ class Streams:
         """Yield *parts*, heartbeats where none come for a while, and an error as the last message."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         coming: asyncio.Future[bytes | None] | None = None
-        yield b"retry: %d\n\n" % timing.EVENTS_AGAIN_MS
         clock_s = asyncio.get_running_loop().time
         checked_s = clock_s()
         try:
+            yield b"retry: %d\n\n" % timing.EVENTS_AGAIN_MS
             while not stopping.done():
                 if clock_s() - checked_s >= timing.HEARTBEAT_S:
                     check()

@@ -17,8 +17,8 @@ from onager.ids import TaskKey
 from onager.protocol import onager_pb2 as pb
 
 SCHEMA = pa.schema([("n", pa.int64())])
-LEAF_BYTES = 20
-"""What a stage without inputs reads, twice what a task writes."""
+LEAF_BYTES = (20, 20, 100)
+"""What stages without inputs read, of which one is drawn: most twice what a task writes, some much more."""
 _PARTITIONS = (1, 1, 2, 2, 3, 4, 6, 0)
 
 
@@ -285,6 +285,7 @@ def add_stages(outcome: pb.PlanOutcome, plan: JobPlan, first: int = 1) -> None:
     for number, stage in list(enumerate(plan.stages, start=1))[first - 1 :]:
         is_last = number == len(plan.stages)
         sides = random.Random(f"sides {plan.family} {stage.inputs}")
+        sizes = random.Random(f"sizes {plan.family} {number}")
         kind = ("sink" if plan.has_sink else "result") if is_last else "control" if stage.is_feed else "exchange"
         planned = outcome.stages.add(
             stage_id=number,
@@ -302,7 +303,7 @@ def add_stages(outcome: pb.PlanOutcome, plan: JobPlan, first: int = 1) -> None:
                 for i in stage.inputs
             ],
             feed_stage_id=stage.fed_by,
-            leaf_bytes=0 if stage.inputs else LEAF_BYTES,
+            leaf_bytes=0 if stage.inputs else sizes.choice(LEAF_BYTES),
             may_fuse=stage.may_fuse and not plan.is_fused,
             may_merge=stage.may_merge,
         )

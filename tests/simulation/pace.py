@@ -16,6 +16,7 @@ from onager.execution_graph import (
     ResolvedStage,
     RunningStage,
     Stage,
+    SuccessfulStage,
     available_tasks,
     has_runnable_work,
     held_stages,
@@ -23,7 +24,7 @@ from onager.execution_graph import (
     pop_next_tasks,
     running_count,
 )
-from onager.execution_graph.replanning import limit_ms
+from onager.execution_graph.replanning import LIMIT_MS, limit_ms
 from onager.executor.agent.agent import Agent
 from onager.executor.agent.attempts import AttemptState
 from onager.ids import TaskKey
@@ -64,7 +65,7 @@ class Pace:
         self._since_s: dict[tuple[str, object], float] = {}
         """When each thing that should not last was first seen, as long as it lasts."""
         self._pauses_since_s: dict[object, float] = {}
-        """When each pause before a retry was first seen."""
+        """When each pause before a retry, or wait for a re-plan, was first seen."""
         self._hungry: dict[str, tuple[int, Counter[str]]] = {}
         """How many tasks a job had been given that has nothing running, and at which executors others had, at first."""
         self.longest_s = dict.fromkeys(_TOLD, 0.0)
@@ -121,36 +122,46 @@ class Pace:
         return any(not process.is_old for process in running)
 
     def _by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
-        """Return *graph* with those pauses before retries that are not over, and a re-plan, going on at 0 ms.
+        """Return *graph* with those pauses before retries that are not over, and waits for re-plans, going on at 0 ms.
 
-        A replica whose clock is behind may take a pause, or wait for a re-plan, for twice as long, and no longer.
+        A replica whose clock is behind may take a pause, or wait, for twice as long, and no longer.
         """
-        graph = self._with_replan_by_true_time(graph)
+        graph = self._with_replan_by_true_time(self._with_planning_by_true_time(graph))
         if not any(isinstance(s, RunningStage) and s.paused for s in graph.stages):
             return graph
-        now_s = self._world.loop.time()
         stages: list[Stage] = []
         for stage in graph.stages:
             if isinstance(stage, RunningStage):
                 going_on = {}
                 for partition, pause in stage.paused.items():
                     key = (graph.job_id, stage.spec.stage_id, partition, pause)
-                    if now_s - self._pauses_since_s.setdefault(key, now_s) < 2 * pause.pause_ms / 1000:
+                    if self._lasts_s(key) < 2 * pause.pause_ms / 1000:
                         going_on[partition] = replace(pause, failed_ms=0)
                 stages.append(replace(stage, paused=Map(going_on)))
             else:
                 stages.append(stage)
         return replace(graph, stages=tuple(stages))
 
+    def _with_planning_by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
+        planning = graph.stages[0]
+        if not isinstance(planning, SuccessfulStage):
+            return graph
+        is_over = self._lasts_s((graph.job_id, "planned")) >= 2 * LIMIT_MS / 1000
+        timed = replace(planning, ended_ms=-LIMIT_MS if is_over else 0)
+        return replace(graph, stages=(timed, *graph.stages[1:]))
+
     def _with_replan_by_true_time(self, graph: ExecutionGraph) -> ExecutionGraph:
         replan = graph.replan
         if replan is None:
             return graph
-        now_s = self._world.loop.time()
-        since_s = self._pauses_since_s.setdefault((graph.job_id, "re-plan", replan.replan_id), now_s)
-        is_over = now_s - since_s >= 2 * limit_ms(graph) / 1000
+        is_over = self._lasts_s((graph.job_id, "re-plan", replan.replan_id)) >= 2 * limit_ms(graph) / 1000
         timed = replace(replan, begun_ms=0, ended_ms=1 if is_over else 0)
         return replace(graph, replans=(*graph.replans[:-1], timed))
+
+    def _lasts_s(self, wait: object) -> float:
+        """Return how long ago *wait* was first asked for."""
+        now_s = self._world.loop.time()
+        return now_s - self._pauses_since_s.setdefault(wait, now_s)
 
     def _waiting(self) -> list[tuple[str, object]]:
         free = [
@@ -251,8 +262,8 @@ def _has_stage_to_start(graph: ExecutionGraph) -> bool:
 
 
 def _could_run_now(graph: ExecutionGraph) -> bool:
-    if graph.replan is not None:
-        return False  # what has not begun waits for it
+    if graph.replan is not None or held_stages(graph, 0):
+        return False  # something waits for a re-plan, or for what may lead to one
     is_all_paused = 0 < available_tasks(graph) == len(paused_tasks(graph, 0))
     return has_runnable_work(graph) and (not is_all_paused or _has_stage_to_start(graph))
 

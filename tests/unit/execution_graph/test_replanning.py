@@ -223,6 +223,81 @@ def test_what_has_not_begun_waits_for_the_re_plan_but_not_for_long() -> None:
     assert held_stages(job.graph, at_ms - LIMIT_MS) == frozenset(), "a clock that is behind makes nobody wait"
 
 
+def of_sizes(small: int, large: int, *, side: Side = "shuffled", mode: Literal["", "on"] = "on", **more: object) -> Job:
+    """Return a planned job that joins two leaves, of which nothing has begun."""
+    first, second, *rest = TWO_SIDES[:2]
+    leaves = (replace(first, leaf_bytes=large), replace(second, leaf_bytes=small), *rest)
+    return adaptive(*leaves, joining(3, 1, 2, side=side), TWO_SIDES[3], mode=mode, **more)  # type: ignore[arg-type]
+
+
+def test_the_large_side_waits_for_one_that_may_turn_out_small_but_not_for_long() -> None:
+    job = of_sizes(100, 400)
+    at_ms = job.tick()
+    assert held_stages(job.graph, at_ms) == {1}
+    started = revive(job.graph, at_ms)
+    assert started is not None
+    assert started.stage_ids == (2,)
+    held, until_ms = held_tasks(job.graph, at_ms)
+    assert held == 2
+    assert held_stages(job.graph, until_ms - 1) == {1}
+    assert held_stages(job.graph, until_ms) == frozenset()
+    assert held_stages(job.graph, until_ms - 2 * LIMIT_MS) == frozenset(), "a clock that is behind makes nobody wait"
+    assert job.feed(started)
+    assert job.launch("a", 9).stage_id == 2
+    assert pop_next_tasks(job.graph, ExecutorSlot("b", "b1", 0), 9, at_ms) is None
+
+
+@pytest.mark.parametrize(("rows", "size"), [(10, 100), (10, 100_000)])
+def test_the_large_side_begins_when_the_small_one_has_ended_unless_that_changes_the_plan(rows: int, size: int) -> None:
+    job = of_sizes(100, 400)
+    done(job, 2, rows=rows, size=size)
+    at_ms = job.tick()
+    assert held_stages(job.graph, at_ms) == frozenset()
+    event = find_replan(job.graph, at_ms)
+    if size > 1_000:
+        assert event is None
+        assert job.launch("a", 9).stage_id == 1
+    else:
+        assert isinstance(event, ReplanBegun)
+        assert 1 in event.held
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        of_sizes(101, 400),
+        of_sizes(400, 400),
+        of_sizes(0, 400),
+        of_sizes(100, 400, side="broadcast"),
+        of_sizes(100, 400, mode=""),
+        of_sizes(100, 400, frame=""),
+    ],
+    ids=["not much smaller", "as large", "no leaf", "broadcast anyway", "off", "nothing to plan from"],
+)
+def test_no_side_waits_where_that_saves_nothing(job: Job) -> None:
+    assert held_stages(job.graph, job.tick()) == frozenset()
+    assert job.launch("a", 9).stage_id == 1
+
+
+def test_a_side_small_enough_to_be_fused_waits_for_nothing() -> None:
+    job = of_sizes(100, 400)
+    job.graph = replace(job.graph, adaptive=AdaptivePolicy(fuse_bytes=400, replan="on"))
+    assert held_stages(job.graph, job.tick()) == frozenset()
+
+
+def test_a_side_that_has_begun_goes_on() -> None:
+    job = of_sizes(100, 400)
+    late_ms = held_tasks(job.graph, job.tick())[1]
+    started = revive(job.graph, late_ms)
+    assert started is not None
+    assert job.feed(started)
+    launched = pop_next_tasks(job.graph, ExecutorSlot("a", "a1", 0), 1, late_ms)
+    assert launched is not None
+    assert launched.stage_id == 1
+    assert job.feed(launched)
+    assert held_stages(job.graph, job.tick()) == frozenset()
+
+
 def test_a_stage_whose_inputs_come_meanwhile_is_neither_started_nor_laid_out() -> None:
     job = adaptive(stage(1), replace(stage(2, reads=(1,)), may_fuse=True), replace(stage(3, reads=(2,)), may_fuse=True),
                    mode="force")  # fmt: skip
