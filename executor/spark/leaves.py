@@ -111,9 +111,7 @@ def _growing_source(tools: LeafTools, leaf: Any, scratch: Path) -> DescribedLeaf
     size, partitions, name = facts
     label = f"{name} ({partitions} partition{'' if partitions == 1 else 's'} and more)"
     growth = Growth(source.read_bytes(), portion.read_bytes(), partitions)
-    return DescribedLeaf(
-        scratch.read_bytes(), label, f"scan {name}", size, max(2, GROWS_BY * partitions), growth
-    )
+    return DescribedLeaf(scratch.read_bytes(), label, f"scan {name}", size, max(2, GROWS_BY * partitions), growth)
 
 
 def _beside(scratch: Path) -> tuple[Path, Path]:

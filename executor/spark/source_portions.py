@@ -52,7 +52,7 @@ class _Growing(DataSource):  # type: ignore[misc]
         self._inner = inner
         self._mark = mark
 
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return str(self._inner.name())
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -116,7 +116,8 @@ class _Portion(DataSourceReader):  # type: ignore[misc]
         for partition in self._given():
             self._check(partition, found)
             if not found:
-                until = monotonic() + max(MOST_S, monotonic() - begun)
+                now = monotonic()
+                until = now + max(MOST_S, now - begun)
             found.append(partition)
             size += self._size(partition)
             if len(found) == MOST_PARTITIONS or size >= MOST_BYTES or monotonic() >= until:

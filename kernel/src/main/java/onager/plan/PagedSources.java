@@ -23,6 +23,7 @@ import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
 import scala.collection.immutable.Seq;
 
 /**
@@ -85,14 +86,17 @@ public final class PagedSources {
     }
 
     /** Returns the partitions of *scan*, all of them. */
-    static List<InputPartition> all(BatchScanExec scan) {
+    static Seq<Option<InputPartition>> all(BatchScanExec scan) {
         var begun = Begun.of(scan);
         if (begun == null) {
-            return Seqs.list(scan.inputPartitions());
+            return scan.partitions();
         }
-        byte[] whole = PythonSources.pickledCall(PYTHON, "whole", begun.reader);
-        var all = WHOLE.computeIfAbsent(begun.reader, reader -> PythonSources.partitions(begun.worker, whole, begun.schema));
-        return PythonSources.partitions(all, 0);
+        var all = WHOLE.get(begun.reader);
+        if (all == null) {
+            all = PythonSources.partitions(begun.worker, PythonSources.pickledCall(PYTHON, "whole", begun.reader), begun.schema);
+            WHOLE.put(begun.reader, all);
+        }
+        return PartitionsScanExec.some(PythonSources.partitions(all, 0));
     }
 
     /** What a feed asks for partitions. */

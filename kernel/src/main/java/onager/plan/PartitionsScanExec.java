@@ -66,7 +66,7 @@ public final class PartitionsScanExec extends OwnExec {
             return null;
         }
         String name = name(scan);
-        var found = new Partitions(Seqs.seq(Seqs.list(scan.output())), some(PagedSources.all(scan)), scan.readerFactory(),
+        var found = new Partitions(Seqs.seq(Seqs.list(scan.output())), PagedSources.all(scan), scan.readerFactory(),
                 scan.supportsColumnar(), name);
         Serialization.write(target, found);
         return bytes(scan.scan()) + "\t" + found.partitions.size() + "\t" + name.replaceAll("\\s+", " ");
@@ -78,7 +78,7 @@ public final class PartitionsScanExec extends OwnExec {
         return new PartitionsScanExec(new Partitions(output, some(partitions), readers, isColumnar, name));
     }
 
-    private static Seq<Option<InputPartition>> some(List<InputPartition> partitions) {
+    static Seq<Option<InputPartition>> some(List<InputPartition> partitions) {
         return Seqs.seq(partitions.stream().map(Option::apply).toList());
     }
 
