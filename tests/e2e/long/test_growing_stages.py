@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(300)
 FILES = 4_000
 TEXT = "SELECT count(*) AS files, count(DISTINCT value) AS lines, sum(CAST(value AS BIGINT)) AS total FROM lines"
 CONF = {"onager.fusion.maxBytes": 0, "onager.feed.fromFiles": 20, "spark.sql.shuffle.partitions": 2}
-PAGES, PAUSE_S = 600, 0.05
+PAGES, PAUSE_S = 300, 0.1
 FEED, SCAN = 1, 2
 
 

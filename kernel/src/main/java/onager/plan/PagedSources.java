@@ -27,14 +27,15 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 
 /**
- * Python data sources that give their partitions bit by bit. While a query is planned to be cut, each Python data source is one that asks
- * its reader for the first partitions only, if that has `partitions_after`. Two more end such a list: the reader, which knows what was
- * pushed down, and a mark. A stage that can grow gets the others from its feed; any other gets what the reader's `partitions` returns.
+ * Python data sources that give their partitions bit by bit. While a query is planned to be cut, each Python data source is wrapped: if
+ * its reader has `partitions_after`, it gives the first partitions only, and two more, the reader, which knows what was pushed down, and a
+ * mark. A stage that can grow gets the other partitions from its feed; any other gets what the reader's `partitions` returns.
  */
 public final class PagedSources {
     private static final String PYTHON = "onager.executor.spark.source_portions";
     /** Nobody else's partition has this text. */
     private static final String MARK = "onager portion " + UUID.randomUUID();
+    private static final int MOST_OF_MARK = 1_024;
 
     /** All partitions of readers, by these: several scans may be planned with one. */
     private static final Map<byte[], List<byte[]>> WHOLE = Collections.synchronizedMap(new WeakHashMap<>());
@@ -129,7 +130,7 @@ public final class PagedSources {
     }
 
     private static boolean hasMark(byte[] pickled) {
-        return new String(pickled, StandardCharsets.ISO_8859_1).contains(MARK + "+");
+        return pickled.length < MOST_OF_MARK && new String(pickled, StandardCharsets.ISO_8859_1).contains(MARK + "+");
     }
 
     /**
