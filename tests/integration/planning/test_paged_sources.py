@@ -33,7 +33,7 @@ class Pages(DataSource):
         return Filtered(self.options) if self.options.get("filtered") else Reader(self.options)
 class Reader(DataSourceReader):
     def __init__(self, options):
-        self.count = int(options.get("count", 7))
+        self.count = int(options.get("count", 5))
         self.notes = options.get("notes", "")
         self.bad = options.get("bad", "")
         self.only = None
@@ -51,14 +51,14 @@ class Reader(DataSourceReader):
         return self.pages(0 if last is None or self.bad == "anew" else last.number + 1)
     def pages(self, start):
         for i in range(start, self.count):
-            if i == 4:
+            if i == 3:
                 self.go_wrong()
             if self.only is None or i == self.only:
-                yield Page(i, bytes(2 * 2**20)) if (self.bad, i) != ("kind", 5) else i
+                yield Page(i, bytes(2 * 2**20)) if (self.bad, i) != ("kind", 3) else i
     def go_wrong(self):
         if self.bad == "once" and not self.was_noted("failed"):
             self.note("failed")
-            raise ConnectionError("page 4 does not come")
+            raise ConnectionError("page 3 does not come")
         if self.bad == "unread" and not self.was_noted("read 0"):
             raise ValueError("nobody has read page 0")
     def read(self, partition):
@@ -120,15 +120,15 @@ def test_the_rows_are_those_of_plain_spark(executor, text):
 
 
 def test_filters_are_pushed_down_once_and_hold_for_what_comes_later(executor):
-    text = f"{LOAD}.option('filtered', 1).option('count', 9).load().where('page = 6 and n > 151')"
+    text = f"{LOAD}.option('filtered', 1).load().where('page = 4 and n > 101')"
     pushed = {"spark.sql.python.filterPushdown.enabled": "true"}
     outcome = planned(executor, text, **pushed)
     assert not growing(outcome), "one page is left, and the source has ended"
-    assert executor.run(outcome) == [(n, 6) for n in range(152, 175)]
-    text = f"{LOAD}.option('filtered', 1).load().where('n > 151')"
+    assert executor.run(outcome) == [(n, 4) for n in range(102, 125)]
+    text = f"{LOAD}.option('filtered', 1).load().where('n > 101')"
     outcome = planned(executor, text, **pushed)
     assert growing(outcome)
-    assert rows_grown(executor, outcome) == [(n, 6) for n in range(152, 175)]
+    assert rows_grown(executor, outcome) == [(n, 4) for n in range(102, 125)]
     with pytest.raises(Exception, match=r"DATA_SOURCE_PUSHDOWN_DISABLED\] Filtered implements pushFilters"):
         planned(executor, text)
 
@@ -141,40 +141,30 @@ def test_pages_are_read_before_the_source_has_ended(executor, tmp_path):
     assert (feed.name, feed.work, stage.name, stage.partitions) == ("list pages", pb.FEED, "scan pages", 2)
     assert "2 partitions and more" in feed.plan
     rows = rows_grown(executor, outcome, reads_first=True)
-    assert sorted(n for n, _ in rows) == list(range(175))
+    assert sorted(n for n, _ in rows) == list(range(125))
     notes = (tmp_path / "notes").read_text().splitlines()
-    assert [note for note in notes if "read" not in note] == ["begin", "after 1", "after 3", "after 5"]
-    assert notes.index("read 0") < notes.index("after 3") < notes.index("read 4")
+    assert [note for note in notes if "read" not in note] == ["begin", "after 1", "after 3"]
+    assert notes.index("read 1") < notes.index("after 1") < notes.index("read 2")
 
 
 def test_an_attempt_that_fails_in_the_middle_repeats_nothing(executor, tmp_path):
     text = f"{LOAD}.option('bad', 'once').option('notes', '{tmp_path}/notes').load()"
     outcome = planned(executor, text)
-    first, blobs = portion_after(executor, outcome)
-    with pytest.raises(Exception, match="ConnectionError: page 4 does not come") as failed:
-        portion_after(executor, outcome, first, blobs)
+    (stage,) = growing(outcome)
+    plan = outcome.stages[stage.feed_stage_id - 1].plan_digest
+    with pytest.raises(Exception, match="ConnectionError: page 3 does not come") as failed:
+        executor.find_more(
+            pb.TaskSet(plan_digest=plan, portion=stage.portions[0]), {b.digest: b.content for b in outcome.blobs}
+        )
     told = failures.from_exception(executor.runner.kernel, failed.value)
     assert (told.kind, told.error_class) == ("user_error", "PYTHON_DATA_SOURCE_ERROR")
     rows = rows_grown(executor, outcome)
-    assert sorted(n for n, _ in rows) == list(range(175))
+    assert sorted(n for n, _ in rows) == list(range(125))
     notes = (tmp_path / "notes").read_text().splitlines()
     assert [note for note in notes if "read" not in note] == [
-        *("begin", "after 1", "after 3", "failed"),
-        *("after 1", "after 3", "after 5"),
+        *("begin", "after 1", "failed"),
+        *("after 1", "after 3"),
     ]
-
-
-def portion_after(
-    executor: OneExecutor, outcome: pb.PlanOutcome, digest: str = "", blobs: dict[str, bytes] | None = None
-) -> tuple[str, dict[str, bytes]]:
-    """Have the feed find one portion; return its digest, and all blobs."""
-    (stage,) = growing(outcome)
-    known = blobs or {blob.digest: blob.content for blob in outcome.blobs}
-    plan = outcome.stages[stage.feed_stage_id - 1].plan_digest
-    task = pb.TaskSet(plan_digest=plan, portion=pb.StagePortion(digest=digest or stage.portions[0].digest))
-    success = executor.find_more(task, known)
-    (found,) = success.blobs
-    return found.digest, known | {found.digest: found.content}
 
 
 @pytest.mark.parametrize(
@@ -214,5 +204,5 @@ def test_what_cannot_grow_has_all_partitions_from_the_start(executor, tmp_path, 
 
 def test_nothing_grows_where_some_scheduler_does_not_know_it(executor, tmp_path):
     outcome = planned(executor, f"{LOAD}.option('notes', '{tmp_path}/notes').load()", may_grow=False)
-    assert [stage.partitions for stage in outcome.stages] == [7]
+    assert [stage.partitions for stage in outcome.stages] == [5]
     assert (tmp_path / "notes").read_text() == "all\n"
