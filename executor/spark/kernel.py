@@ -389,6 +389,7 @@ class LeafTools:
         self._leaves = jvm.java_class("onager.plan.Leaves")
         self._feeds = jvm.java_class("onager.plan.Feeds")
         self._sources = jvm.java_class("onager.plan.PartitionsScanExec")
+        self._paged = jvm.java_class("onager.plan.PagedSources")
 
     def describe_files(self, scan: JavaObject, target: Path) -> FileFacts:
         """Describe a scan of files in the file *target*."""
@@ -403,7 +404,7 @@ class LeafTools:
         return None if facts is None else _file_facts(facts)
 
     def next_portion(self, session: JavaObject, source: bytes, before: bytes, target: Path) -> tuple[int, int, bool]:
-        """Find the files after the portion *before*; return how many tasks read them, how many they are, and the end.
+        """Find what comes after the portion *before*; return how many tasks read it, how many files, and the end.
 
         The portion goes to the file *target*.
         """
@@ -412,11 +413,16 @@ class LeafTools:
 
     def describe_source(self, scan: JavaObject, target: Path) -> tuple[int, int, str] | None:
         """Describe a scan of a data source; return bytes, partitions and name, or None if it waits for a subquery."""
-        facts = self._sources.describe(scan, str(target))
-        if facts is None:
-            return None
-        size, partitions, name = str(facts).split("\t")
-        return int(size), int(partitions), name
+        return _source_facts(self._sources.describe(scan, str(target)))
+
+    def describe_growing_source(
+        self, scan: JavaObject, target: Path, source: Path, portion: Path
+    ) -> tuple[int, int, str] | None:
+        """Describe a scan of a data source of which the first partitions are known, its feed, and these partitions.
+
+        Return bytes, the number of these, and the name; None if they are all. Each goes to the file that is given.
+        """
+        return _source_facts(self._paged.describe(scan, str(target), str(source), str(portion)))
 
     def describe_rows(
         self, leaf: JavaObject, session: JavaObject, limit_bytes: int, target: Path
@@ -438,6 +444,24 @@ class LeafTools:
         return self._feeds.rebuild(description, portion, first, session)
 
 
+class PagedSources:
+    """The Python data sources of a query, which give the first partitions only while it is planned to be cut."""
+
+    def __init__(self, jvm: Jvm, analyzed: JavaObject) -> None:
+        """Begin with those in the analyzed query."""
+        self._java = jvm.java_class("onager.plan.PagedSources").of(analyzed)
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return self._java is not None
+
+    def end(self) -> None:
+        """Let them give all of their partitions when they are planned from now on."""
+        if self._java is not None:
+            self._java.restore()
+            self._java = None
+
+
 def read_growing(jvm: Jvm, session: JavaObject, from_files: int) -> None:
     """Let reads in *session* be growing ones where a directory has at least *from_files* files."""
     jvm.java_class("onager.plan.GrowingReads").enable(session, from_files)
@@ -446,6 +470,13 @@ def read_growing(jvm: Jvm, session: JavaObject, from_files: int) -> None:
 def _file_facts(facts: JavaObject) -> FileFacts:
     size, files, partitions, file_format, root = str(facts).split("\t")
     return FileFacts(int(size), int(files), int(partitions), file_format, root)
+
+
+def _source_facts(facts: JavaObject | None) -> tuple[int, int, str] | None:
+    if facts is None:
+        return None
+    size, partitions, name = str(facts).split("\t")
+    return int(size), int(partitions), name
 
 
 def _two(facts: Any) -> tuple[int, int]:

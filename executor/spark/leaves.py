@@ -18,6 +18,7 @@ LOCAL_ROWS_LIMIT_BYTES = 64 * 1024 * 1024
 
 FILE_LEAF = "FileSourceScanExec"
 SOURCE_LEAF = "BatchScanExec"
+GROWING_LEAVES = frozenset({FILE_LEAF, SOURCE_LEAF})
 ROW_LEAVES = frozenset({"LocalTableScanExec", "RDDScanExec", "CommandResultExec"})
 LEAVES = frozenset({FILE_LEAF, SOURCE_LEAF, "RangeExec", "OneRowRelationExec", "EmptyRelationExec"}) | ROW_LEAVES
 
@@ -63,7 +64,9 @@ GROWS_BY = 10
 def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path, *, may_grow: bool = False) -> DescribedLeaf:
     """Describe *leaf*, a JVM plan node of class *kind*; the rows of an RDD are computed here, once.
 
-    If it *may_grow*, files that are not listed yet may be left to a feed. *scratch* is the path of a temporary file.
+    If it *may_grow*, files that are not listed yet, or more partitions of a data source, may be left to a feed.
+    *scratch* is the path of a temporary file.
+
     Raises `UnsupportedPlanError` when the rows, or the partitions of a data source, are larger than a plan may carry,
     and when a data source waits for a subquery.
     """
@@ -71,6 +74,8 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path, *, may
     if kind == FILE_LEAF:
         return _files(tools, leaf, scratch, may_grow=may_grow)
     if kind == SOURCE_LEAF:
+        if may_grow and (growing := _growing_source(tools, leaf, scratch)) is not None:
+            return growing
         source = tools.describe_source(leaf, scratch)
         if source is None:
             raise UnsupportedPlanError(
@@ -98,8 +103,24 @@ def describe(jvm: Jvm, session: Any, kind: str, leaf: Any, scratch: Path, *, may
     return DescribedLeaf(scratch.read_bytes(), _LABELS[kind], _LABELS[kind], size, partitions)
 
 
+def _growing_source(tools: LeafTools, leaf: Any, scratch: Path) -> DescribedLeaf | None:
+    source, portion = _beside(scratch)
+    facts = tools.describe_growing_source(leaf, scratch, source, portion)
+    if facts is None:
+        return None
+    size, partitions, name = facts
+    label = f"{name} ({partitions} partition{'' if partitions == 1 else 's'} and more)"
+    growth = Growth(source.read_bytes(), portion.read_bytes(), partitions)
+    return DescribedLeaf(scratch.read_bytes(), label, f"scan {name}", size, max(2, GROWS_BY * partitions), growth)
+
+
+def _beside(scratch: Path) -> tuple[Path, Path]:
+    """Return the paths of two more temporary files."""
+    return scratch.with_name(f"{scratch.name}-source"), scratch.with_name(f"{scratch.name}-portion")
+
+
 def _files(tools: LeafTools, leaf: Any, scratch: Path, *, may_grow: bool) -> DescribedLeaf:
-    source, portion = (scratch.with_name(f"{scratch.name}-{part}") for part in ("source", "portion"))
+    source, portion = _beside(scratch)
     growing = tools.describe_growing(leaf, scratch, source, portion) if may_grow else None
     scan = growing or tools.describe_files(leaf, scratch)
     files = f"{scan.files} file{'' if scan.files == 1 else 's'}{' and more' if growing else ''}"

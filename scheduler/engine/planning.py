@@ -195,7 +195,10 @@ def _check_size(stages: Sequence[StageSpec]) -> None:
 
 
 def _too_many(what: str) -> UnsupportedPlanError:
-    advice = "read in fewer and larger partitions (spark.sql.files.maxPartitionBytes, spark.sql.shuffle.partitions)"
+    advice = (
+        "read in fewer and larger partitions (spark.sql.files.maxPartitionBytes, spark.sql.shuffle.partitions, "
+        "or what a data source gives)"
+    )
     return UnsupportedPlanError(what, advice, runs_whole=False)
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH109, PTH110, PTH123, T201 - these functions travel alone
+# ruff: noqa: ARG002, PTH109, PTH110, PTH123, T201 - these functions travel alone
 """Python jobs of the end-to-end tests; they travel as source, so each function imports what it needs."""
 
 
@@ -278,3 +278,43 @@ def asks_spark_for_what_is_not_there(spark):
         return spark.table(name)
 
     return look("nowhere")
+
+
+def pages(spark, count, pause_s):
+    """How many pages a source has, and what their numbers are in all: it takes *pause_s* to find each of *count*."""
+    import time
+
+    from pyspark.sql import functions
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class Pages(DataSource):
+        @classmethod
+        def name(cls):
+            return "pages"
+
+        def schema(self):
+            return "page long"
+
+        def reader(self, schema):
+            return Reader()
+
+    class Reader(DataSourceReader):
+        def partitions(self):
+            return list(self.partitions_after(None))
+
+        def partitions_after(self, last):
+            for page in range(0 if last is None else last.value + 1, count):
+                time.sleep(pause_s)
+                yield InputPartition(page)
+
+        def read(self, partition):
+            yield (partition.value,)
+
+    spark.dataSource.register(Pages)
+    page = functions.col("page")
+    found = spark.read.format("pages").load()
+    return found.agg(
+        functions.count("*").alias("files"),
+        functions.count_distinct(page).alias("lines"),
+        functions.sum(page).alias("total"),
+    )

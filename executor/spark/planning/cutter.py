@@ -172,8 +172,8 @@ class Cutter:
         """Prepare to cut *plan*, which the JVM session *session* made.
 
         A sort that reads at least *parallel_sort_bytes* runs in several tasks; *scratch* is an empty directory. Stages
-        are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. Those whose files are
-        not all listed get the rest while they run, if they *may_grow*.
+        are numbered from *first_stage_id* on, after those of earlier plans, which have *begun*. Those whose files or
+        partitions are not all known get the rest while they run, if they *may_grow*.
         """
         self._jvm = jvm
         self._session = session
@@ -501,7 +501,7 @@ class Cutter:
 
 
 def growing_leaves(outline: Outline) -> frozenset[int]:
-    """Return the scans of files of which a stage may get more partitions, one task each, while it runs.
+    """Return the scans of which a stage may get more partitions, one task each, while it runs.
 
     That is where each operator of the stage above the scan gives a partition for one of its input.
     """
@@ -512,7 +512,7 @@ def growing_leaves(outline: Outline) -> frozenset[int]:
         node: PlanNode | None = top
         while node is not None and node.kind not in EXCHANGES | leaves.LEAVES:
             node = _sole_input(outline, node)
-        if node is not None and node.kind == leaves.FILE_LEAF and not node.subqueries:
+        if node is not None and node.kind in leaves.GROWING_LEAVES and not node.subqueries:
             found.add(node.index)
     return frozenset(found)
 

@@ -13,7 +13,7 @@ from onager.errors import PlanningError, UnsupportedPlanError
 from onager.executor.exchange import check_appended, check_target
 from onager.executor.spark import plan_codec
 from onager.executor.spark.jvm import Jvm
-from onager.executor.spark.kernel import QueryTools, jvm_session, read_growing
+from onager.executor.spark.kernel import PagedSources, QueryTools, jvm_session, read_growing
 from onager.executor.spark.planning.cutter import CutStage, cut_plan
 from onager.executor.spark.planning.encoded import add_stages, shortened
 from onager.executor.spark.planning.formats import check_options, completed
@@ -104,7 +104,8 @@ def plan_job(
 ) -> pb.PlanOutcome:
     """Plan a job in its own session, and run it at once if it reads little (``onager.fusion.maxBytes``).
 
-    If it *may_grow*, files of very large directories may be left to be listed while its first tasks run.
+    If it *may_grow*, files of very large directories may be left to be listed while its first tasks run, and so may
+    partitions of Python data sources that can give them bit by bit.
 
     A query that cannot be distributed also runs at once, whatever its size, and its plan says why. *cluster_slots*
     determines the number of tasks; *private* paths cannot be sinks. Nothing outside the session changes. Raises
@@ -119,7 +120,7 @@ def plan_job(
         query = _query(spec, session, call_function, until_planned, private)
         if query.is_analyzed and METRICS not in spec.conf:
             metrics = "full"
-        planning = _Planning(session, query, arrow_schema, metrics)
+        planning = _Planning(session, query, arrow_schema, metrics, may_grow=may_grow)
         if planning.is_fused(spec.conf):
             return planning.fused(run_fused)
         try:
@@ -233,7 +234,15 @@ def _told_in_words() -> Iterator[None]:
 class _Planning:
     """One query while it is planned."""
 
-    def __init__(self, session: SparkSession, query: _Query, arrow_schema: ArrowSchema, metrics: MetricsWanted) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        query: _Query,
+        arrow_schema: ArrowSchema,
+        metrics: MetricsWanted,
+        *,
+        may_grow: bool = False,
+    ) -> None:
         self._jvm = Jvm.of(session)
         self._session = session
         self._frame = frame = query.frame
@@ -245,6 +254,10 @@ class _Planning:
         self._column_names = list(frame.columns)
         # A command, such as SHOW TABLES, has already run; this is its rows.
         self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
+        self._input_bytes = QueryTools(self._jvm).input_bytes
+        self._analyzed_bytes = self._input_bytes(self._analyzed)
+        # The size of a Python data source is not known.
+        self._paged = PagedSources(self._jvm, self._analyzed) if may_grow and self._analyzed_bytes < 0 else None
 
     def is_fused(self, conf: Mapping[str, str]) -> bool:
         """Return whether the query reads so little that it should run as a single stage.
@@ -253,7 +266,7 @@ class _Planning:
         """
         if not fuses(conf):
             return False
-        if is_fused(conf, self._input_bytes(self._analyzed)):
+        if is_fused(conf, self._analyzed_bytes):
             return True
         optimized = self._whole._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
         return is_fused(conf, self._input_bytes(optimized))
@@ -262,9 +275,6 @@ class _Planning:
     def _whole(self) -> DataFrame:
         """The query as plain Spark plans it in the job's session."""
         return DataFrame(self._execution(), self._session)
-
-    def _input_bytes(self, plan: Any) -> int:
-        return QueryTools(self._jvm).input_bytes(plan)
 
     def _execution(self) -> Any:
         """Return the query as planned under the session's current settings."""
@@ -276,6 +286,9 @@ class _Planning:
 
         *because_of*: why it was not cut; None: it is small.
         """
+        if self._paged:
+            self._paged.end()
+            self.__dict__.pop("_whole", None)  # as it was planned to be cut
         run = run_fused(self._whole, self._column_names, self._sink, self._metrics)
         plan = self._whole._jdf.queryExecution().executedPlan()  # noqa: SLF001
         text = str(plan.toString())
@@ -317,7 +330,7 @@ class _Planning:
                     self._column_names,
                     parallel_sort_bytes=parallel_sort_bytes,
                     metrics=self._metrics,
-                    may_grow=may_grow,
+                    may_grow=may_grow or bool(self._paged),
                 )
                 if keeps_frame(spec.conf, cut.stages):
                     terms = FrameTerms(

@@ -1,7 +1,9 @@
-"""A directory that is read while it is still being listed, `kill -9` in the middle: no file is lost or read twice."""
+"""What is read while it is still being found, `kill -9` in the middle: no file or page is lost or read twice."""
 
 import pytest
 
+from onager.client import JobHandle
+from tests.e2e.conftest import JOBS, UNFUSED
 from tests.support.processes.cluster import Cluster
 from tests.support.waiting import until
 
@@ -10,6 +12,7 @@ pytestmark = pytest.mark.timeout(300)
 FILES = 4_000
 TEXT = "SELECT count(*) AS files, count(DISTINCT value) AS lines, sum(CAST(value AS BIGINT)) AS total FROM lines"
 CONF = {"onager.fusion.maxBytes": 0, "onager.feed.fromFiles": 20, "spark.sql.shuffle.partitions": 2}
+PAGES, PAUSE_S = 300, 0.1
 FEED, SCAN = 1, 2
 
 
@@ -23,13 +26,30 @@ def lines(tmp_path) -> str:
 
 
 def test_the_scheduler_and_the_executor_that_lists_are_killed_in_the_middle(make_cluster, lines, tell):
+    cluster = started(make_cluster)
+    job = cluster.client.sql(TEXT, views={"lines": lines}, conf=CONF)
+    tasks = killed_in_the_middle(cluster, job, FILES, tell)
+    assert len([at for at in tasks if at[0] == FEED]) >= FILES // CONF["onager.feed.fromFiles"]
+
+
+def test_they_are_killed_while_a_data_source_gives_its_pages(make_cluster, tell):
+    cluster = started(make_cluster)
+    job = cluster.client.python(f"{JOBS}:pages", args={"count": PAGES, "pause_s": PAUSE_S}, conf=UNFUSED)
+    killed_in_the_middle(cluster, job, PAGES, tell)
+
+
+def started(make_cluster) -> Cluster:
     cluster = make_cluster()
     cluster.start_scheduler()
     for name in ("e-1", "e-2"):
         cluster.launch_executor(name, slots=1)
     cluster.await_executors("e-1", "e-2")
-    job = cluster.client.sql(TEXT, views={"lines": lines}, conf=CONF)
-    until(lambda: listed_and_read(cluster, job.id) >= 3, 120, "a directory that is partly listed, and read")
+    return cluster
+
+
+def killed_in_the_middle(cluster: Cluster, job: JobHandle, count: int, tell) -> dict:
+    """Kill the scheduler, then the executor that lists, while *job* reads; return its tasks once it has all rows."""
+    until(lambda: listed_and_read(cluster, job.id) >= 3, 120, "what is partly found, and read")
     assert any("(more tasks may come)" in stage.name for stage in job.progress().stages)
     cluster.scheduler.kill()
     cluster.start_scheduler()
@@ -38,11 +58,11 @@ def test_the_scheduler_and_the_executor_that_lists_are_killed_in_the_middle(make
     lister = until(lambda: who_lists(cluster, job.id), 60, "a task that lists")
     cluster.living_executors()[lister].kill()
     tell(f"{before} portions were there at the first kill, {listed_and_read(cluster, job.id)} at the second")
-    assert job.to_arrow().to_pylist() == [{"files": FILES, "lines": FILES, "total": FILES * (FILES - 1) // 2}]
+    assert job.to_arrow().to_pylist() == [{"files": count, "lines": count, "total": count * (count - 1) // 2}]
     tasks = cluster.tasks(job.id)
     assert {at: task["successes"] for at, task in tasks.items() if task["successes"] != 1} == {}
-    assert len([at for at in tasks if at[0] == FEED]) >= FILES // CONF["onager.feed.fromFiles"]
     assert not any("(more tasks may come)" in stage.name for stage in job.progress().stages)
+    return tasks
 
 
 def listed_and_read(cluster: Cluster, job_id: str) -> int:

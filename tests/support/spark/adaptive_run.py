@@ -9,6 +9,8 @@ from onager.execution_graph import (
     AdaptivePolicy,
     ExecutionGraph,
     ExecutorSlot,
+    LaunchEvent,
+    StageWork,
     TaskSucceeded,
     apply,
     find_replan,
@@ -42,11 +44,15 @@ class AdaptiveRun:
     slots: int = 1
     falsify: str = ""
     """How sizes are made false, in place of what the scheduler draws by the job's id."""
+    reads_first: bool = False
+    """Whether a feed's task, once it is handed out, runs only after everything else that is ready has run."""
     graph: ExecutionGraph = field(init=False)
     blobs: dict[str, bytes] = field(default_factory=dict)
     outcomes: list[pb.PlanOutcome] = field(default_factory=list)
     """What re-plans gave."""
     now_ms: int = 1
+    late: LaunchEvent | None = None
+    """What the feed was handed out."""
 
     def run(self, planned: pb.PlanOutcome) -> list[tuple[Any, ...]]:
         """Run what was planned, with all re-plans that are owed, and return the rows in order."""
@@ -78,8 +84,14 @@ class AdaptiveRun:
             if event is not None:
                 self._feed(event)
         event = pop_next_tasks(self.graph, SLOT, self.slots, self.tick())
+        if event is not None:
+            self._feed(event)
+            if self.reads_first and self.graph.stages[event.stage_id].spec.work is StageWork.FEED:
+                self.late = event
+                return
+        elif self.late is not None:
+            event, self.late = self.late, None
         assert event is not None, self.states()
-        self._feed(event)
         for task_set in StageCoordinator(self.graph, event.stage_id, Streams()).task_sets(self.graph, event):
             for success, key in self._run(task_set, planned):
                 came, blobs, _ = _succeeded(self.graph, key, SLOT, success, self.tick(), _BoundPlans())
@@ -136,10 +148,11 @@ def run_adaptively(
     slots: int = 1,
     fuse_bytes: int = 0,
     falsify: str = "",
+    reads_first: bool = False,
 ) -> tuple[list[tuple[Any, ...]], AdaptiveRun]:
     """Run what was *planned* with re-plans, and return the rows, and how it ran."""
     policy = replace(AdaptivePolicy(fuse_bytes=fuse_bytes), replan=mode)  # type: ignore[arg-type]
-    job = AdaptiveRun(executor, policy, slots, falsify)
+    job = AdaptiveRun(executor, policy, slots, falsify, reads_first)
     return job.run(planned), job
 
 

@@ -21,8 +21,8 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Feeds of growing stages: finds the files of a directory portion by portion, each where the one before it stopped. A portion is what
- * the tasks of a stage read, and says where to go on.
+ * Feeds of growing stages: finds what they read portion by portion, each where the one before it stopped. A portion is what the tasks of
+ * a stage read, and says where to go on. Here are those of the files of a directory; for data sources, see `PagedSources`.
  */
 public final class Feeds {
     private static final int MOST_FILES = 2_000;
@@ -33,6 +33,18 @@ public final class Feeds {
     private static final Map<String, SoftReference<Listing>> OPEN = new LinkedHashMap<>();
 
     private Feeds() {}
+
+    /** What a feed asks for more. */
+    interface Source extends Serializable {
+        /** Writes what comes after the portion *before* to the file *target*; as `Feeds.next`. */
+        String next(SparkSession session, byte[] before, String target) throws Exception;
+    }
+
+    /** A leaf without what its tasks read. */
+    interface Growing extends Serializable {
+        /** Returns the leaf over *portion*, whose first partition has the number *first*. */
+        SparkPlan leaf(SparkSession session, byte[] portion, int first) throws Exception;
+    }
 
     /** A directory, and how it is listed; *session* is that in which it is planned or listed. */
     record Place(SparkSession session, Path path, Path qualified, Map<String, String> options, boolean isFlat) {
@@ -48,9 +60,14 @@ public final class Feeds {
     }
 
     /** What a feed finds files for: a scan without files, the filters that leave directories out, and how many it finds at a time. */
-    private record Source(Leaves.FilesOf scan, boolean isFlat, List<Expression> partitionFilters, int most) implements Serializable {
+    private record Directory(Leaves.FilesOf scan, boolean isFlat, List<Expression> partitionFilters, int most) implements Source {
         Place place(SparkSession session) throws IOException {
             return Place.of(session, scan.roots().get(0), scan.options(), isFlat);
+        }
+
+        @Override
+        public String next(SparkSession session, byte[] before, String target) throws Exception {
+            return found(session, this, before, target);
         }
     }
 
@@ -58,7 +75,13 @@ public final class Feeds {
     private record Portion(String name, List<Leaves.Directory> directories, String after) implements Serializable {}
 
     /** A leaf whose files are those of a portion. */
-    private record Growing(Leaves.FilesOf scan) implements Serializable {}
+    private record GrowingFiles(Leaves.FilesOf scan) implements Growing {
+        @Override
+        public SparkPlan leaf(SparkSession session, byte[] portion, int first) throws Exception {
+            Portion found = Serialization.decode(portion);
+            return scan.scan(session, found.directories().stream().map(Leaves.Directory::listed).toList());
+        }
+    }
 
     /**
      * Describes a scan of the first files of a directory in the files *leaf*, for the stage, *source*, for its feed, and *portion*.
@@ -74,8 +97,8 @@ public final class Feeds {
         var relation = scan.relation();
         var bare = Leaves.FilesOf.of(scan, List.of());
         var first = index.first(filters);
-        Serialization.write(leaf, new Growing(bare));
-        Serialization.write(source, new Source(bare, index.place().isFlat(), new ArrayList<>(filters), Math.min(MOST_FILES, index.listed())));
+        Serialization.write(leaf, new GrowingFiles(bare));
+        Serialization.write(source, new Directory(bare, index.place().isFlat(), new ArrayList<>(filters), Math.min(MOST_FILES, index.listed())));
         Serialization.write(portion, keep(index.takeRest(), first, index.after()));
         long bytes = (long) (index.sizeInBytes() * Queries.columnShare(relation, scan.requiredSchema().defaultSize()));
         return bytes + "\t" + index.listed() + "\t" + Files.tasks(relation, Seqs.seq(first)) + "\t" + relation.fileFormat() + "\t"
@@ -86,14 +109,13 @@ public final class Feeds {
      * Finds what comes after the portion *before*, for the feed of *source*, and writes it to the file *target*; *session* has the
      * conf of the stage that is fed.
      *
-     * @return "partitions files ended", separated by tabs
+     * @return "partitions files ended", separated by tabs; of a data source, each partition counts as a file
      */
     public static String next(SparkSession session, byte[] source, byte[] before, String target) throws Exception {
-        return Leaves.within(session, () -> found(session, source, before, target));
+        return Leaves.within(session, () -> Serialization.<Source>decode(source).next(session, before, target));
     }
 
-    private static String found(SparkSession session, byte[] source, byte[] before, String target) throws Exception {
-        Source feed = Serialization.decode(source);
+    private static String found(SparkSession session, Directory feed, byte[] before, String target) throws Exception {
         Portion last = Serialization.decode(before);
         Place place = feed.place(session);
         Listing listing = open(last.name());
@@ -119,11 +141,7 @@ public final class Feeds {
     /** Returns the leaf that *description* describes, over *portion*, whose first partition is *first*. */
     public static SparkPlan rebuild(byte[] description, byte[] portion, int first, SparkSession session) throws Exception {
         Growing growing = Serialization.decode(description);
-        Portion found = Serialization.decode(portion);
-        return Leaves.within(session, () -> {
-            var directories = found.directories().stream().map(Leaves.Directory::listed).toList();
-            return new GrownScanExec(growing.scan().scan(session, directories), first);
-        });
+        return Leaves.within(session, () -> new GrownScanExec(growing.leaf(session, portion, first), first));
     }
 
     private static Portion keep(Listing rest, List<PartitionDirectory> directories, String after) {

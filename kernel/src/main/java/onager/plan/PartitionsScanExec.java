@@ -1,6 +1,7 @@
 package onager.plan;
 
 import java.io.IOException;
+import java.util.List;
 import onager.spark43.Files;
 import onager.spark43.Nodes;
 import onager.spark43.OwnExec;
@@ -64,13 +65,28 @@ public final class PartitionsScanExec extends OwnExec {
         if (!Seqs.list(scan.runtimeFilters()).stream().allMatch(DynamicPruning.class::isInstance)) {
             return null;
         }
-        String name = scan.table() == null ? "" : scan.table().name();
-        var found = new Partitions(Seqs.seq(Seqs.list(scan.output())), scan.partitions(), scan.readerFactory(), scan.supportsColumnar(), name);
+        String name = name(scan);
+        var found = new Partitions(Seqs.seq(Seqs.list(scan.output())), PagedSources.all(scan), scan.readerFactory(),
+                scan.supportsColumnar(), name);
         Serialization.write(target, found);
         return bytes(scan.scan()) + "\t" + found.partitions.size() + "\t" + name.replaceAll("\\s+", " ");
     }
 
-    private static long bytes(Scan scan) {
+    /** Returns a scan of *partitions* alone. */
+    static PartitionsScanExec of(Seq<Attribute> output, List<InputPartition> partitions, PartitionReaderFactory readers, boolean isColumnar,
+            String name) {
+        return new PartitionsScanExec(new Partitions(output, some(partitions), readers, isColumnar, name));
+    }
+
+    static Seq<Option<InputPartition>> some(List<InputPartition> partitions) {
+        return Seqs.seq(partitions.stream().map(Option::apply).toList());
+    }
+
+    static String name(BatchScanExec scan) {
+        return scan.table() == null ? "" : scan.table().name();
+    }
+
+    static long bytes(Scan scan) {
         return scan instanceof SupportsReportStatistics told
                 ? Math.min(UNKNOWN, told.estimateStatistics().sizeInBytes().orElse(UNKNOWN))
                 : UNKNOWN;

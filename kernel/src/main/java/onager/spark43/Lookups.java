@@ -61,6 +61,7 @@ public final class Lookups {
     /** Throw an IllegalStateException that names what this Spark lacks, including the operators, partitionings and statements *names*. */
     public static void check(SparkSession session, List<String> names) {
         rules(session);
+        PythonSources.check();
         var missing = names.stream().filter(name -> !isThere(name)).toList();
         if (!missing.isEmpty()) {
             throw new IllegalStateException("there is no class " + String.join(", ", missing) + " here");
