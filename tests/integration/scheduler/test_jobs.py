@@ -381,8 +381,11 @@ async def test_results_and_then_records_go_after_their_retention(store, tmp_path
                     for key in await backend.scan_keys(ks, limit=100)
                 ]
 
-            async def is_empty():
-                return not await keys()
+            left = []
 
-            await eventually(is_empty)
+            async def is_empty():
+                left[:] = await keys()
+                return not left
+
+            await eventually(is_empty, what=lambda: f"an empty store, which has {left}")
         await client.close()
