@@ -36,7 +36,7 @@ _PAYLOAD_BYTES: Final = 48
 _SLOTS: Final = (1, 1)
 STATEMENTS: Final = {
     "skew": """
-        SELECT k.kind, count(*) AS n, sum(f.value) AS total, max(f.payload) AS last
+        SELECT k.kind, count(*) AS n, sum(f.value) AS total, max(f.payload) AS last, max(k.name) AS name
         FROM facts f JOIN keys k ON f.key = k.key GROUP BY k.kind ORDER BY kind""",
     "few": """
         SELECT k.kind, count(*) AS n, sum(f.value) AS total, max(f.payload) AS last
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def generate(below: Path, rows: int) -> None:
-    """Write the facts, and the keys with a name of 40 characters each, always the same."""
+    """Write the facts, and the keys with a name of 40 characters each, too large to be broadcast; always the same."""
     drawn = np.random.default_rng(1)
     (below / "facts").mkdir(parents=True)
     (below / "keys").mkdir()
@@ -83,7 +83,7 @@ def generate(below: Path, rows: int) -> None:
         facts = pa.table({"key": key, "value": drawn.integers(0, 1000, count), "payload": payload})
         pq.write_table(facts, below / "facts" / f"part-{file}.parquet", use_dictionary=False)
     keys = np.arange(_KEYS)
-    names = pa.array([f"the name of the key that has number {key:06}" for key in keys])
+    names = pa.array([drawn.bytes(20).hex() for _ in keys])
     pq.write_table(pa.table({"key": keys, "kind": keys % 7, "name": names}), below / "keys" / "part-0.parquet")
 
 
