@@ -19,6 +19,7 @@ from onager.executor.agent.asks import Asks
 from onager.executor.agent.attempts import AttemptTable
 from onager.executor.agent.backoff import Backoff, Pace
 from onager.executor.agent.blobs import BlobCache
+from onager.executor.agent.clean_ups import CleanUps
 from onager.executor.agent.exchange_watch import ExchangeWatch
 from onager.executor.agent.gateway import SchedulerGateway, tell
 from onager.executor.agent.load_watch import LoadWatch
@@ -162,9 +163,6 @@ class Agent:
         self._patience: asyncio.Timeout | None = None
         """The timeout of the latest poll."""
         self._pace = Pace(_CALM_S, _POLLS_AT_ONCE)
-        self._cleaned_up: list[JobId] = []
-        self._cleaning: set[bytes] = set()
-        """Clean-ups in progress, serialized: a long one is asked for again and again."""
         self._background = Background(self._fail)
         self._ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._in_hand = TasksInHand(
@@ -180,6 +178,9 @@ class Agent:
             on_death=lambda why: self._end(Ending.WORKER_DIED, why),
             logs=logs,
         )
+        self._clean_ups = CleanUps(self._in_hand.clean_up, self._spawn)
+        self._told_by_heartbeat = 0
+        """Of the clean-ups: what the latest heartbeat told."""
 
     # ---------------------------------------------------------------- life
 
@@ -327,10 +328,13 @@ class Agent:
 
     async def _poll_once(self) -> None:
         requests: list[pb.PollWorkRequest] = []
+        told = 0
         called: asyncio.Future[pb.PollWorkResponse] = asyncio.get_running_loop().create_future()
 
         def ask() -> pb.PollWorkRequest:
-            requests.append(self._poll_request())
+            nonlocal told
+            cleaned_up, told = self._clean_ups.untold()
+            requests.append(self._poll_request(cleaned_up))
             self._calls[requests[-1].list_number] = called
             return requests[-1]
 
@@ -340,7 +344,7 @@ class Agent:
                 first = ask()
                 began_s = self._listed_s
                 answer = await self._gateway.poll(first, timeout_s, ask)
-                self._were_told(requests[-1].cleaned_up)
+                self._clean_ups.were_told(told)
                 self._take(answer)
                 if answer.will_call:
                     await self._gateway.wait_for_call(called, requests[-1].wait_ms / 1000)
@@ -369,9 +373,9 @@ class Agent:
         self._keep(answer.blobs)
         self._accept(answer.task_sets)
         self._in_hand.cancel(answer.cancel)
-        self._take_clean_ups(answer.clean_ups)
+        self._clean_ups.take(answer.clean_ups)
 
-    def _poll_request(self) -> pb.PollWorkRequest:
+    def _poll_request(self, cleaned_up: list[JobId]) -> pb.PollWorkRequest:
         self._list_number += 1
         self._listed_s = self._clock.monotonic_s()
         free_slots = self._offered_slots
@@ -382,7 +386,7 @@ class Agent:
             list_number=self._list_number,
             running=self._held(),
             wait_ms=self._settings.poll_wait_ms if free_slots or self._is_called else 0,
-            cleaned_up=self._cleaned_up,
+            cleaned_up=cleaned_up,
         )
 
     def _poll_again(self) -> None:
@@ -412,16 +416,17 @@ class Agent:
         request.no_space = self._space.why
         request.kept_jobs.extend(sorted(self._worker.kept_jobs()))
         request.running.extend(self._held())
-        request.cleaned_up.extend(self._cleaned_up)
+        cleaned_up, self._told_by_heartbeat = self._clean_ups.untold()
+        request.cleaned_up.extend(cleaned_up)
         self._load.add_to(request, self._attempts.free_slots)
         self._progress.add_to(request)
 
-    def _take_heartbeat_answer(self, request: pb.HeartbeatRequest, answer: pb.HeartbeatResponse) -> None:
+    def _take_heartbeat_answer(self, answer: pb.HeartbeatResponse) -> None:
         self._set_aside.hear(answer)
         self._exchange.was_told(answer)
-        self._were_told(request.cleaned_up)
+        self._clean_ups.were_told(self._told_by_heartbeat)
         self._in_hand.cancel(answer.cancel)
-        self._take_clean_ups(answer.clean_ups)
+        self._clean_ups.take(answer.clean_ups)
 
     # ---------------------------------------------------------------- tasks
 
@@ -433,26 +438,6 @@ class Agent:
     def _keep(self, blobs: Iterable[pb.Blob]) -> None:
         for blob in blobs:
             self._blobs.offer(BlobDigest(blob.digest), blob.content)
-
-    def _take_clean_ups(self, clean_ups: Iterable[pb.CleanUp]) -> None:
-        for wanted in clean_ups:
-            self._spawn(self._clean_up(wanted))
-
-    def _were_told(self, cleaned_up: Iterable[str]) -> None:
-        told = set(cleaned_up)
-        self._cleaned_up = [job_id for job_id in self._cleaned_up if job_id not in told]
-
-    async def _clean_up(self, request: pb.CleanUp) -> None:
-        asked = request.SerializeToString(deterministic=True)
-        if asked in self._cleaning:
-            return  # already in progress: the request was repeated
-        self._cleaning.add(asked)
-        try:
-            is_ended = await self._in_hand.clean_up(request)
-        finally:
-            self._cleaning.discard(asked)
-        if is_ended:
-            self._cleaned_up.append(JobId(request.job_id))
 
     # ---------------------------------------------------------------- ends
 

@@ -51,7 +51,7 @@ class Membership:
         held: Callable[[], list[pb.TaskId]],
         on_registered: Callable[[], None],
         add_news: Callable[[pb.HeartbeatRequest], None],
-        on_answer: Callable[[pb.HeartbeatRequest, pb.HeartbeatResponse], None],
+        on_answer: Callable[[pb.HeartbeatResponse], None],
         on_refused: Callable[[str], None],
         address: str = "",
     ) -> None:
@@ -134,7 +134,7 @@ class Membership:
                 tell(self._log, "heartbeat_failed", e)
                 interval_s = min(interval_s, _UNANSWERED_RETRY_S)
             else:
-                self._on_answer(request, answer)
+                self._on_answer(answer)
             try:
                 async with asyncio.timeout(interval_s):
                     await self._heartbeat_due.wait()

@@ -137,11 +137,8 @@ class CleanUps:
         for text in job_ids:
             job_id = JobId(text)
             head = self._heads.get(job_id)
-            done = self._prepared.get(job_id)
-            if head is None or done is None or head.clean_up == "none":
-                continue
-            if head.clean_up == "all" and done.keep_result:
-                continue  # more has to be cleaned up by now than was asked for then
+            if head is None or head.clean_up == "none" or job_id not in self._asked:
+                continue  # or more has to be cleaned up by now than was asked for then
             clean[job_id] = head.model_copy(update={"clean_up": "none"})
         await self._heads.put(list(clean.values()))
 

@@ -58,6 +58,12 @@ async def ended(house, clock, tasks=2):
     return await step(house.jobs, job, [succeeded(1, p, at_ms=clock.now_ms()) for p in range(tasks)])
 
 
+async def clean_up(house):
+    await house.keeping.prepare()
+    assert [asked.job_id for asked in house.keeping.clean_ups_for("e1")] == [JOB]
+    await house.keeping.cleaned_up([JOB])
+
+
 async def test_intermediate_data_goes_at_once_and_the_result_stays(house, clock):
     await ended(house, clock)
     assert await house.keeping.prepare()
@@ -67,6 +73,18 @@ async def test_intermediate_data_goes_at_once_and_the_result_stays(house, clock)
     await house.keeping.cleaned_up([JOB, JOB, "nobody"])
     assert house.heads.get(JOB).clean_up == "none"
     assert not house.keeping.has_clean_ups
+
+
+async def test_that_all_is_gone_is_not_believed_of_an_executor_that_was_asked_for_less(house, clock):
+    await ended(house, clock)
+    await clean_up(house)
+    clock.advance(HOUR_MS)
+    await house.retention.sweep()
+    await house.keeping.prepare()
+    await house.keeping.cleaned_up([JOB])  # once more: the answer to the first time was lost
+    assert house.heads.get(JOB).clean_up == "all"
+    await clean_up(house)
+    assert house.heads.get(JOB).clean_up == "none"
 
 
 async def test_a_clean_up_that_nobody_confirms_is_asked_of_another(house, clock):
@@ -156,8 +174,7 @@ async def test_result_first_then_record_then_nothing(backend, house, clock):
     job = await step(house.jobs, job, launches(job.graph))
     job = await step(house.jobs, job, [JobCancelled(reason="no", at_ms=clock.now_ms())])
     await house.results.put([InlineResult(JOB, 0, "n", b"rows")])
-    await house.keeping.prepare()
-    await house.keeping.cleaned_up([JOB])
+    await clean_up(house)
     await house.retention.sweep()
     assert await keys(backend, Keyspace.Results)
 
@@ -353,8 +370,7 @@ async def test_a_late_task_of_an_ended_job_leaves_nothing(house):
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
     # It is owed, and asked for so; what has come since the executor did that would be forgotten if it counted as told.
     assert await house.keeping.leftovers(lying(), lambda _: True) == Leftovers([], [JOB])
-    await house.keeping.prepare()
-    await house.keeping.cleaned_up([JOB])
+    await clean_up(house)
     assert await house.keeping.leftovers(lying("whoever"), lambda _: True) == to_remove(pb.CleanUp(job_id=JOB))
     await house.keeping.cleaned_up([JOB])
     assert house.heads.get(JOB).clean_up == "none"
@@ -368,8 +384,7 @@ async def test_executors_forget_jobs_that_have_ended_and_no_others(backend, hous
     await step(house.jobs, job, [JobCancelled(reason="no", at_ms=1)])
     over = [pb.CleanUp(job_id=JOB, memory_only=True)]
     assert await house.keeping.forgotten([JOB]) == over
-    await house.keeping.prepare()
-    await house.keeping.cleaned_up([JOB])
+    await clean_up(house)
     assert await house.keeping.forgotten([JOB]) == over
     await house.retention._remove([house.heads.get(JOB)])
     assert await house.keeping.forgotten([JOB]) == over
@@ -384,14 +399,12 @@ async def test_executors_keep_the_job_that_another_scheduler_can_read(house):
 
 async def test_a_result_that_is_kept_is_no_leftover(house, clock):
     await ended(house, clock)
-    await house.keeping.prepare()
-    await house.keeping.cleaned_up([JOB])
+    await clean_up(house)
     again = pb.CleanUp(job_id=JOB, keep_result=True, keep_files=["1/0-n0.arrow", "1/1-n1.arrow"])
     assert await house.keeping.leftovers(lying(), lambda _: True) == to_remove(again)
     clock.advance(HOUR_MS)
     await house.retention.sweep()
-    await house.keeping.prepare()
-    await house.keeping.cleaned_up([JOB])
+    await clean_up(house)
     assert await house.keeping.leftovers(lying(), lambda _: True) == to_remove(pb.CleanUp(job_id=JOB))
 
 

@@ -1,0 +1,69 @@
+"""What an executor tells of the clean-ups that it carries out."""
+
+import asyncio
+
+import pytest
+
+from onager.executor.agent.clean_ups import CleanUps
+from onager.protocol import onager_pb2 as pb
+
+JOB = pb.CleanUp(job_id="job-1")
+
+
+class Removal:
+    """A removal of files that lasts until the test ends it."""
+
+    def __init__(self):
+        self.asked = 0
+        self.may_end = asyncio.Event()
+        self.is_to_be_told = True
+        self.tasks = []
+        self.clean_ups = CleanUps(self.carry_out, lambda work: self.tasks.append(asyncio.create_task(work)))
+
+    async def carry_out(self, _):
+        self.asked += 1
+        await self.may_end.wait()
+        return self.is_to_be_told
+
+    async def done(self):
+        self.clean_ups.take([JOB])
+        self.may_end.set()
+        await asyncio.gather(*self.tasks)
+
+
+@pytest.fixture
+async def removal():
+    return Removal()
+
+
+async def test_what_is_done_is_told_until_a_request_is_answered(removal):
+    await removal.done()
+    jobs, number = removal.clean_ups.untold()
+    assert jobs == ["job-1"]
+    assert removal.clean_ups.untold() == (jobs, number), "the first request was lost"
+    removal.clean_ups.were_told(number)
+    assert removal.clean_ups.untold()[0] == []
+
+
+async def test_what_is_done_again_is_told_again_although_a_poll_still_tells_of_the_first_time(removal):
+    await removal.done()
+    _, by_poll = removal.clean_ups.untold()
+    _, by_heartbeat = removal.clean_ups.untold()
+    removal.clean_ups.were_told(by_heartbeat)
+    await removal.done()  # its result is too old by now: the heartbeat's answer asked for it
+    removal.clean_ups.were_told(by_poll)
+    assert removal.clean_ups.untold()[0] == ["job-1"]
+
+
+async def test_a_long_clean_up_that_is_asked_for_again_goes_on_as_one(removal):
+    removal.clean_ups.take([JOB])
+    await asyncio.sleep(0)
+    await removal.done()
+    assert removal.asked == 1
+    assert removal.clean_ups.untold()[0] == ["job-1"]
+
+
+async def test_what_is_not_to_be_told_is_not(removal):
+    removal.is_to_be_told = False
+    await removal.done()
+    assert removal.clean_ups.untold()[0] == []
