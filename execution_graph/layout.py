@@ -9,7 +9,8 @@ Three rules, each of which saves tasks or the wait for one:
 
 Pure functions of the graph, so that every scheduler decides alike; what is decided is an event (`laid_out`).
 
-Source: Spark's `CoalesceShufflePartitions` and `OptimizeSkewedJoin`, with their defaults (factor 5, 256 MiB).
+Source: Spark's `CoalesceShufflePartitions` and `OptimizeSkewedJoin`. That splits from 256 MiB and 5 times the median
+on; here twice what a task shall read, and twice the median, are enough, since the parts need no other exchange.
 """
 
 from collections import Counter
@@ -29,8 +30,7 @@ from onager.execution_graph.stages import ResolvedStage, Stage, StageInput, Succ
 _MIB: Final = 1 << 20
 _WORTH_A_TASK_BYTES: Final = _MIB
 """With fewer bytes per slot than this, fewer slots are used; as where the job is planned."""
-_SKEWED_FACTOR: Final = 5
-_SKEWED_BYTES: Final = 256 * _MIB
+_SKEWED_FACTOR: Final = 2
 _MOST_PARTS: Final = 1_000
 """Of one bucket; up to twice as many if its producers' shares do not fit together."""
 
@@ -172,23 +172,27 @@ def _most_bytes(total: int, target_bytes: int, slots: int) -> int:
 def _parts(
     inputs: Sequence[StageInput], sizes: dict[int, list[bytes]], totals: dict[int, list[int]], target_bytes: int
 ) -> dict[int, list[TaskRead]]:
-    """Return the tasks that share each bucket that is much larger than others of the same input."""
+    """Return the tasks that share each bucket that is much larger than others of the same input.
+
+    Each of them reads all of the other inputs' bucket, and no less than that of its own.
+    """
     times_read = Counter(source.stage_id for source in inputs)  # one that is read twice meets itself in a join
     found: dict[int, tuple[int, int]] = {}
     """The input to be split, and its bytes, by bucket."""
     middle: dict[int, float] = {}
     for source in inputs:
         stage_id = source.stage_id
-        if not source.may_split or times_read[stage_id] > 1 or max(totals[stage_id]) <= _SKEWED_BYTES:
+        if not source.may_split or times_read[stage_id] > 1:
             continue
         middle[stage_id] = median(totals[stage_id])
-        least = max(_SKEWED_FACTOR * middle[stage_id], _SKEWED_BYTES)
+        least = _SKEWED_FACTOR * max(middle[stage_id], target_bytes)
         for bucket, size in enumerate(totals[stage_id]):
             if size > least and size > found.get(bucket, (0, 0))[1]:
                 found[bucket] = (stage_id, size)
     parts = {}
     for bucket, (stage_id, size) in found.items():
-        most = max(target_bytes, int(middle[stage_id]), size // _MOST_PARTS)
+        beside = sum(each[bucket] for other, each in totals.items() if other != stage_id)
+        most = max(target_bytes, int(middle[stage_id]), beside, size // _MOST_PARTS)
         pieces = ranges(sizes[stage_id][bucket], most)
         if len(pieces) > 1:
             parts[bucket] = [

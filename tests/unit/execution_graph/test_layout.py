@@ -378,10 +378,18 @@ def test_a_skewed_bucket_is_read_by_several_tasks_each_what_some_producers_gave(
     job.finish()
 
 
+def test_the_parts_of_a_bucket_are_no_smaller_than_what_each_of_them_reads_besides() -> None:
+    job = adaptive(exchange(1, 4, 3), exchange(2, 1, 3), merging(3, 3, reads=(1, 2), split=(1,), may_merge=False))
+    measure(job, 1, [[MIB, 100 * MIB, MIB]] * 4)
+    measure(job, 2, [[MIB, 230 * MIB, MIB]])
+    (event,) = laid(job)
+    assert [(r.first_producer, r.end_producer) for r in event.reads if r.split_stage_id] == [(0, 2), (2, 4)]
+
+
 @pytest.mark.parametrize(
     ("sizes", "split"),
     [
-        ([[MIB, 100 * MIB, MIB]] * 2, (1,)),
+        ([[MIB, 60 * MIB, MIB]] * 2, (1,)),
         ([[100 * MIB] * 3] * 4, (1,)),
         ([[MIB, 800 * MIB, MIB]], (1,)),
         ([[MIB, 200 * MIB, MIB]] * 4, ()),
