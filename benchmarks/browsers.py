@@ -53,7 +53,7 @@ _PROBE_PAUSE_S: Final = 0.01
 _STREAM_AGAIN_S: Final = 0.5
 _POSITION: Final = re.compile(rb"^id: ?(\d+)\n", re.MULTILINE)
 _TIMEOUT_S: Final = 600.0
-_PICTURE: Final = re.compile("^Attempts of ")
+_PICTURE: Final = """() => document.querySelector('[role=img][aria-label^="Attempts of "]') !== null"""
 _FRAMES_S: Final = 4.0
 _FRAMES: Final = """milliseconds => new Promise(done => {
   const found = [];
@@ -173,7 +173,7 @@ def look_in_chromium(url: str, job_id: str) -> Looked:
         expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
         begun_s = time.perf_counter()
         page.goto(f"/jobs/{job_id}/timeline")
-        expect(page.get_by_role("img", name=_PICTURE)).to_be_visible()
+        page.wait_for_function(_PICTURE)  # looked for in every frame; an expectation, at times a second apart
         first_s = time.perf_counter() - begun_s
         frames_s = [ms / 1e3 for ms in page.evaluate(_FRAMES, 1e3 * _FRAMES_S)]
         return Looked([first_s], frames_s=frames_s)

@@ -46,9 +46,18 @@ def total_bytes(sizes: bytes) -> int:
     return sum(_BYTES[size] * sizes.count(size) for size in set(sizes))  # few of many differ
 
 
-def ranges(sizes: bytes, most_bytes: int) -> list[tuple[int, int]]:
-    """Return the neighbours among *sizes* that together stand for no more than *most_bytes*: (first, end), in order."""
-    return runs_up_to([_BYTES[size] for size in sizes], most_bytes)
+def even_ranges(sizes: bytes, most_bytes: int) -> list[tuple[int, int]]:
+    """Return neighbours among *sizes*, as few of (first, end) as together stand for no more than *most_bytes* each.
+
+    None of them is much larger than the others, where the sizes allow that.
+    """
+    amounts = [_BYTES[size] for size in sizes]
+    found = runs_up_to(amounts, most_bytes)
+    for eighths in range(8, 16):
+        even = runs_up_to(amounts, sum(amounts) * eighths // (8 * len(found) or 1))
+        if len(even) == len(found):
+            return even
+    return found
 
 
 def runs_up_to(amounts: Sequence[int], most: int) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ Three rules, each of which saves tasks or the wait for one:
 Pure functions of the graph, so that every scheduler decides alike; what is decided is an event (`laid_out`).
 
 Source: Spark's `CoalesceShufflePartitions` and `OptimizeSkewedJoin`. That splits from 256 MiB and 5 times the median
-on; here twice what a task shall read, and twice the median, are enough, since the parts need no other exchange.
+on; here what a task shall read, and twice the median, are enough, since the parts need no other exchange.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from itertools import groupby
 from statistics import median
 from typing import Final
 
-from onager.execution_graph.bucket_sizes import ranges, runs_up_to, sizes_by_bucket, total_bytes
+from onager.execution_graph.bucket_sizes import even_ranges, runs_up_to, sizes_by_bucket, total_bytes
 from onager.execution_graph.events import StageLaidOut
 from onager.execution_graph.graph import AdaptivePolicy, ExecutionGraph
 from onager.execution_graph.laid_out import may_be_laid_out
@@ -185,7 +185,7 @@ def _parts(
         if not source.may_split or times_read[stage_id] > 1:
             continue
         middle[stage_id] = median(totals[stage_id])
-        least = _SKEWED_FACTOR * max(middle[stage_id], target_bytes)
+        least = max(_SKEWED_FACTOR * middle[stage_id], target_bytes)
         for bucket, size in enumerate(totals[stage_id]):
             if size > least and size > found.get(bucket, (0, 0))[1]:
                 found[bucket] = (stage_id, size)
@@ -193,7 +193,7 @@ def _parts(
     for bucket, (stage_id, size) in found.items():
         beside = sum(each[bucket] for other, each in totals.items() if other != stage_id)
         most = max(target_bytes, int(middle[stage_id]), beside, size // _MOST_PARTS)
-        pieces = ranges(sizes[stage_id][bucket], most)
+        pieces = even_ranges(sizes[stage_id][bucket], most)
         if len(pieces) > 1:
             parts[bucket] = [
                 TaskRead(

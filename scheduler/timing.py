@@ -68,6 +68,8 @@ TIMELINE_KEPT_S: Final = 0.5
 """How long the timeline of a running job of many attempts may be shown unchanged."""
 TIMELINE_LONGEST_S: Final = 2.0
 """And if it takes long to make."""
+TIMELINE_SOON_S: Final = 0.5
+"""How long a log is read for a timeline that is wanted soon."""
 SHARES_KEPT_S: Final = 1.0
 """How long the shares of a running job's wall time may be shown unchanged."""
 SHARES_WAIT_S: Final = 1.0

@@ -59,7 +59,7 @@ class StageProgress:
     stage_id: int
     name: str
     work: str
-    """``plan``, ``query``, ``publish_plan`` or ``publish``."""
+    """``plan``, ``query``, ``feed``, ``replan``, ``publish_plan`` or ``publish``."""
     state: str
     attempt: int
     partitions: int

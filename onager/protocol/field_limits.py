@@ -194,7 +194,7 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     "WatchJobRequest": {"job_id": ID},
     "WatchEventsRequest": {"job_id": ID, "after": PLAIN, "follow": PLAIN},
     "GetFinalPlanRequest": {"job_id": ID, "stage_id": PLAIN},
-    "ExportJobRequest": {"job_id": ID, "format": WORD, "after": PLAIN},
+    "ExportJobRequest": {"job_id": ID, "format": WORD, "after": PLAIN, "soon": PLAIN},
     "CancelJobRequest": {"job_id": ID, "reason": REASON},
     "FetchResultRequest": {"job_id": ID, "partition": PLAIN, "batch": PLAIN},
     "ListExecutorsRequest": _NO_FIELDS,

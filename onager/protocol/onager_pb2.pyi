@@ -481,14 +481,16 @@ class WatchJobRequest(_message.Message):
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
 class ExportJobRequest(_message.Message):
-    __slots__ = ("job_id", "format", "after")
+    __slots__ = ("job_id", "format", "after", "soon")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    SOON_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     format: str
     after: int
-    def __init__(self, job_id: _Optional[str] = ..., format: _Optional[str] = ..., after: _Optional[int] = ...) -> None: ...
+    soon: bool
+    def __init__(self, job_id: _Optional[str] = ..., format: _Optional[str] = ..., after: _Optional[int] = ..., soon: _Optional[bool] = ...) -> None: ...
 
 class ExportChunk(_message.Message):
     __slots__ = ("content",)

@@ -32,34 +32,35 @@ class JobExports:
     def __init__(self, jobs: JobStore, history: JobHistory, blobs: BlobStore, clock: Clock) -> None:
         self.timelines = Timelines(jobs, history, clock)
         self._blobs = blobs
-        self._formats: dict[str, Callable[[JobId, int], AsyncGenerator[bytes, None]]] = {
+        self._formats: dict[str, Callable[[JobId, pb.ExportJobRequest], AsyncGenerator[bytes, None]]] = {
             "timeline": self._timeline,
             "timeline-svg": self._picture,
             "spark-event-log": self._spark_event_log,
         }
 
-    async def export(self, job_id: JobId, kind: str, after: int = 0) -> AsyncGenerator[bytes, None]:
-        """Yield a file about a job in pieces of up to `_CHUNK_BYTES`.
+    async def export(self, job_id: JobId, asked: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
+        """Yield what is *asked* about a job in pieces of up to `_CHUNK_BYTES`.
 
-        *kind* is ``timeline`` (JSON), ``timeline-svg`` or ``spark-event-log``; `InvalidRequestError` for another one.
-        *after* is for ``timeline`` alone. Other errors as for the job's events.
+        `InvalidRequestError` for a format that there is not. Other errors as for the job's events.
         """
-        write = self._formats.get(kind)
+        write = self._formats.get(asked.format)
         if write is None:
-            raise InvalidRequestError(f"{kind!r} is nothing that can be exported: use {', '.join(self._formats)}")
-        async with aclosing(write(job_id, after)) as contents:
+            raise InvalidRequestError(
+                f"{asked.format!r} is nothing that can be exported: use {', '.join(self._formats)}"
+            )
+        async with aclosing(write(job_id, asked)) as contents:
             async for content in contents:
                 for start in range(0, len(content), _CHUNK_BYTES):
                     yield content[start : start + _CHUNK_BYTES]
 
-    async def _timeline(self, job_id: JobId, after: int) -> AsyncGenerator[bytes, None]:
-        yield await self.timelines.as_json(job_id, after)
+    async def _timeline(self, job_id: JobId, asked: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
+        yield await self.timelines.as_json(job_id, asked.after, soon=asked.soon)
 
-    async def _picture(self, job_id: JobId, _: int) -> AsyncGenerator[bytes, None]:
+    async def _picture(self, job_id: JobId, _: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
         timeline = await self.timelines.get(job_id)
         yield (await apart(LARGE_BYTES, picture, timeline)).encode()
 
-    async def _spark_event_log(self, job_id: JobId, _: int) -> AsyncGenerator[bytes, None]:
+    async def _spark_event_log(self, job_id: JobId, _: pb.ExportJobRequest) -> AsyncGenerator[bytes, None]:
         story, job = await self.timelines.story(job_id)
         events = lines(story, job.graph, await self._known(job))
         while some := await apart(LARGE_BYTES, _some, events):

@@ -114,7 +114,7 @@ class SchedulerService(OnagerSchedulerServicer):  # type: ignore[misc]
         """Send what is derived from a job's history."""
         job_id = asked_job_id(request.job_id)
         with self._ownership.left_to_others():
-            async with contextlib.aclosing(self._exports.export(job_id, request.format, request.after)) as pieces:
+            async with contextlib.aclosing(self._exports.export(job_id, request)) as pieces:
                 async for content in pieces:
                     yield pb.ExportChunk(content=content)
 

@@ -153,13 +153,13 @@ async def get_timeline(here: Here, by: By, job_id: JobId, query: Annotated[model
     here.calls.check(by, "ExportJob")
     if query.after and query.after > (job := await here.calls.standing(job_id)).position:
         raise _beyond("query.after", job_id, query.after, job.position)
-    request = pb.ExportJobRequest(job_id=job_id, format="timeline", after=query.after)
+    request = pb.ExportJobRequest(job_id=job_id, format="timeline", after=query.after, soon=query.soon)
 
     async def look() -> bytes:
         async with aclosing(here.calls.stream(by, "ExportJob", request)) as chunks:
             return b"".join([chunk.content async for chunk in chunks])
 
-    return encoding.answer(await here.calls.shared(("timeline", job_id, query.after), look))
+    return encoding.answer(await here.calls.shared(("timeline", job_id, query.after, query.soon), look))
 
 
 @router.get("/jobs/{job_id}/timeline.svg", response_class=Response, responses=_PICTURE)

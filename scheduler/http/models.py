@@ -151,6 +151,9 @@ class TimelineQuery(Request):
     after: Annotated[
         int, Field(ge=0, lt=2**63, description="`position` of the answer before: only bars and marks that are new.")
     ] = 0
+    soon: Annotated[
+        bool, Field(description="Answer soon: of a long log only the beginning; `is_early` says so, and to ask again.")
+    ] = False
 
 
 SubmitJob = create_model(

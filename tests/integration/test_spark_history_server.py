@@ -14,6 +14,7 @@ from onager.cli.java import ADVICE, find_java_home
 from onager.clock import SystemClock
 from onager.execution_graph import FailureKind, JobCancelled, TaskSucceeded, apply_all, metrics_text
 from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.exports import JobExports
 from onager.scheduler.jobs.blobs import BlobStore, digest_of
 from onager.scheduler.jobs.history import JobHistory
@@ -122,7 +123,7 @@ async def exported(backend, job):
             stored = committed.job
     assert not stored.graph.is_active
     exports = JobExports(jobs, JobHistory(backend, jobs.recent), blobs, clock)
-    return b"".join([piece async for piece in exports.export(job_id, "spark-event-log")])
+    return b"".join([piece async for piece in exports.export(job_id, pb.ExportJobRequest(format="spark-event-log"))])
 
 
 def test_it_lists_jobs_and_shows_stages_tasks_executors_and_plans(server):

@@ -53,9 +53,9 @@ export function useTimeline(jobId, change, position, isWanted = true) {
       wish.current = { isDue: false, isGoing: true };
       try {
         const after = known.current?.position ?? 0;
-        const answer = await get(`/jobs/${encodeURIComponent(jobId)}/timeline${query({ after: after || "" })}`);
+        const answer = await get(`/jobs/${encodeURIComponent(jobId)}/timeline${query({ after: after || "", soon: "true" })}`);
         known.current = merged(known.current, answer);
-        if (!answer.is_over && answer.position < latest.current) wish.current.isDue = true;
+        if (answer.is_early || (!answer.is_over && answer.position < latest.current)) wish.current.isDue = true;
         setState({ timeline: known.current, error: null });
       } catch (error) {
         setState((old) => ({ ...old, error }));

@@ -1,9 +1,10 @@
 """The shape of a timeline, as clients get it: its JSON is a contract. What is empty, 0 or false is left out."""
 
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from onager.execution_graph import StageWork
 
 
 class Outcome(StrEnum):
@@ -122,7 +123,7 @@ class StageTimes(_Part):
     stage: int
     attempt: int = 0
     name: str
-    work: Literal["plan", "query", "publish_plan", "publish"]
+    work: StageWork
     partitions: int
     from_ms: int
     to_ms: int | None = None
@@ -145,6 +146,8 @@ class Timeline(_Part):
     position: int = 0
     """Of the job's log, up to which this tells."""
     is_over: bool = False
+    is_early: bool = False
+    """The log goes on after `position`: ask again."""
     is_partial: bool = False
     """Some of the history is not in the store any more: then bars and marks are missing."""
     attempts: int = 0

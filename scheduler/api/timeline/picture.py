@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final, NamedTuple
 
+from onager.execution_graph import StageWork
 from onager.scheduler.api.timeline.model import Bar, Bucket, Mark, MarkKind, Outcome, StageTimes, Timeline
 
 _WIDTH: Final = 1200
@@ -51,6 +52,13 @@ text{fill:var(--ink)}.f{fill:var(--faint)}.h{font-size:16px;font-weight:600}.e{t
 STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}"
 """The style of every picture, as a content security policy names it."""
 
+_WORKS: Final = {
+    StageWork.PLAN: "planning",
+    StageWork.REPLAN: "planning again",
+    StageWork.FEED: "finding partitions",
+    StageWork.PUBLISH_PLAN: "planning to publish",
+    StageWork.PUBLISH: "publishing",
+}
 _SYMBOLS: Final = {
     MarkKind.TAKE_OVER: ("kl", "a scheduler took over"),
     MarkKind.EXECUTOR_LOST: ("kb", "executor lost"),
@@ -296,9 +304,9 @@ def _legend(timeline: Timeline, marks: Sequence[Mark], top: float) -> tuple[list
 
 
 def _name(stage: StageTimes) -> str:
-    if stage.work == "query":
+    if stage.work is StageWork.QUERY:
         return f"stage {stage.stage}"
-    return {"plan": "planning", "publish_plan": "planning to publish"}.get(stage.work, "publishing")
+    return _WORKS[stage.work]
 
 
 def _rect(colour: str, x: float, y: float, width: float, height: float, title: str = "") -> str:

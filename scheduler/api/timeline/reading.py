@@ -57,12 +57,14 @@ class Timelines:
         async with self._following(job_id) as (job, kept):
             return await _told(kept.story, job, 0)
 
-    async def as_json(self, job_id: JobId, after: int = 0) -> bytes:
+    async def as_json(self, job_id: JobId, after: int = 0, *, soon: bool = False) -> bytes:
         """Return a job's timeline as JSON; what was told up to the position *after* is left out (see `Timeline`).
 
-        All who ask for a job in buckets at about the same time are told the same, whatever they know already.
+        If it is wanted *soon*, a long log may be read only in part, and later calls go on with it. All who ask for a
+        job in buckets at about the same time are told the same, whatever they know already.
         """
-        async with self._following(job_id, may_rest=True) as (job, kept):
+        until_s = self._clock.monotonic_s() + timing.TIMELINE_SOON_S if soon else None
+        async with self._following(job_id, may_rest=True, until_s=until_s) as (job, kept):
             story = kept.story
             if story.is_long:
                 json_of = story.position, job.graph.state
@@ -74,15 +76,20 @@ class Timelines:
             return await apart(_size(told), told.as_json)
 
     @asynccontextmanager
-    async def _following(self, job_id: JobId, *, may_rest: bool = False) -> AsyncGenerator[tuple[StoredJob, "_Kept"]]:
-        """Hold a job's story, at the end of its log; or somewhat before it, if that of a long one *may_rest*."""
+    async def _following(
+        self, job_id: JobId, *, may_rest: bool = False, until_s: float | None = None
+    ) -> AsyncGenerator[tuple[StoredJob, "_Kept"]]:
+        """Hold a job's story, at the end of its log.
+
+        Or somewhat before it, if that of a long one *may_rest*, or as far as it can be read *until_s*.
+        """
         job = await self._jobs.fresh(job_id)
         key = job_id, job.graph.submitted_ms
         async with self._held(key, job) as kept:
             begun_s = self._clock.monotonic_s()
             rests = may_rest and kept.json and job.graph.is_active and begun_s < kept.rests_until_s
             if not rests:
-                await self._follow(kept.story, job)
+                await self._follow(kept.story, job, until_s)
                 job = self._jobs.cached(job_id) or job  # the story may go on to an end that has come meanwhile
             yield job, kept
             if not rests:
@@ -116,12 +123,14 @@ class Timelines:
         await self._follow(story, job)
         return story, job
 
-    async def _follow(self, story: Story, job: StoredJob) -> None:
-        """Let *story* go on to the end of the log, or somewhat further than *job*, if it goes on."""
+    async def _follow(self, story: Story, job: StoredJob, until_s: float | None = None) -> None:
+        """Let *story* go on to the end of the log, or somewhat further than *job*, if it goes on; or *until_s*."""
         job_id = JobId(job.header.job_id)
         async with aclosing(self._history.pages(job_id, story.position, to=job.seq)) as pages:
             async for entries in pages:
                 await apart(size_of(entries), _feed, story, entries)
+                if until_s is not None and self._clock.monotonic_s() >= until_s and story.position < job.seq:
+                    return
         story.end_as(job.graph)
 
     def _forget(self) -> None:
@@ -132,7 +141,9 @@ class Timelines:
 
 
 async def _told(story: Story, job: StoredJob, after: int) -> Timeline:
-    return await apart(_ATTEMPT_BYTES * len(story.attempts), timeline_of, story, job.graph, after)
+    is_early = story.position < job.seq and not story.is_over
+    size = _ATTEMPT_BYTES * len(story.attempts)
+    return await apart(size, timeline_of, story, job.graph, after, is_early=is_early)
 
 
 def _size(timeline: Timeline) -> int:

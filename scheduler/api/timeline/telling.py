@@ -16,7 +16,7 @@ _MINUTE_MS: Final = 60_000
 OTHERS: Final = "(others)"
 
 
-def timeline_of(story: Story, job: ExecutionGraph, after: int = 0) -> Timeline:
+def timeline_of(story: Story, job: ExecutionGraph, after: int = 0, *, is_early: bool = False) -> Timeline:
     """Return the timeline of *job*, as far as *story* goes; what was told up to the position *after* is left out.
 
     A long job is told in buckets: their length changes a few times in a job's life, and
@@ -34,6 +34,7 @@ def timeline_of(story: Story, job: ExecutionGraph, after: int = 0) -> Timeline:
         to_ms=story.last_ms,
         position=story.position,
         is_over=story.is_over,
+        is_early=is_early,
         is_partial=story.is_partial,
         attempts=len(story.attempts),
         outcomes=dict(sorted(story.outcomes().items())),
@@ -89,7 +90,7 @@ def _stage(run: StageRun) -> StageTimes:
         stage=run.spec.stage_id,
         attempt=run.attempt,
         name=run.spec.name,
-        work=run.spec.work.value,
+        work=run.spec.work,
         partitions=run.spec.partitions,
         from_ms=run.from_ms,
         to_ms=run.to_ms,

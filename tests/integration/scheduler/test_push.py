@@ -240,21 +240,35 @@ async def until_ended(client, made, run=wide):
     await eventually(is_done)
 
 
-async def test_a_poll_is_answered_by_a_call_as_soon_as_there_is_work(scheduler, client):
-    async with scripted(scheduler.address, slots=4) as made:
+@pytest.fixture
+async def patient(store, tmp_path):
+    """A scheduler for executors that do not register again: it does not take one for dead that is slow."""
+    async with serving(store, tmp_path, sweep_interval_ms=200, executor_lease_ttl_ms=60_000) as running:
+        yield running
+
+
+@pytest.fixture
+async def its_client(patient):
+    client = Client(patient.address)
+    yield client
+    await client.close()
+
+
+async def test_a_poll_is_answered_by_a_call_as_soon_as_there_is_work(patient, its_client):
+    async with scripted(patient.address, slots=4) as made:
         assert (await made.poll()).will_call
         assert not made.answers
-        await client.submit("job-1")
+        await its_client.submit("job-1")
         await eventually(lambda: made.taken)
         (request,) = made.answers
         assert (request.list_number, len(request.answer.blobs)) == (1, 1)
-        await until_ended(client, made)
+        await until_ended(its_client, made)
         assert max(len(t.tasks) for request in made.answers for t in request.answer.task_sets) == 4
         assert len(made.answers) < WIDE, "tasks of a stage go together"
 
 
-async def test_an_answer_that_is_not_known_to_have_come_is_sent_again(scheduler, client):
-    async with scripted(scheduler.address) as made:
+async def test_an_answer_that_is_not_known_to_have_come_is_sent_again(patient, its_client):
+    async with scripted(patient.address) as made:
         seen = []
 
         async def lose(request, context):
@@ -264,16 +278,16 @@ async def test_an_answer_that_is_not_known_to_have_come_is_sent_again(scheduler,
 
         made.on_answer = lose
         await made.poll()
-        await client.submit("job-1")
-        await until_ended(client, made)
+        await its_client.submit("job-1")
+        await until_ended(its_client, made)
         assert (seen[0], seen[2]) == (seen[1], seen[3])
-        detail = await client.detail("job-1")
+        detail = await its_client.detail("job-1")
         assert [s.tasks_lost for s in detail.progress.stages] == [0, 0]
         assert {t.attempts for s in detail.progress.stages for t in s.tasks} == {1}
 
 
-async def test_an_executor_that_cannot_be_called_gets_its_work_with_its_polls(scheduler, client):
-    async with scripted(scheduler.address) as made:
+async def test_an_executor_that_cannot_be_called_gets_its_work_with_its_polls(patient, its_client):
+    async with scripted(patient.address) as made:
 
         async def refuse(request, context):
             del request
@@ -286,16 +300,16 @@ async def test_an_executor_that_cannot_be_called_gets_its_work_with_its_polls(sc
             if made.taken:
                 await made.finish()
             assert answer.will_call or answer.task_sets or answer.clean_ups
-            return (await client.detail("job-1")).progress.state == pb.SUCCESSFUL
+            return (await its_client.detail("job-1")).progress.state == pb.SUCCESSFUL
 
-        await client.submit("job-1")
+        await its_client.submit("job-1")
         await eventually(is_done)
-        detail = await client.detail("job-1")
+        detail = await its_client.detail("job-1")
         assert {t.successes for s in detail.progress.stages for t in s.tasks} == {1}
 
 
-async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_one(scheduler, client):
-    async with scripted(scheduler.address) as made:
+async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_one(patient, its_client):
+    async with scripted(patient.address) as made:
 
         async def be_another(request, context):
             del request
@@ -303,13 +317,13 @@ async def test_another_life_at_the_same_address_is_not_called_again_for_the_old_
 
         made.on_answer = be_another
         await made.poll()
-        await client.submit("job-1")
+        await its_client.submit("job-1")
         await eventually(lambda: made.answers)
         await asyncio.sleep(0.5)  # time enough for many calls, did each bring on the next
         assert len(made.answers) == 1
         made.on_answer = None
         await made.poll()
-        await until_ended(client, made)
+        await until_ended(its_client, made)
 
 
 async def test_a_push_executor_of_the_version_before_is_told_to_be_upgraded(scheduler):

@@ -386,10 +386,17 @@ def test_the_parts_of_a_bucket_are_no_smaller_than_what_each_of_them_reads_besid
     assert [(r.first_producer, r.end_producer) for r in event.reads if r.split_stage_id] == [(0, 2), (2, 4)]
 
 
+def test_the_parts_of_a_bucket_are_about_alike() -> None:
+    job = adaptive(exchange(1, 10, 3), merging(2, 3, reads=(1,), split=(1,), may_merge=False))
+    measure(job, 1, [[MIB, 7 * MIB, MIB]] * 10)
+    (event,) = laid(job)
+    assert [(r.first_producer, r.end_producer) for r in event.reads if r.split_stage_id] == [(0, 5), (5, 10)]
+
+
 @pytest.mark.parametrize(
     ("sizes", "split"),
     [
-        ([[MIB, 60 * MIB, MIB]] * 2, (1,)),
+        ([[MIB, 25 * MIB, MIB]] * 2, (1,)),
         ([[100 * MIB] * 3] * 4, (1,)),
         ([[MIB, 800 * MIB, MIB]], (1,)),
         ([[MIB, 200 * MIB, MIB]] * 4, ()),

@@ -416,6 +416,39 @@ async def test_who_looks_at_a_long_job_at_about_the_same_time_is_told_the_same(b
     assert (last["is_over"], last["state"]) == (True, "successful")
 
 
+async def test_who_wants_a_long_log_soon_gets_its_beginning_and_then_the_rest(backend, clock, monkeypatch):
+    jobs = store(backend, clock, "s1")
+    history = JobHistory(backend, jobs.recent)
+    timelines = Timelines(jobs, history, clock)
+    job = await running(jobs, 4)
+    for partition in range(4):
+        job = await step(jobs, job, [succeeded(1, partition, at_ms=20 + partition)])
+    assert not job.graph.is_active
+    pages = history.pages
+
+    async def slowly(*args, **kwargs):
+        async for page in pages(*args, **kwargs):
+            for entry in page:
+                clock.advance(400)
+                yield [entry]
+
+    monkeypatch.setattr(history, "pages", slowly)
+    first = json.loads(await timelines.as_json(JOB, soon=True))
+    assert (first["position"], first["is_early"], first.get("is_over", False)) == (2, True, False)
+    found, position = {}, 0
+    while True:
+        more = json.loads(await timelines.as_json(JOB, position, soon=True))
+        found |= {(bar["stage"], bar.get("partition", 0)): bar["outcome"] for bar in more["bars"]}
+        assert more["position"] > position
+        position = more["position"]
+        if not more.get("is_early"):
+            break
+    assert more["is_over"]
+    assert [outcome for (stage_id, _), outcome in sorted(found.items()) if stage_id == 1] == ["successful"] * 4
+    elsewhere = Timelines(jobs, JobHistory(backend, jobs.recent), clock)
+    assert json.loads(await elsewhere.as_json(JOB))["outcomes"] == more["outcomes"]
+
+
 async def test_a_long_job_that_ends_while_its_timeline_is_read_is_told_as_ended(backend, clock, monkeypatch):
     monkeypatch.setattr("onager.scheduler.api.timeline.story.MOST_BARS", 1)
     jobs = store(backend, clock, "s1")
@@ -442,12 +475,12 @@ async def test_who_waits_for_a_story_that_broke_off_gets_a_new_one(backend, cloc
     stories, broken = [], asyncio.Event()
     follow = Timelines._follow
 
-    async def break_off_once(self, story, job):
+    async def break_off_once(self, story, job, until_s):
         stories.append(story)
         if len(stories) == 1:
             await broken.wait()
             raise RuntimeError("in the middle of a batch")
-        await follow(self, story, job)
+        await follow(self, story, job, until_s)
 
     monkeypatch.setattr(Timelines, "_follow", break_off_once)
     first, second = (asyncio.create_task(timelines.get(JOB)) for _ in range(2))

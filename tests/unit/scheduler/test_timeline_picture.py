@@ -6,10 +6,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from onager.errors import InvalidRequestError
-from onager.execution_graph import FailureKind, JobCancelled
+from onager.execution_graph import FailureKind, JobCancelled, StageWork
 from onager.ids import JobId
+from onager.protocol import onager_pb2 as pb
 from onager.scheduler.api.exports import JobExports
-from onager.scheduler.api.timeline import timeline_of
+from onager.scheduler.api.timeline import Story, timeline_of
 from onager.scheduler.api.timeline.picture import picture
 from onager.scheduler.jobs.blobs import BlobStore
 from onager.scheduler.jobs.history import JobHistory
@@ -70,11 +71,24 @@ def test_a_job_with_many_attempts_is_a_picture_of_how_busy_executors_were():
     assert len(svg) < 600_000
 
 
+@pytest.mark.parametrize("work", StageWork)
+def test_stages_of_every_kind_of_work_are_told_and_drawn(work):
+    job = planned(stage(1, 1, kind="result"))
+    job.launch("a")
+    told(job, story=(story := Story(job.graph)))
+    story.stage_runs = [replace(run, spec=replace(run.spec, work=work)) for run in story.stage_runs]
+    now = timeline_of(story, job.graph)
+    assert {each.work for each in now.stages} == {work}
+    assert "a" in texts(picture(now))
+
+
 async def test_what_can_be_exported_comes_in_pieces_and_nothing_else_can(backend, clock):
     jobs = store(backend, clock, "s1")
     await running(jobs, 3)
     exports = JobExports(jobs, JobHistory(backend, jobs.recent), BlobStore(backend), clock)
-    svg = b"".join([piece async for piece in exports.export(JobId("job-1"), "timeline-svg")])
+    svg = b"".join(
+        [piece async for piece in exports.export(JobId("job-1"), pb.ExportJobRequest(format="timeline-svg"))]
+    )
     assert "stage 1" in texts(svg)
     with pytest.raises(InvalidRequestError, match="timeline-svg"):
-        _ = [piece async for piece in exports.export(JobId("job-1"), "timeline-png")]
+        _ = [piece async for piece in exports.export(JobId("job-1"), pb.ExportJobRequest(format="timeline-png"))]
