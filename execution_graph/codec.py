@@ -34,6 +34,7 @@ from onager.execution_graph.events import (
     FeedEvent,
     JobPlanned,
     PipelineAbandoned,
+    PlanSummary,
     ReplanBegun,
     ReplanGivenUp,
     StageLaidOut,
@@ -45,7 +46,7 @@ from onager.execution_graph.graph import ExecutionGraph
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 
-SCHEMA_MAJOR = 6
+SCHEMA_MAJOR = 7
 """The newest major version that this module reads."""
 SPECULATION_MAJOR = 2
 """The version of records that hold second attempts."""
@@ -57,7 +58,9 @@ REPLANNED_MAJOR = 5
 """The version of records of jobs whose rest was planned again."""
 FEED_MAJOR = 6
 """The version of records with growing stages."""
-_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0}
+TABLES_MAJOR = 7
+"""The version of records of jobs that write directories by columns."""
+_MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0, 7: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
 _PORTION = 500
@@ -171,7 +174,13 @@ def _has_second_attempts(stage: Stage) -> bool:
     return bool(stage.ledger.speculated or (isinstance(stage, RunningStage) and stage.speculatable))
 
 
+def _is_partitioned(plan: PlanSummary | None) -> bool:
+    return plan is not None and plan.sink is not None and bool(plan.sink.partition_by)
+
+
 def _major_of_graph(graph: ExecutionGraph) -> int:
+    if _is_partitioned(graph.plan):
+        return TABLES_MAJOR
     if any(s.spec.work is StageWork.FEED for s in graph.stages):
         return FEED_MAJOR
     if graph.replans:
@@ -188,6 +197,8 @@ def _was_cut_short(stage: Stage) -> bool:
 
 
 def _major_of_event(event: Event) -> int:
+    if isinstance(event, JobPlanned) and _is_partitioned(event.summary):
+        return TABLES_MAJOR
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
         return FEED_MAJOR
     if isinstance(event, ReplanBegun | StageReplanned | ReplanGivenUp):

@@ -124,6 +124,8 @@ class SinkSpec:
     format: str
     mode: Literal["error", "overwrite", "append"]
     options: tuple[tuple[str, str], ...] = ()
+    partition_by: Annotated[tuple[str, ...], SPARSE] = ()
+    """The columns that become directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -320,6 +320,9 @@ def submit(
     output_option: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="Option of Spark's writer for --output.")
     ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns of --output that become directories, with commas.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's id, and do not wait.")] = False,
     output_format: Annotated[
         str, typer.Option("-o", "--output-format", metavar="table|json|csv|arrow=FILE", help="How to print the result.")
@@ -335,6 +338,8 @@ def submit(
         fail("--arg needs --py: it is an argument of the function", ExitCode.USAGE)
     if output_option and output is None:
         fail("--output-option needs --output DIR", ExitCode.USAGE)
+    if partition_by and output is None:
+        fail("--partition-by needs --output DIR", ExitCode.USAGE)
     if not output_format.startswith("arrow="):
         one_of("-o", output_format, ("table", "json", "csv", "arrow=FILE"))
     run(
@@ -354,6 +359,7 @@ def submit(
             format=format,
             mode=mode,
             output_options=pairs("--output-option", output_option or []),
+            partition_by=partition_by.split(",") if partition_by else (),
             is_detached=detach,
             output_format=output_format,
         )

@@ -86,11 +86,13 @@ class OnagerClient:
         mode: str = "error",
         py_files: Sequence[PathLike] = (),
         output_options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
     ) -> JobHandle:
         """Submit a script of SQL statements, the last of which is the query, and return the job.
 
         *views* gives names to datasets. With *output*, the result is written there as a dataset of *format* (parquet,
-        csv, json, orc); *mode* says what to do if one exists (error, overwrite, append).
+        csv, json, orc); *mode* says what to do if one exists (error, overwrite, append); *partition_by* names columns
+        that become directories, as in Hive (``k=1/d=2026-01-31``).
         """
         spec = job_spec(
             sql=text,
@@ -98,7 +100,7 @@ class OnagerClient:
             views=views or {},
             conf=conf or {},
             py_files=py_files,
-            sink=None if output is None else sink_message(output, format, mode, output_options or {}),
+            sink=None if output is None else sink_message(output, format, mode, output_options or {}, partition_by),
         )
         return self.submit(spec)
 
@@ -115,6 +117,7 @@ class OnagerClient:
         format: str = "parquet",  # noqa: A002 - Spark's own word for it
         mode: str = "error",
         output_options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
     ) -> JobHandle:
         """Submit a function that takes the session, and *args* by keyword, and returns a DataFrame.
 
@@ -129,7 +132,7 @@ class OnagerClient:
             views=views or {},
             conf=conf or {},
             py_files=py_files,
-            sink=None if output is None else sink_message(output, format, mode, output_options or {}),
+            sink=None if output is None else sink_message(output, format, mode, output_options or {}, partition_by),
         )
         return self.submit(spec)
 

@@ -161,7 +161,14 @@ FIELD_LIMITS: Final[Mapping[str, Mapping[str, Limit]]] = {
     },
     "PyFile": {"name": LINE, "content": CODE},
     "View": {"name": LINE, "path": Text(64 * KIB), "format": WORD, "options": OPTIONS},
-    "Sink": {"path": PATH, "format": WORD, "mode": WORD, "options": OPTIONS, "schema_json": Text(8 * MIB)},
+    "Sink": {
+        "path": PATH,
+        "format": WORD,
+        "mode": WORD,
+        "options": OPTIONS,
+        "schema_json": Text(8 * MIB),
+        "partition_by": Many(100, Text(1_024)),
+    },
     "GetJobRequest": {
         "job_id": ID,
         "stage_id": PLAIN,

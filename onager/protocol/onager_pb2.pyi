@@ -91,7 +91,7 @@ class PyFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Sink(_message.Message):
-    __slots__ = ("path", "format", "mode", "options", "schema_json")
+    __slots__ = ("path", "format", "mode", "options", "schema_json", "partition_by")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -104,12 +104,14 @@ class Sink(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_BY_FIELD_NUMBER: _ClassVar[int]
     path: str
     format: str
     mode: str
     options: _containers.ScalarMap[str, str]
     schema_json: str
-    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ...) -> None: ...
+    partition_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, path: _Optional[str] = ..., format: _Optional[str] = ..., mode: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., schema_json: _Optional[str] = ..., partition_by: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("sql", "python", "name", "views", "conf", "py_files", "sink")

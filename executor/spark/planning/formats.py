@@ -94,7 +94,7 @@ def _canonical(key: str) -> str:
 def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose: str, *, is_written: bool) -> None:
     """Raise `PlanningError` for the first option that has no effect when files of *file_format* are read or written."""
     wrong = _WRITING_ALONE if not is_written else _READING_ALONE
-    names = _names(jvm, _LISTED[file_format]) + ([] if is_written else _names(jvm, _OF_FILES))
+    names = _names(jvm, _LISTED[file_format]) + (["maxRecordsPerFile"] if is_written else _names(jvm, _OF_FILES))
     known = {name.lower(): name for name in names if name.lower() not in wrong[file_format]}
     if not is_written:
         known |= {name: name for name in _READING_FILES}
@@ -110,9 +110,9 @@ def check_options(jvm: Jvm, file_format: str, options: Mapping[str, str], whose:
 
 def _advice(name: str, known: Mapping[str, str], wrong: frozenset[str], *, is_written: bool) -> str:
     if name == "partitionby":
-        return ": results are not partitioned into directories; leave it out"
-    if name in {"maxrecordsperfile", "bucketby", "sortby"}:
-        return ": each partition of the result is one file; set their number with REPARTITION(n) in the query"
+        return ": name the columns with --partition-by"
+    if name in {"bucketby", "sortby"}:
+        return ": a dataset has no buckets; set the number of its files with REPARTITION(n) in the query"
     if name == "path":
         return ": the path is not given as an option"
     if name in wrong:
@@ -139,7 +139,7 @@ def completed(sink: pb.Sink, schema_json: str) -> pb.Sink:
     options = merged(WRITTEN_WITH.get(sink.format, {}), sink.options)
     if sink.format == "csv" and len(fields) == 1 and not says(options, "nullValue"):
         options["nullValue"] = NULL_OF_ONE_COLUMN
-    return pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=options)
+    return pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=options, partition_by=sink.partition_by)
 
 
 def _no_way_back(file_format: str, data_type: object) -> str:

@@ -24,6 +24,7 @@ from onager.executor.spark.planning.job_session import (
     planned_settings,
     register_views,
 )
+from onager.executor.spark.planning.partitioned import partitioned
 from onager.executor.spark.planning.sizing import (
     CUT_SETTINGS,
     feed_from_files,
@@ -196,10 +197,11 @@ def _query(
         # A sink in a statement is written with Spark's defaults; a sink of the job is written without loss.
         sink = completed(sink, schema) if said is None else sink
         check_target(sink, private)
-        check_appended(
-            pb.Sink(path=sink.path, format=sink.format, mode=sink.mode, options=sink.options, schema_json=schema)
-        )
-    return replace(query, sink=sink)
+        described = pb.Sink(schema_json=schema)
+        described.MergeFrom(sink)
+        check_appended(described)
+        frame = partitioned(frame, sink)
+    return replace(query, frame=frame, sink=sink)
 
 
 def _frame(spec: pb.JobSpec, session: SparkSession, call_function: CallFunction, until_planned: ExitStack) -> _Query:
