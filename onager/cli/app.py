@@ -217,6 +217,10 @@ def executor(
         bool | None,
         typer.Option("--exchange-shared", help="The path is a volume that all machines of the Spark cluster share."),
     ] = None,
+    warehouse: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Tables without a location.", show_default="warehouse beside --exchange-dir"),
+    ] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     executor_id: Annotated[
         str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
@@ -270,6 +274,7 @@ def executor(
         "slots": slots,
         "exchange_dir": exchange_dir,
         "exchange_shared": exchange_shared,
+        "warehouse": warehouse,
         "executor_id": executor_id,
         "mode": mode,
         "listen": listen,

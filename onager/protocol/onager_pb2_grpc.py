@@ -1019,6 +1019,11 @@ class OnagerExecutorGatewayStub:
                 request_serializer=onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.SerializeToString,
                 response_deserializer=onager_dot_protocol_dot_onager__pb2.BlobChunk.FromString,
                 _registered_method=True)
+        self.ReadCatalog = channel.unary_unary(
+                '/onager.v1.OnagerExecutorGateway/ReadCatalog',
+                request_serializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.SerializeToString,
+                response_deserializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.FromString,
+                _registered_method=True)
         self.AwaitAsks = channel.unary_unary(
                 '/onager.v1.OnagerExecutorGateway/AwaitAsks',
                 request_serializer=onager_dot_protocol_dot_onager__pb2.AwaitAsksRequest.SerializeToString,
@@ -1069,6 +1074,13 @@ class OnagerExecutorGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadCatalog(self, request, context):
+        """Records of the catalog, all at one revision: what planning reads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AwaitAsks(self, request, context):
         """Waits up to wait_ms for what schedulers ask of this executor besides tasks, and brings answers to earlier asks.
         """
@@ -1110,6 +1122,11 @@ def add_OnagerExecutorGatewayServicer_to_server(servicer, server):
                     servicer.FetchBlob,
                     request_deserializer=onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.FromString,
                     response_serializer=onager_dot_protocol_dot_onager__pb2.BlobChunk.SerializeToString,
+            ),
+            'ReadCatalog': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadCatalog,
+                    request_deserializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.FromString,
+                    response_serializer=onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.SerializeToString,
             ),
             'AwaitAsks': grpc.unary_unary_rpc_method_handler(
                     servicer.AwaitAsks,
@@ -1259,6 +1276,33 @@ class OnagerExecutorGateway:
             '/onager.v1.OnagerExecutorGateway/FetchBlob',
             onager_dot_protocol_dot_onager__pb2.FetchBlobRequest.SerializeToString,
             onager_dot_protocol_dot_onager__pb2.BlobChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadCatalog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/onager.v1.OnagerExecutorGateway/ReadCatalog',
+            onager_dot_protocol_dot_onager__pb2.ReadCatalogRequest.SerializeToString,
+            onager_dot_protocol_dot_onager__pb2.ReadCatalogResponse.FromString,
             options,
             channel_credentials,
             insecure,

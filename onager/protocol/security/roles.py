@@ -62,6 +62,7 @@ _BY_SERVICE: Final = {
         "FetchBlob": _EXECUTORS,
         "DeregisterExecutor": _EXECUTORS,
         "AwaitAsks": _EXECUTORS,
+        "ReadCatalog": _EXECUTORS,
     },
     "OnagerExecutor": {"AnswerPoll": _SCHEDULERS},
     "OnagerReplica": {"Forward": _SCHEDULERS, "Attend": _SCHEDULERS, "AskExecutors": _SCHEDULERS},
