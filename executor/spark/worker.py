@@ -78,7 +78,8 @@ class SparkWorker:
     ) -> None:
         """*warehouse*: where tables without a location lie; empty: as Spark is set.
 
-        *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log."""
+        *planning_timeout_s*: the default limit for the function of a job; 0: none. *logs* gets what tasks log.
+        """
         self._executor_id = executor_id
         self._clock = clock
         self._exchange_dir = exchange_dir
@@ -120,6 +121,8 @@ class SparkWorker:
             pb.PUBLISH: self._publish,
             pb.REPLAN: self._replan,
         }
+        # A Hive metastore that the executor was given.
+        self._has_own_catalog = self._spark.conf.get("spark.sql.catalogImplementation") != "in-memory"
         self._functions = FunctionCalls(self._spark, self._processes, planning_timeout_s)
         self._tree = ProcessTree()
         self._control = ControlTasks(self._runner.kernel, actions, clock, logs)
@@ -281,7 +284,7 @@ class SparkWorker:
             ),
             private=self._private,
             may_grow=task_set.may_grow,
-            catalog=assignment.catalog,
+            catalog=None if self._has_own_catalog else assignment.catalog,
         )
         return times.success(outcome)
 

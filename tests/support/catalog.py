@@ -30,7 +30,7 @@ class MemoryCatalog:
             if self.before_read is not None:
                 self.before_read(request)
             found.set_result(self._answer(request))
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - the reader has it
             found.set_exception(e)
         return found
 

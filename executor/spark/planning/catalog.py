@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ class PlanningCatalog:
         """A session over this catalog, like the one that it was made with otherwise."""
         return SparkSession(self._base.sparkContext, self._java.session)
 
-    def __enter__(self) -> "PlanningCatalog":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -73,7 +73,7 @@ class PlanningCatalog:
         return self._java.other_catalog(parsed)
 
     def settle(self) -> None:
-        """Raise `CatalogMovedError` unless all that was read is of one revision, and the error of a read that failed."""
+        """Raise `CatalogMovedError` unless all that was read is of one revision, or the error of a failed read."""
         is_settled = self._java.is_of_one_revision()
         if self._error is not None:
             raise self._error

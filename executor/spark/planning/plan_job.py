@@ -192,7 +192,7 @@ def _with_changes(outcome: pb.PlanOutcome, changes: pb.CatalogChanges | None) ->
         outcome.catalog.CopyFrom(changes)
         if (size := outcome.ByteSize()) > MAX_PLAN_BYTES:
             raise UnsupportedPlanError(
-                f"a plan and changes of the catalog of {size:,} bytes, more than the {MAX_PLAN_BYTES:,} that fit a message",
+                f"a plan and changes of the catalog of {size:,} bytes, more than the {MAX_PLAN_BYTES:,} of a message",
                 "make fewer changes in one job, and the others in jobs of their own",
                 runs_whole=False,
             )
