@@ -38,7 +38,10 @@ SCRIPTS: dict[str, list[str]] = {
     "tables": [
         "CREATE TABLE plain (a INT NOT NULL, b STRING DEFAULT 'x', c DECIMAL(10, 2), d VARCHAR(5), e CHAR(3))",
         "CREATE TABLE IF NOT EXISTS plain (z INT)",
-        "CREATE TABLE buckets (k INT, s STRUCT<a: INT, b: ARRAY<STRING>>) USING orc CLUSTERED BY (k) SORTED BY (k) INTO 4 BUCKETS",
+        (
+            "CREATE TABLE buckets (k INT, s STRUCT<a: INT, b: ARRAY<STRING>>) USING orc CLUSTERED BY (k) SORTED "
+            "BY (k) INTO 4 BUCKETS"
+        ),
         "CREATE TABLE lower (name STRING COLLATE UTF8_LCASE, `Mixed Case` INT) USING parquet",
         "CREATE TABLE commas USING csv OPTIONS (header 'true', inferSchema 'true', sep ',') LOCATION '{data}/people'",
         "CREATE TABLE copy LIKE plain USING json LOCATION '{data}/copy'",
@@ -83,7 +86,10 @@ SCRIPTS: dict[str, list[str]] = {
     "partitions": [
         SALES,
         "SHOW PARTITIONS sales",
-        "ALTER TABLE sales ADD PARTITION (country = 'DE', day = '2025-01-01') LOCATION '{data}/sales/country=DE/day=2025-01-01'",
+        (
+            "ALTER TABLE sales ADD PARTITION (country = 'DE', day = '2025-01-01') LOCATION "
+            "'{data}/sales/country=DE/day=2025-01-01'"
+        ),
         "ALTER TABLE sales ADD IF NOT EXISTS PARTITION (country = 'DE', day = '2025-01-01')",
         "SELECT * FROM sales",
         "MSCK REPAIR TABLE sales",
@@ -95,13 +101,19 @@ SCRIPTS: dict[str, list[str]] = {
         "SELECT day, sum(id) FROM sales GROUP BY day",
         "DESCRIBE EXTENDED sales PARTITION (country = 'FR', day = '2025-01-03')",
         "SHOW TABLE EXTENDED LIKE 'sales' PARTITION (country = 'FR', day = '2025-01-03')",
-        "ALTER TABLE sales DROP PARTITION (country = 'DE')",
+        "ALTER TABLE sales DROP PARTITION (country = 'DE', day = '2025-01-01')",
         "SHOW PARTITIONS sales",
         "ALTER TABLE sales RECOVER PARTITIONS",
-        "ALTER TABLE sales PARTITION (country = 'FR', day = '2025-01-03') RENAME TO PARTITION (country = 'NL', day = '2025-01-03')",
+        (
+            "ALTER TABLE sales PARTITION (country = 'FR', day = '2025-01-03') RENAME TO PARTITION (country = "
+            "'NL', day = '2025-01-03')"
+        ),
         "SHOW PARTITIONS sales",
         "SELECT * FROM sales",
-        "ALTER TABLE sales PARTITION (country = 'NL', day = '2025-01-03') SET LOCATION '{data}/sales/country=DE/day=2025-01-02'",
+        (
+            "ALTER TABLE sales PARTITION (country = 'NL', day = '2025-01-03') SET LOCATION "
+            "'{data}/sales/country=DE/day=2025-01-02'"
+        ),
         "SELECT * FROM sales",
         "ALTER TABLE sales ADD PARTITION (country = 'a/b=c d', day = '2025-02-01')",
         "SHOW PARTITIONS sales",
@@ -125,7 +137,10 @@ SCRIPTS: dict[str, list[str]] = {
     ],
     "views": [
         "CREATE TABLE people USING csv OPTIONS (header 'true', inferSchema 'true') LOCATION '{data}/people'",
-        "CREATE VIEW names (who COMMENT 'a name', n) COMMENT 'few' TBLPROPERTIES (p = '1') AS SELECT name, count(*) AS c FROM people GROUP BY name",
+        (
+            "CREATE VIEW names (who COMMENT 'a name', n) COMMENT 'few' TBLPROPERTIES (p = '1') AS SELECT name, "
+            "count(*) AS c FROM people GROUP BY name"
+        ),
         "CREATE OR REPLACE VIEW more AS SELECT who FROM names WHERE n > 0",
         "SELECT * FROM more",
         "DESCRIBE EXTENDED names",
@@ -247,7 +262,7 @@ def test_refuses_what_plain_spark_refuses(
     people = f"CREATE TABLE people USING csv OPTIONS (header 'true') LOCATION '{data}/people'"
     catalog.commit(executor.plan_sql(people, conf={}))
     plain.sql(people)
-    with pytest.raises(PySparkException) as expected:
+    with pytest.raises(PySparkException) as expected:  # noqa: PT012 - one of them is refused
         for each in text.split("; "):
             plain.sql(each)
     with pytest.raises(type(expected.value)) as refused:

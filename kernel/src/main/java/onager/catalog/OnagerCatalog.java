@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import onager.failure.RefusedException;
 import onager.plan.Guard;
@@ -364,10 +365,12 @@ public final class OnagerCatalog implements ExternalCatalog {
             boolean ignoreIfNotExists, boolean purge, boolean retainData) {
         checkMayChange();
         TableRecord table = existing(database, name);
-        if (!ignoreIfNotExists) {
-            requirePartitions(table, specs);
+        var found = Seqs.list(specs).stream().collect(Collectors.toMap(each -> each, each -> table.matching(records, Option.apply(each))));
+        var missing = Seqs.list(specs).stream().filter(each -> found.get(each).isEmpty()).toList();
+        if (!missing.isEmpty() && !ignoreIfNotExists) {
+            throw CatalogErrors.noPartitions(database, name, missing);
         }
-        Seqs.list(specs).stream().map(table::path).filter(table.partitions(records)::containsKey).toList()
+        found.values().stream().flatMap(Collection::stream).map(each -> table.path(each.spec())).distinct().toList()
                 .forEach(path -> table.change(records, path, null, !ignoreIfNotExists));
     }
 
