@@ -241,9 +241,12 @@ class QueryTools:
         """Return the simple class name of the first node in *classes*, or ""."""
         return str(self._queries.firstOf(plan, ",".join(sorted(classes))))
 
-    def input_bytes(self, plan: JavaObject) -> int:
-        """Return how many bytes a query reads; -1 if a source does not say."""
-        return int(self._queries.inputBytes(plan))
+    def input_bytes(self, plan: JavaObject, *, is_optimized: bool) -> int:
+        """Return how many bytes a query reads; -1 if a source does not say.
+
+        Unless it *is_optimized*, partitioned tables count as very large: it is not known which partitions it needs.
+        """
+        return int(self._queries.inputBytes(plan, is_optimized))
 
 
 class PlanTools:

@@ -329,7 +329,7 @@ class _Planning:
         # A command, such as SHOW TABLES, has already run; this is its rows.
         self._analyzed = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001  (PySpark shows it as text alone)
         self._input_bytes = QueryTools(self._jvm).input_bytes
-        self._analyzed_bytes = self._input_bytes(self._analyzed)
+        self._analyzed_bytes = self._input_bytes(self._analyzed, is_optimized=False)
         # The size of a Python data source is not known.
         self._paged = PagedSources(self._jvm, self._analyzed) if may_grow and self._analyzed_bytes < 0 else None
 
@@ -343,7 +343,7 @@ class _Planning:
         if is_fused(conf, self._analyzed_bytes):
             return True
         optimized = self._whole._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
-        return is_fused(conf, self._input_bytes(optimized))
+        return is_fused(conf, self._input_bytes(optimized, is_optimized=True))
 
     @cached_property
     def _whole(self) -> DataFrame:
@@ -394,7 +394,7 @@ class _Planning:
         own = planned_settings(self._session)
         with changed_settings(self._session, own, CUT_SETTINGS):
             execution = self._execution().queryExecution()
-            input_bytes = self._input_bytes(execution.optimizedPlan())
+            input_bytes = self._input_bytes(execution.optimizedPlan(), is_optimized=True)
             with changed_settings(self._session, own, sizes(spec.conf, own, input_bytes, cluster_slots)):
                 self._plan = execution.executedPlan()
                 parallel_sort_bytes = setting_bytes(spec.conf, SORT_PARALLEL_FROM_BYTES)

@@ -204,7 +204,8 @@ ERRORS = [
     "USE nowhere; SELECT 1",
 ]
 TOLD_OTHERWISE = re.compile(
-    r"-[0-9a-f]{16}(?=[/\s']|$)|(?<=Created Time)[^\n]*|(?<=Create Time)[^\n]*|transient_lastDdlTime=\d+|(?<=Last Access)[^\n]*|#\d+L?|(?<=Created By)[^\n]*"
+    r"-[0-9a-f]{16}(?=[/\s']|$)|#\d+L?|transient_lastDdlTime=\d+"
+    r"|(?<=Created Time)[^\n]*|(?<=Create Time)[^\n]*|(?<=Last Access)[^\n]*|(?<=Created By)[^\n]*"
 )
 """Times, the ids in the places of managed tables, and those of columns."""
 
