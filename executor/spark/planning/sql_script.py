@@ -115,7 +115,7 @@ LOOKED_UP = (
 """The classes of Spark that this module recognises by name."""
 ADVICE = (
     "before the last statement only SET, RESET, USE, variables, and statements about databases, tables, views and "
-    "functions are allowed; the last one may also be a query, SHOW, DESCRIBE or EXPLAIN, or "
+    "functions are allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, such a statement, or "
     "INSERT OVERWRITE DIRECTORY … USING"
 )
 DATA_ADVICE = (

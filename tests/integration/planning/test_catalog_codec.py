@@ -56,8 +56,8 @@ STORAGE = st.fixed_dictionaries(
 COLUMN_STATS = st.fixed_dictionaries(
     {"c.version": st.just("2")},
     optional={
-        "c.distinctCount": st.integers(0, 2**70).map(str),
-        "c.nullCount": st.integers(0, 2**70).map(str),
+        "c.distinctCount": st.integers(0, 2**63 - 1).map(str),
+        "c.nullCount": st.integers(0, 2**63 - 1).map(str),
         "c.min": TEXT,
         "c.max": TEXT,
         "c.avgLen": st.integers(0, 2**62).map(str),

@@ -2,6 +2,7 @@ package onager.catalog;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
+import java.net.URLDecoder;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -30,6 +31,7 @@ final class Records {
     private final Map<String, Map<String, Long>> listed = new TreeMap<>();
     private int asked = 0; // requests for records or lists; pages never change
     private int settled = 1; // so many requests read what was there at once
+    private boolean hasMoved = false;
 
     Records(CatalogReads reads) {
         this.reads = reads;
@@ -48,7 +50,7 @@ final class Records {
     }
 
     static String decoded(String part) {
-        return java.net.URLDecoder.decode(part.replace("+", "%2B"), StandardCharsets.UTF_8);
+        return URLDecoder.decode(part.replace("+", "%2B"), StandardCharsets.UTF_8);
     }
 
     /** Returns the record *key*, and reads *others* with it. */
@@ -74,20 +76,13 @@ final class Records {
                 JsonNode value = value(each);
                 found.put(each.path("key").asText(), new Stored(value, value == null ? 0 : each.path("revision").asLong()));
             }
-            boolean isPart = answer.path("truncated").asBoolean();
             for (String key : some) {
-                if (!found.containsKey(key) && isPart) {
-                    continue;
-                }
                 Stored stored = found.getOrDefault(key, new Stored(null, 0));
                 known.put(key, stored);
                 missing.remove(key);
                 if (!key.startsWith(PAGES)) {
                     see(key, stored.revision);
                 }
-            }
-            if (isPart && found.isEmpty()) {
-                throw new RefusedException("the record " + some.get(0) + " of the catalog is too large to be read");
             }
         }
     }
@@ -111,8 +106,14 @@ final class Records {
     private void see(String key, long revision) {
         Long before = seen.putIfAbsent(key, revision);
         if (before != null && before != revision) {
-            throw new CatalogMoved(key);
+            throw moved(key);
         }
+    }
+
+    /** Returns the exception for *key*, which is not as it was; from now on this planning cannot be saved, whoever catches that. */
+    CatalogMoved moved(String key) {
+        hasMoved = true;
+        return new CatalogMoved(key);
     }
 
     /** Returns the names below *prefix*, which ends with a slash, in their order. */
@@ -144,8 +145,8 @@ final class Records {
      * last read.
      */
     boolean isOfOneRevision() {
-        if (asked <= settled) {
-            return true;
+        if (hasMoved || asked <= settled) {
+            return !hasMoved;
         }
         int upTo = asked;
         var keys = new ArrayList<>(seen.keySet());

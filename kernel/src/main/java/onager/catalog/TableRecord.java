@@ -53,7 +53,7 @@ final class TableRecord {
             for (String key : keys) {
                 JsonNode page = records.get(key).value();
                 if (page == null) {
-                    throw new CatalogMoved(key); // merged into another page since the table's record was read
+                    throw records.moved(key); // merged into another page since the table's record was read
                 }
                 page.properties().forEach(each -> {
                     if (each.getValue().isNull()) {
