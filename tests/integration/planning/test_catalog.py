@@ -1,12 +1,14 @@
 """Jobs that are planned with a catalog: what they read of it, what they change, and what they leave alone."""
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
+import pyspark
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.functions import count
@@ -15,6 +17,7 @@ from pyspark.sql.functions import sum as sum_
 from onager.errors import CatalogConflictError, PlanningError, SideEffectError, VersionMismatchError
 from onager.executor.spark import plan_codec
 from onager.executor.spark.kernel import jvm_context
+from onager.executor.spark.kernel_build import find_javac
 from onager.protocol import onager_pb2 as pb
 from tests.integration.planning.catalogs import planned_with
 from tests.support.catalog import MemoryCatalog
@@ -152,6 +155,47 @@ def test_a_partition_in_a_private_directory_is_not_read(
             executor.plan_sql("SELECT count(*) FROM sales WHERE region = 9", conf={})
     finally:
         conf.remove("spark.onager.privatePaths")
+
+
+TOTAL = """
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.expressions.MutableAggregationBuffer;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+public class OnagerTestTotal extends org.apache.spark.sql.expressions.UserDefinedAggregateFunction {
+    private static final StructType ONE = new StructType().add("v", DataTypes.LongType);
+    @Override public StructType inputSchema() { return ONE; }
+    @Override public StructType bufferSchema() { return ONE; }
+    @Override public DataType dataType() { return DataTypes.LongType; }
+    @Override public boolean deterministic() { return true; }
+    @Override public void initialize(MutableAggregationBuffer to) { to.update(0, 0L); }
+    @Override public void update(MutableAggregationBuffer to, Row row) { to.update(0, to.getLong(0) + row.getLong(0)); }
+    @Override public void merge(MutableAggregationBuffer to, Row row) { to.update(0, to.getLong(0) + row.getLong(0)); }
+    @Override public Object evaluate(Row row) { return row.getLong(0); }
+}
+"""
+
+
+def test_a_function_by_class_goes_with_the_stages(
+    executor: OneExecutor, catalog: MemoryCatalog, sales: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "OnagerTestTotal.java"
+    source.write_text(TOTAL)
+    jars = str(Path(pyspark.__file__).parent / "jars" / "*")
+    subprocess.run([str(find_javac()), "-nowarn", "-cp", jars, "-d", str(tmp_path), str(source)], check=True)
+    jvm = executor.spark.sparkContext._jvm
+    jvm.Thread.currentThread().getContextClassLoader().addURL(jvm.java.io.File(str(tmp_path)).toURI().toURL())
+    commit(
+        executor,
+        catalog,
+        "CREATE FUNCTION total AS 'OnagerTestTotal'; "
+        "CREATE VIEW totals AS SELECT region, total(id) AS t FROM sales GROUP BY region",
+    )
+    expected = [(region, sum(i for i in range(400) if i % 4 == region)) for region in range(4)]
+    assert rows(executor, "SELECT * FROM totals", CUT) == expected
+    assert len(executor.plan_sql("SELECT * FROM totals", conf=CUT).stages) == 2
 
 
 def test_python_functions_read_tables_and_change_nothing(
