@@ -30,11 +30,9 @@ def check_catalog(store: StoreContents, found: Findings) -> None:
     for key, item in keys.items():
         if (parsed := CatalogKey.parsed(key)) is not None:
             record = found.read(_CATALOG, key, partial(read_record, parsed, item.value, f"Catalog/{key}"))
-            if parsed.name and (database := CatalogKey("databases", parsed.database)).database != DEFAULT_DATABASE:
-                if str(database) not in keys:
-                    found.error(
-                        "missing", _CATALOG, str(database), f"{parsed.told()} is in a database without a record"
-                    )
+            database = str(CatalogKey("databases", parsed.database))
+            if parsed.name and parsed.database != DEFAULT_DATABASE and database not in keys:
+                found.error("missing", _CATALOG, database, f"{parsed.told()} is in it, and it has no record")
             if record is not None and parsed.root == "tables":
                 _check_table(key, record, tables, pages, store, found)
         elif parsed_page_key(key) is None and key != MARK_KEY:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onager.errors import OnagerError, PlanningError, StateCorruptError, UnsupportedPlanError
+from onager.exchange_layout import local_path
 from onager.protocol import onager_pb2 as pb
 from onager.scheduler.catalog.records import (
     MAX_PARTITION_BYTES,
@@ -81,10 +82,10 @@ class CatalogChanges:
             if put.record is not None:
                 yield from _locations(put.record["spark"])
         for change in self.partitions:
-            below = f"{change.location.rstrip('/')}/"
+            below = f"{local_path(change.location).rstrip('/')}/"
             for partition in change.entries.values():
                 for place in _locations(partition or {}):
-                    if not place.startswith(below) or ".." in place:
+                    if not local_path(place).startswith(below) or ".." in place:
                         yield place
 
 

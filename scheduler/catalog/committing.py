@@ -36,6 +36,8 @@ MAX_BYTES: Final = 448 * 1024
 """What of a transaction the catalog may take: the rest is for the end of the job."""
 _MAX_BEFORE: Final = 56
 """Pages stored before a transaction: each takes a condition of it."""
+_PARTITION_BYTES: Final = 300
+"""What a partition takes, about."""
 _TRIES: Final = 20
 _CATALOG: Final = Keyspace.Catalog
 
@@ -60,8 +62,8 @@ class CatalogCommits:
         If the transaction fails because of what it expects of the catalog, call it again. Errors as in `merge`.
         """
         found, pages = await self._read(changes)
-        size = sum(map(len, pages.values()))
-        merged = await apart(size, merge, changes, found, pages)
+        partitions = sum(map(len, (*pages.values(), *(change.entries for change in changes.partitions))))
+        merged = await apart(partitions * _PARTITION_BYTES, merge, changes, found, pages)
         expect = {(_CATALOG, key): 0 if each is None else each.revision for key, each in found.items()}
         ops: list[Op] = [
             Delete(_CATALOG, key) if value is None else Put(_CATALOG, key, value)

@@ -476,7 +476,7 @@ class JobStore:
             raise StateCorruptError(f"what the job changes in the catalog is not there: {error}") from error
         return await apart(len(content), decoded, content)
 
-    async def _settle(  # noqa: C901 - one case for each outcome
+    async def _settle(
         self,
         ops: Sequence[Op],
         expect: dict[tuple[Keyspace, str], int],
