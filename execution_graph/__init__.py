@@ -10,6 +10,7 @@ laid out, `replanning` when the rest is planned again, `scheduling` what to do n
 from onager.execution_graph.bucket_sizes import sizes_text
 from onager.execution_graph.codec import (
     ADAPTIVE_MAJOR,
+    CATALOG_MAJOR,
     FEED_MAJOR,
     PIPELINED_MAJOR,
     REPLANNED_MAJOR,
@@ -72,6 +73,7 @@ from onager.execution_graph.layout import lay_out
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
+from onager.execution_graph.refusing import refusal
 from onager.execution_graph.replanned import has_begun
 from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
 from onager.execution_graph.scheduling import (
@@ -122,6 +124,7 @@ from onager.execution_graph.transitions import apply, apply_all
 
 __all__ = [
     "ADAPTIVE_MAJOR",
+    "CATALOG_MAJOR",
     "FEED_MAJOR",
     "NO_METRICS",
     "PIPELINED_MAJOR",
@@ -229,6 +232,7 @@ __all__ = [
     "not_held",
     "paused_tasks",
     "pop_next_tasks",
+    "refusal",
     "revive",
     "running_count",
     "sizes_text",

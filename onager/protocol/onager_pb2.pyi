@@ -742,6 +742,54 @@ class DrainExecutorResponse(_message.Message):
     others: int
     def __init__(self, was_leaving: _Optional[bool] = ..., running: _Optional[int] = ..., others: _Optional[int] = ...) -> None: ...
 
+class GetCatalogRequest(_message.Message):
+    __slots__ = ("database", "name", "partitions", "limit", "cursor")
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    database: str
+    name: str
+    partitions: bool
+    limit: int
+    cursor: str
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[bool] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class CatalogEntry(_message.Message):
+    __slots__ = ("kind", "database", "name", "json", "revision")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    database: str
+    name: str
+    json: str
+    revision: int
+    def __init__(self, kind: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., json: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class CatalogPartition(_message.Message):
+    __slots__ = ("path", "json")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    json: str
+    def __init__(self, path: _Optional[str] = ..., json: _Optional[str] = ...) -> None: ...
+
+class GetCatalogResponse(_message.Message):
+    __slots__ = ("entries", "partitions", "revision", "next")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[CatalogEntry]
+    partitions: _containers.RepeatedCompositeFieldContainer[CatalogPartition]
+    revision: int
+    next: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[CatalogEntry, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[CatalogPartition, _Mapping]]] = ..., revision: _Optional[int] = ..., next: _Optional[str] = ...) -> None: ...
+
 class ListExecutorsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

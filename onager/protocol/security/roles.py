@@ -53,6 +53,7 @@ _BY_SERVICE: Final = {
         "RetryJob": _CLIENTS,
         "FetchLogs": _LOOKERS,
         "DrainExecutor": _OPERATORS,
+        "GetCatalog": _LOOKERS,
     },
     "OnagerExecutorGateway": {
         "RegisterExecutor": _EXECUTORS,
