@@ -15,6 +15,7 @@ from onager.execution_graph.codec import (
     REPLANNED_MAJOR,
     SCHEMA_MAJOR,
     SPECULATION_MAJOR,
+    TABLES_MAJOR,
     EventBatch,
     decode_batch,
     decode_graph,
@@ -72,6 +73,7 @@ from onager.execution_graph.layout import lay_out
 from onager.execution_graph.operators import OperatorReport, OperatorTotals, metrics_text
 from onager.execution_graph.pipelined import StreamedInput, find_abandonment, is_streaming, streams_of
 from onager.execution_graph.planning import check_plan, check_stages
+from onager.execution_graph.refusing import refusal
 from onager.execution_graph.replanned import has_begun
 from onager.execution_graph.replanning import find_replan, held_stages, is_repeatable
 from onager.execution_graph.scheduling import (
@@ -129,6 +131,7 @@ __all__ = [
     "REPLANNED_MAJOR",
     "SCHEMA_MAJOR",
     "SPECULATION_MAJOR",
+    "TABLES_MAJOR",
     "Active",
     "AdaptivePolicy",
     "Cancelled",
@@ -229,6 +232,7 @@ __all__ = [
     "not_held",
     "paused_tasks",
     "pop_next_tasks",
+    "refusal",
     "revive",
     "running_count",
     "sizes_text",

@@ -12,7 +12,10 @@ version can still read records that use nothing new:
     3.4    of a job whose stages run together (`pipelined`): a reader that does not know that would have them wait
     4.0    with stages that were laid out by what was measured (`layout`): a reader that does not know that would launch
            other tasks
-    5.0    with growing stages (`feeds`): a reader that does not know them would end them too early
+    5.0    of a job whose rest was planned again (`replanned`): a reader that does not know that would run other stages
+    6.0    with growing stages (`feeds`): a reader that does not know them would end them too early
+    7.0    of a job that changes the catalog, or writes directories by columns: a reader that does not know that would end it
+           without its changes, or write other files
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
@@ -40,9 +43,11 @@ from onager.execution_graph.events import (
     StageLaidOut,
     StageReplanned,
     StragglersFound,
+    TaskFailed,
     TasksSpeculated,
 )
-from onager.execution_graph.graph import ExecutionGraph
+from onager.execution_graph.failures import FailureCause
+from onager.execution_graph.graph import ExecutionGraph, Failed
 from onager.execution_graph.maps import SPARSE
 from onager.execution_graph.stages import RunningStage, Stage, StageWork, SuccessfulStage, TaskOutput
 
@@ -59,7 +64,7 @@ REPLANNED_MAJOR = 5
 FEED_MAJOR = 6
 """The version of records with growing stages."""
 TABLES_MAJOR = 7
-"""The version of records of jobs that write directories by columns."""
+"""The version of records of jobs that change the catalog, or write directories by columns."""
 _MINORS = {1: 8, 2: 7, 3: 5, 4: 1, 5: 0, 6: 0, 7: 0}
 """The minor version that is written and known, for each major one."""
 _GRAPH = "an execution graph"
@@ -179,7 +184,7 @@ def _is_partitioned(plan: PlanSummary | None) -> bool:
 
 
 def _major_of_graph(graph: ExecutionGraph) -> int:
-    if _is_partitioned(graph.plan):
+    if _is_partitioned(graph.plan) or _is_of_catalog(graph):
         return TABLES_MAJOR
     if any(s.spec.work is StageWork.FEED for s in graph.stages):
         return FEED_MAJOR
@@ -192,12 +197,20 @@ def _major_of_graph(graph: ExecutionGraph) -> int:
     return SPECULATION_MAJOR if any(_has_second_attempts(s) for s in graph.stages) else 1
 
 
+def _is_of_catalog(graph: ExecutionGraph) -> bool:
+    if graph.plan is not None and graph.plan.catalog_digest:
+        return True
+    return isinstance(graph.outcome, Failed) and graph.outcome.failure.cause is FailureCause.CATALOG_CHANGED
+
+
 def _was_cut_short(stage: Stage) -> bool:
     return isinstance(stage, SuccessfulStage) and len(stage.ledger.outputs) < stage.spec.partitions
 
 
-def _major_of_event(event: Event) -> int:
-    if isinstance(event, JobPlanned) and _is_partitioned(event.summary):
+def _major_of_event(event: Event) -> int:  # noqa: PLR0911 - one for each version
+    if isinstance(event, JobPlanned) and (_is_partitioned(event.summary) or event.summary.catalog_digest):
+        return TABLES_MAJOR
+    if isinstance(event, TaskFailed) and event.failure.cause is FailureCause.CATALOG_CHANGED:
         return TABLES_MAJOR
     if isinstance(event, FeedEvent) or (isinstance(event, JobPlanned) and any(s.feed for s in event.stages)):
         return FEED_MAJOR

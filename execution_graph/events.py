@@ -146,6 +146,9 @@ class PlanSummary:
     """What the rest of the query can be planned again from, by content; empty: it cannot."""
     broadcast_bytes: Annotated[int, SPARSE] = 0
     """Up to how many bytes Spark would broadcast."""
+    catalog_digest: Annotated[str, SPARSE] = ""
+    """What the job changes in the catalog, by content: committed in the transaction that makes it successful. Empty:
+    nothing."""
 
     @property
     def last_stage_id(self) -> int:

@@ -27,6 +27,7 @@ OBJECTS: Final = {
         "OnagerClient",
         "JobHandle",
         "AuditEntry",
+        "CatalogEntry",
         "JobProgress",
         "StageProgress",
         "Latency",

@@ -17,6 +17,7 @@ from onager.cli.access import (
     connecting,
     say_by_variables,
 )
+from onager.cli.catalog_app import app as catalog_app
 from onager.cli.executors_app import app as executors_app
 from onager.cli.exits import ExitCode, errors_as_exit_codes, fail, one_of, pairs
 from onager.cli.state_app import app as state_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(state_app, name="state")
 app.add_typer(executors_app, name="executors")
+app.add_typer(catalog_app, name="catalog")
 
 Listen = Annotated[str | None, typer.Option(metavar="H:P", help="Address to serve at.", show_default=DEFAULT_ADDRESS)]
 
@@ -217,6 +219,10 @@ def executor(
         bool | None,
         typer.Option("--exchange-shared", help="The path is a volume that all machines of the Spark cluster share."),
     ] = None,
+    warehouse: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Tables without a location.", show_default="warehouse beside --exchange-dir"),
+    ] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")] = None,
     executor_id: Annotated[
         str | None, typer.Option(metavar="ID", help="A fixed id.", show_default="host name and a random part")
@@ -270,6 +276,7 @@ def executor(
         "slots": slots,
         "exchange_dir": exchange_dir,
         "exchange_shared": exchange_shared,
+        "warehouse": warehouse,
         "executor_id": executor_id,
         "mode": mode,
         "listen": listen,

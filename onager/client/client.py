@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from onager.client.audit import AuditEntry, list_audit
+from onager.client.catalog import CatalogEntry, get_entry, list_catalog, list_partitions
 from onager.client.connection import Connection
 from onager.client.job import JobHandle
 from onager.client.progress import JobProgress
@@ -235,6 +236,18 @@ class OnagerClient:
             since_ms=since_ms, until_ms=until_ms, action=action, target=target, principal=principal, limit=500
         )
         return list_audit(self._connection, request)
+
+    def catalog(self, database: str = "") -> Iterator[CatalogEntry]:
+        """Yield the databases of the catalog, or the tables, views and functions of one."""
+        return list_catalog(self._connection, database)
+
+    def catalog_entry(self, database: str, name: str) -> CatalogEntry:
+        """Return a table, view or function with its record; `NotFoundError` when there is none."""
+        return get_entry(self._connection, database, name)
+
+    def partitions(self, database: str, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the partitions of a table: the path of each (``day=2026-03-01``), and what the store has of it."""
+        return list_partitions(self._connection, database, table)
 
     @property
     def state(self) -> ClusterState:

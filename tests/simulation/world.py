@@ -20,9 +20,10 @@ from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
+from tests.simulation.catalogs import has_catalog, is_fused
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
-from tests.simulation.data import Exchange, draw_plan, with_growth
+from tests.simulation.data import Exchange, JobPlan, StagePlan, draw_plan, with_growth
 from tests.simulation.loop import VirtualClock, VirtualLoop, current
 from tests.simulation.network import Channel, Network
 from tests.simulation.observer import SET_ASIDE_S, Observer, Violation
@@ -134,6 +135,9 @@ class World:
         if self.is_mixed:
             for replica in versions.sample(self.replicas, versions.randrange(1, len(self.replicas))):
                 replica.is_old = True
+        self.observer.catalog.is_on = has_catalog(seed) and not self.is_mixed
+        if self.observer.catalog.is_on:
+            self.damage.rest()
         self.views = Views(self)
         self.observer.do_all_read = self._do_all_read
         self.observer.is_limit_exact = len(self.replicas) == 1 and self.weather.kind is not Kind.STORM
@@ -227,6 +231,8 @@ class World:
 
     async def _course(self) -> None:
         self.store.clients = _Clients(self.observer)  # type: ignore[assignment]
+        if self.observer.catalog.is_on:
+            self.store.run(lambda engine: engine.commit(self.observer.catalog.begin(), {}, ()))
         for place in (*self.replicas, *self.executors):
             if place is not self.replicas[0] and self.rng.random() < _LATE[self.weather.kind]:
                 self.later(self.rng.uniform(1, 8), self.weather.start, place)
@@ -275,6 +281,8 @@ class World:
             self.clients.append(client)
             for n in range(self.rng.choice((1, 2, 3))):
                 plan = self.rng.choice(shapes) if families < 100 else draw_plan(self.rng, n, scale=scale)
+                if self.observer.catalog.is_on and is_fused(f"job-{number}-{n}", self.seed):
+                    plan = JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=plan.is_shared, family=plan.family)
                 if self.seed % _GROWING == 1:
                     plan = with_growth(plan, random.Random(f"growth {self.seed} {number} {n}"))
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
@@ -363,6 +371,7 @@ class World:
                 ("onager.scheduler.timing.ORPHAN_AGE_S", _ORPHAN_AGE_S),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_MIN_LOG_BYTES", self.rng.choice((1_000, 4_000, 64_000))),
                 ("onager.scheduler.jobs.job_store.SNAPSHOT_LOG_RATIO", 1),
+                ("onager.scheduler.catalog.merging.MAX_PAGES", 2),
                 *([("onager.scheduler.engine.stage_inputs.INLINE_BYTES", 0)] if self.seed % 19 == 0 else []),
             ):
                 stack.enter_context(mock.patch(target, replacement))

@@ -1,7 +1,7 @@
 """SQL scripts: statements that set up the job's session, and a last statement, the job's query.
 
-A job can be planned more than once, and on any executor, so no statement may change anything but the job's session.
-Statements are classified by their parsed plans, never by their text.
+A job can be planned more than once, and on any executor, so no statement may change anything but the job's session and
+its private copy of the catalog. Statements are classified by their parsed plans, never by their text.
 """
 
 import re
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from onager.errors import OnagerError, PlanningError, SideEffectError
 from onager.executor.spark.jvm import Jvm, kind
 from onager.executor.spark.kernel import QueryTools, jvm_session
+from onager.executor.spark.planning.catalog import PlanningCatalog
 from onager.job_settings import PREFIX
 from onager.protocol import onager_pb2 as pb
 
@@ -65,6 +66,24 @@ SHOWING = frozenset(
 )
 """Commands that only read, and return rows like a query."""
 
+CHANGING = frozenset(
+    {
+        *("CreateNamespace", "DropNamespace", "SetNamespaceProperties", "SetNamespaceLocation", "CommentOnNamespace"),
+        *("UnsetNamespacePropertiesCommand", "SetNamespaceCollationCommand"),
+        *("CreateTable", "CreateTableLike", "DropTable", "RenameTable", "RepairTable", "CommentOnTable"),
+        *("AddColumns", "ReplaceColumns", "DropColumns", "RenameColumn", "AlterColumns", "AlterTableCollation"),
+        *("AlterTableClusterBy", "SetTableProperties", "UnsetTableProperties", "SetTableSerDeProperties"),
+        *("SetTableLocation", "AddPartitions", "DropPartitions", "RenamePartitions", "RecoverPartitions"),
+        *("CreateView", "AlterViewAs", "AlterViewSchemaBinding", "SetViewProperties", "UnsetViewProperties"),
+        *("DropView", "CreateFunction", "CreateUserDefinedFunction", "DropFunction", "RefreshFunction"),
+        *("AnalyzeTable", "AnalyzeTables", "AnalyzeColumn"),
+    }
+)
+"""Commands that change the catalog, of which each job has a copy; they move no data and no files."""
+
+LATER = frozenset({"CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect", "TruncateTable", "TruncatePartition"})
+"""Commands that write or remove a table's data."""
+
 IGNORED = frozenset({"CacheTable", "UncacheTable", "ClearCacheCommand"})
 """Commands that only affect speed. They are ignored, since all jobs of a process share Spark's cache."""
 
@@ -84,17 +103,32 @@ DATA_MODIFYING = frozenset(
 LOOKED_UP = (
     HARMLESS
     | SHOWING
+    | CHANGING
+    | LATER
     | IGNORED
     | DATA_MODIFYING
     | {
-        *("CreateViewCommand", "CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand", "DropView"),
+        *("CreateViewCommand", "CreateFunctionCommand", "CreateSQLFunctionCommand", "DropFunctionCommand", "LoadData"),
         *("CacheTableAsSelect", "UnresolvedIdentifier", "UnresolvedWith"),
     }
 )
 """The classes of Spark that this module recognises by name."""
 ADVICE = (
+    "before the last statement only SET, RESET, USE, variables, and statements about databases, tables, views and "
+    "functions are allowed; the last one must be a query, SHOW, DESCRIBE or EXPLAIN, such a statement, or "
+    "INSERT OVERWRITE DIRECTORY … USING"
+)
+DATA_ADVICE = (
+    "it writes or removes the data of a table; write files with --output or INSERT OVERWRITE DIRECTORY … USING, "
+    "and make a table over them with CREATE TABLE … LOCATION"
+)
+NO_CATALOG_ADVICE = (
     "before the last statement only SET, RESET, USE, temporary views, temporary functions and variables are allowed; "
     "the last one must be a query, SHOW, DESCRIBE or EXPLAIN, or INSERT OVERWRITE DIRECTORY … USING"
+)
+RESOURCES_ADVICE = (
+    "a function's jars and files are not kept: give the jar to all executors "
+    "(--spark-conf spark.driver.extraClassPath=…), and leave out USING"
 )
 ANALYZE_ADVICE = (
     "EXPLAIN ANALYZE takes a query, as the last statement of a script; for anything else run the job without it, "
@@ -140,6 +174,8 @@ class PlannedScript:
     sink: pb.Sink | None
     is_analyzed: bool = False
     """Whether it was asked for with EXPLAIN ANALYZE."""
+    is_done: bool = False
+    """Whether it has changed the catalog, and gives no rows."""
 
 
 def split(jvm: Jvm, text: str) -> list[Statement]:
@@ -162,12 +198,13 @@ def split(jvm: Jvm, text: str) -> list[Statement]:
     return statements
 
 
-def plan_script(session: SparkSession, text: str) -> PlannedScript:
+def plan_script(session: SparkSession, text: str, catalog: PlanningCatalog | None = None) -> PlannedScript:
     """Run the statements of *text* in *session* in order, and return the last one as a query that has not run.
 
-    Each statement is parsed after those before it have run, since Spark's parser reads settings and variables. Raises
-    `SideEffectError` for a statement that would change anything but the session, before it runs. Spark's errors are
-    raised unchanged, with a note that gives the statement's position in the script.
+    Each statement is parsed after those before it have run, since Spark's parser reads settings and variables.
+    Statements about databases, tables, views and functions change *catalog*, that of the session. Raises
+    `SideEffectError` for a statement that would change anything else, before it runs. Spark's errors are raised
+    unchanged, with a note that gives the statement's position in the script.
     """
     jvm = Jvm.of(session)
     statements = split(jvm, text)
@@ -180,17 +217,55 @@ def plan_script(session: SparkSession, text: str) -> PlannedScript:
             raise PlanningError(f"{statement} is not the last one: a job has one result, that of its last statement")
         with _placed(statement):
             plan = _parse(parser, statement)
-        _check_harmless(session, jvm, statement, plan)
+        if catalog is not None and _changes_catalog(session, jvm, statement, plan):
+            _changed(session, jvm, statement, plan, catalog)
+            continue
+        _check_harmless(session, jvm, statement, plan, has_catalog=catalog is not None)
         if kind(plan).removesuffix("$") not in IGNORED:
             with _placed(statement):
                 _rows(session, jvm, plan)
     with _placed(last, is_alone=not before):
         plan = _parse(parser, last)
-    query, sink = _last(jvm, last, plan)
+    if catalog is not None and not last.analyzed_from and _changes_catalog(session, jvm, last, plan):
+        frame = _changed(session, jvm, last, plan, catalog, is_alone=not before)
+        return PlannedScript(DataFrame(frame, session), None, is_done=True)
+    query, sink = _last(jvm, last, plan, has_catalog=catalog is not None)
     if last.analyzed_from and (sink is not None or _is_command(jvm, plan)):
         raise PlanningError(f"{last}: {ANALYZE_ADVICE}")
     with _placed(last, is_alone=not before):
         return PlannedScript(DataFrame(_rows(session, jvm, query), session), sink, bool(last.analyzed_from))
+
+
+def _changes_catalog(session: SparkSession, jvm: Jvm, statement: Statement, plan: Any) -> bool:
+    """Return whether *plan* changes the catalog, and nothing else; `SideEffectError` if it also brings files."""
+    plan = QueryTools(jvm).named(plan)
+    name = kind(plan).removesuffix("$")
+    if name == "CreateFunction" and plan.resources().size():
+        raise SideEffectError(str(statement), RESOURCES_ADVICE)
+    if name == "DropView" and _is_temporary_view(session, _dropped_name(jvm, plan)):
+        return False
+    if name in {"CreateView", "AlterViewAs"}:
+        _check_reads_only(jvm, statement, plan)
+    return name in CHANGING
+
+
+def _changed(
+    session: SparkSession,
+    jvm: Jvm,
+    statement: Statement,
+    plan: Any,
+    catalog: PlanningCatalog,
+    *,
+    is_alone: bool = False,
+) -> Any:
+    """Run a statement that changes the catalog, and return its Dataset."""
+    with _placed(statement, is_alone=is_alone):
+        if other := catalog.other_catalog(plan):
+            raise SideEffectError(
+                str(statement), f"it is about the catalog {other}, which is not Onager's; change it with its own tools"
+            )
+        with catalog.changing():
+            return _rows(session, jvm, plan)
 
 
 def refuse_commands(session: SparkSession, text: str) -> None:
@@ -246,7 +321,9 @@ def _is_temporary_view(session: SparkSession, name: str) -> bool:
     return bool(name) and bool(jvm_session(session).sessionState().catalog().getTempView(name).isDefined())
 
 
-def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan: Any) -> None:
+def _check_harmless(
+    session: SparkSession, jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool = False
+) -> None:
     """Raise unless *plan* changes only the session.
 
     `SideEffectError` if it changes anything else, `PlanningError` for a query, whose rows would be lost.
@@ -277,7 +354,13 @@ def _check_harmless(session: SparkSession, jvm: Jvm, statement: Statement, plan:
         "DropView": "only a temporary view of this job can be dropped",
         "CreateViewCommand": "all jobs share a global view; make a TEMPORARY one",
     }
-    raise SideEffectError(str(statement), advice.get(name, ADVICE))
+    raise SideEffectError(str(statement), advice.get(name) or _advice(name, has_catalog=has_catalog))
+
+
+def _advice(name: str, *, has_catalog: bool) -> str:
+    if not has_catalog:
+        return NO_CATALOG_ADVICE
+    return DATA_ADVICE if name in LATER | {"InsertIntoStatement", "LoadData"} else ADVICE
 
 
 def _check_setting(statement: Statement, plan: Any) -> None:
@@ -303,7 +386,7 @@ def _dropped_name(jvm: Jvm, drop: Any) -> str:
     return str(parts[0]) if len(parts) == 1 else ""
 
 
-def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | None]:
+def _last(jvm: Jvm, statement: Statement, plan: Any, *, has_catalog: bool) -> tuple[Any, pb.Sink | None]:
     """Return the query of the last statement, and its sink if it is INSERT OVERWRITE DIRECTORY."""
     name = kind(plan)
     if name == "InsertIntoDir":
@@ -314,13 +397,15 @@ def _last(jvm: Jvm, statement: Statement, plan: Any) -> tuple[Any, pb.Sink | Non
         query = plan.withNewChildren(jvm.seq([insert.child()]))
         _check_reads_only(jvm, statement, query)
         return query, _directory_sink(jvm, statement, insert)
+    if name == "InsertIntoStatement":
+        raise SideEffectError(str(statement), _advice(name, has_catalog=has_catalog))
     _check_reads_only(jvm, statement, plan)
     if name in SHOWING or (name == "SetCommand" and not _assigned(plan)[1]):
         return plan, None
     if _is_command(jvm, plan):
         if name in HARMLESS | IGNORED or name in {"CreateViewCommand", "CreateTempViewUsing"}:
             raise PlanningError(f"{statement} is the last statement, but it gives no rows: end the script with a query")
-        raise SideEffectError(str(statement), ADVICE)
+        raise SideEffectError(str(statement), _advice(name, has_catalog=has_catalog))
     return plan, None
 
 

@@ -62,8 +62,8 @@ def test_a_query_of_many_tasks_leaves_slots_to_others(spark, runner, job):
     frame = spark.range(0, tasks, 1, tasks).select(sleeping(0.02)("id").alias("id"))
     tracker, ended = spark.sparkContext.statusTracker(), threading.Event()
 
-    def run_many(key, task_set, blobs, cancellation):
-        del key, task_set, blobs, cancellation
+    def run_many(key, assignment, cancellation):
+        del key, assignment, cancellation
         whole(runner, spark, frame, "job-many")
         return pb.TaskSuccess()
 
