@@ -20,7 +20,7 @@ from onager.state_backend import Keyspace
 from onager.state_backend.faulty import FaultKind
 from onager.state_backend.local import Engine
 from onager.state_backend.memory import MemoryBackend, MemoryStore
-from tests.simulation.catalogs import has_catalog, is_fused
+from tests.simulation.catalogs import has_catalog
 from tests.simulation.client import SimulatedClient
 from tests.simulation.damage import TOLD_OF_IT, Damage
 from tests.simulation.data import Exchange, JobPlan, StagePlan, draw_plan, with_growth
@@ -45,6 +45,10 @@ _SETTLE_S = 150.0
 _ORPHAN_AGE_S = 2
 _LATE = {Kind.STORM: 0.15, Kind.ONE_FAULT: 0.3, Kind.CALM: 0.0}
 """How many of the replicas and executors come later."""
+_OF_CATALOG = 8
+"""Further jobs of each client in worlds where jobs change the catalog, nearly at once."""
+_FUSED = 0.6
+"""How many of these end with their planning, so that a conflict has them planned anew."""
 _GROWING = 5
 """Of so many worlds one has jobs whose stages can grow."""
 _HARMLESS_ERRORS = frozenset({"report_unusable"})
@@ -281,12 +285,19 @@ class World:
             self.clients.append(client)
             for n in range(self.rng.choice((1, 2, 3))):
                 plan = self.rng.choice(shapes) if families < 100 else draw_plan(self.rng, n, scale=scale)
-                if self.observer.catalog.is_on and is_fused(f"job-{number}-{n}", self.seed):
-                    plan = JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=plan.is_shared, family=plan.family)
                 if self.seed % _GROWING == 1:
                     plan = with_growth(plan, random.Random(f"growth {self.seed} {number} {n}"))
                 client.begin(f"job-{number}-{n}", plan, self.rng.random() * span_s * 0.6)
+            for n in range(_OF_CATALOG if self.observer.catalog.is_on else 0):
+                client.begin(f"change-{number}-{n}", self._plan_of_change(shapes, number, n), 0.5 + n % 2)
         return span_s
+
+    def _plan_of_change(self, shapes: list[JobPlan], client: int, number: int) -> JobPlan:
+        rng = self._rng(f"change {client}", number)
+        plan = rng.choice(shapes)
+        is_fused = rng.random() < _FUSED
+        fused = JobPlan((StagePlan(1, ()),), is_fused=True, is_shared=plan.is_shared, family=plan.family)
+        return fused if is_fused else plan
 
     async def _settle(self, is_done: Callable[[], bool], what: str, *, within_s: float = _SETTLE_S) -> None:
         deadline_s = self.loop.time() + within_s
