@@ -14,8 +14,8 @@ version can still read records that use nothing new:
            other tasks
     5.0    of a job whose rest was planned again (`replanned`): a reader that does not know that would run other stages
     6.0    with growing stages (`feeds`): a reader that does not know them would end them too early
-    7.0    of a job that changes the catalog, or writes directories by columns: a reader that does not know that would end it
-           without its changes, or write other files
+    7.0    of a job that changes the catalog, or writes directories by columns: a reader that does not know that would
+           end it without its changes, or write other files
 
 Nothing is started that needs a newer version than some scheduler of the cluster reads
 (`onager.scheduler.cluster.members`).
